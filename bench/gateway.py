@@ -50,13 +50,13 @@ server.serve_forever()
 """
 
 
-async def _beat(registry: HostRegistry, host: Host) -> None:
+async def _send_heartbeats(registry: HostRegistry, host: Host) -> None:
     while True:
         await registry.send_heartbeat(host)
         await asyncio.sleep(HEARTBEAT_S)
 
 
-async def _talk(socket: websockets.ClientConnection) -> None:
+async def _send_speech(socket: websockets.ClientConnection) -> None:
     at = time.monotonic()
     while True:
         await asyncio.sleep(max(0.0, at - time.monotonic()))
@@ -77,7 +77,7 @@ async def measure(path: VoicePath, gateway: Gateway, calls: int) -> float:
     running = []
     for tier, kind in ((Tier.ASR, HostKind.GPU), (Tier.VAD, HostKind.VAD)):
         host = Host(tier.value, kind, LOOPBACK, free_slots=2 * calls, draining=False, slots=2 * calls)
-        running.append(asyncio.create_task(_beat(HostRegistry(store, tier), host)))
+        running.append(asyncio.create_task(_send_heartbeats(HostRegistry(store, tier), host)))
     await asyncio.to_thread(path.wait_for_capacity, gateway)
     limits = httpx2.Limits(max_connections=None)
     async with (
@@ -91,7 +91,7 @@ async def measure(path: VoicePath, gateway: Gateway, calls: int) -> float:
                 subprotocols=[Subprotocol("voice.v1"), session["token"]],
                 compression=None,
             )
-            running.append(asyncio.create_task(_talk(await sockets.enter_async_context(offered))))
+            running.append(asyncio.create_task(_send_speech(await sockets.enter_async_context(offered))))
             running.append(asyncio.create_task(_follow(client, session)))
         await asyncio.sleep(SETTLE_S)
         process = path.services["gateway"].process
@@ -116,7 +116,7 @@ def traces() -> float:
         port = collector.stdout.readline().strip() if collector.stdout else ""
         sent = Traces(f"http://{LOOPBACK}:{port}/v1/traces", 1, "bench")
         stages_ms = dict.fromkeys(STAGES, 1.0)
-        since = time.process_time()
+        start_cpu_s = time.process_time()
         for number in range(TRACED_CALLS):
             session = Session(
                 number, str(number), SessionState.OPEN, SessionKind.GATEWAY, "bench", int(time.time()) + 60
@@ -132,7 +132,7 @@ def traces() -> float:
                 call.add("deliver", now, now, utterance=str(utterance))
             sent.end(session)
         sent.close()
-        durations = time.process_time() - since
+        durations = time.process_time() - start_cpu_s
         collector.kill()
     return durations / TRACED_CALLS
 

@@ -24,12 +24,12 @@ class Goal:
     at_least: bool = False
 
     @property
-    def holds(self) -> bool:
+    def is_met(self) -> bool:
         """Whether the value is within the limit."""
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
     def __str__(self) -> str:
-        verdict, bound = "holds" if self.holds else "MISSED", "at least" if self.at_least else "at most"
+        verdict, bound = "holds" if self.is_met else "MISSED", "at least" if self.at_least else "at most"
         return f"{verdict:6}  {self.name}: {self.value:,.4g}{self.unit}, {bound} {self.limit:,.4g}{self.unit}"
 
 
@@ -45,5 +45,5 @@ def report_goals(goals: Iterable[Goal]) -> None:
         raise ValueError("a benchmark requires at least one goal")
     for goal in judged:
         print(goal, flush=True)
-    if not all(goal.holds for goal in judged):
+    if not all(goal.is_met for goal in judged):
         raise SystemExit(1)

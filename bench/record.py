@@ -34,12 +34,12 @@ def record(name: Annotated[str, typer.Argument(metavar="NAME")], document: Path 
     if name not in markers:
         raise stop(f"{document.name} has no benchmark {name}; available: {', '.join(markers) or 'none'}", REFUSED)
     marker = markers[name]
-    done = subprocess.run(  # noqa: S602  a command of our own page
+    result = subprocess.run(  # noqa: S602  a command of our own page
         marker["command"], shell=True, cwd=ROOT, capture_output=True, text=True, check=False
     )
-    if done.returncode:
-        raise stop(f"{marker['command']} exited with {done.returncode}: {done.stderr[-500:]}", FAILED)
-    body = "\n".join(written(marker["command"], done.stdout))
+    if result.returncode:
+        raise stop(f"{marker['command']} exited with {result.returncode}: {result.stderr[-500:]}", FAILED)
+    body = "\n".join(written(marker["command"], result.stdout))
     document.write_text(text[: marker.start()] + f"{marker[1]}\n{body}\n\n{marker[4]}" + text[marker.end() :])
 
 

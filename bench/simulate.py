@@ -16,8 +16,8 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import Cells
 from voice_ops.output import err, out
 from voice_ops.simulate.capacity import fleet_plans, store_calls
-from voice_ops.simulate.cells import CELL_TICK_S, Whole, loss, lost_cells, sample, whole
-from voice_ops.simulate.policies import own
+from voice_ops.simulate.cells import CELL_TICK_S, TotalResults, combine_cells, loss, lost_cells, sample
+from voice_ops.simulate.policies import configured
 from voice_ops.simulate.run import Settings
 from voice_ops.simulate.traces import Trace, designed
 
@@ -40,9 +40,9 @@ def deployed(peak: int) -> Deployment:
     return cell
 
 
-def simulated(cell: Deployment, trace: Trace, lost: int = 0) -> Whole:
+def simulated(cell: Deployment, trace: Trace, lost: int = 0) -> TotalResults:
     """Simulate some cells of the deployment with the file's own rules."""
-    plans, total = fleet_plans(cell, {}), cell.whole
+    plans, total = fleet_plans(cell, {}), cell.whole_deployment
     assert total is not None  # noqa: S101  it is a cell
     settings = Settings(
         zones=cell.aws.availability_zones,
@@ -52,7 +52,7 @@ def simulated(cell: Deployment, trace: Trace, lost: int = 0) -> Whole:
         store_calls=store_calls(cell),
         tick_s=CELL_TICK_S,
     )
-    return whole(sample(plans, own(plans), trace, settings), total.cell_count, trace, lost)
+    return combine_cells(sample(plans, configured(plans), trace, settings), total.cell_count, trace, lost)
 
 
 def main() -> None:
@@ -62,7 +62,7 @@ def main() -> None:
     with err.status("a day of a million calls, and the loss of an account"):
         start = time.process_time()
         day = simulated(cell, designed(cell))
-        total = cell.whole
+        total = cell.whole_deployment
         assert total is not None  # noqa: S101  it is a cell
         outage = simulated(cell, loss(peak_calls(designed_load(cell)), total.cell_count, lost, "account-loss"), lost)
         seconds = time.process_time() - start

@@ -29,7 +29,7 @@ from voice_whisper.settings import ModelSettings
 from voice_whisper.window import ROWS_PER_S
 
 RECORDINGS = Path("/usr/share/asterisk/sounds/en_US_f_Allison")
-LENGTHS_S = ((1.5, 3), (3, 4), (4, 6), (6, 8), (8, 9), (14, 18), (18, 19.5))
+WINDOW_LENGTHS_S = ((1.5, 3), (3, 4), (4, 6), (6, 8), (8, 9), (14, 18), (18, 19.5))
 SPEECHES = 12
 LOOP = 2.4
 Sound = NDArray[np.float32]
@@ -77,7 +77,7 @@ def main() -> None:
     backend = load(settings, Role.DECODER, threads=1, number=0)
     pool, draw = recordings(), random.Random(1)  # noqa: S311  the same recordings every time
     table = Table("speech, s", "window, s", "words that differ", "loops", "encode, ms", "decode, ms")
-    for shortest_s, longest_s in LENGTHS_S:
+    for shortest_s, longest_s in WINDOW_LENGTHS_S:
         speeches = [speech(pool, shortest_s, longest_s, draw) for _ in range(SPEECHES)]
         reference: list[str] = []
         for window_s in (30, 20, 10, 5):
@@ -85,11 +85,11 @@ def main() -> None:
                 continue
             texts, encode_s, decode_s = [], 0.0, 0.0
             for rows in speeches:
-                since = time.perf_counter()
+                started_at = time.perf_counter()
                 hidden = backend.encode(padded(rows, window_s))
-                encode_s, since = encode_s + time.perf_counter() - since, time.perf_counter()
+                encode_s, started_at = encode_s + time.perf_counter() - started_at, time.perf_counter()
                 texts.append(backend.decode(hidden, ["en"], [len(rows)])[0].text)
-                decode_s += time.perf_counter() - since
+                decode_s += time.perf_counter() - started_at
             reference = reference or texts
             differ = jiwer.wer(list(map(normalized_words, reference)), list(map(normalized_words, texts)))
             loops = sum(len(text.encode()) / len(zlib.compress(text.encode())) > LOOP for text in texts if text)

@@ -22,7 +22,7 @@ bypass_loopback(os.environ, [f"127.0.0.{host}" for host in range(2, 10)])
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 SERVERS = ("valkey-server", "redis-server")
-PATIENCE_S = 60
+BUSY_TIMEOUT_S = 60
 """Timeout for operations that take a second on an idle machine, so that a busy one does not fail."""
 
 _INHERITED = ("PATH", "NPY_DISABLE_CPU_FEATURES", "OPENBLAS_CORETYPE", "CT2_FORCE_CPU_ISA")
@@ -48,7 +48,7 @@ class StoreServer:
         self._process = subprocess.Popen(
             [self._program, *options, "--bind", "127.0.0.1"], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
         )
-        limit = time.monotonic() + PATIENCE_S
+        limit = time.monotonic() + BUSY_TIMEOUT_S
         while time.monotonic() < limit:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
@@ -58,7 +58,7 @@ class StoreServer:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(PATIENCE_S)
+        self._process.wait(BUSY_TIMEOUT_S)
 
 
 @pytest.fixture(scope="session")

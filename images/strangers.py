@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
-WHOLE_HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+PARTIAL_HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
+COMPLETE_HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 STRANGERS = 100
 _UPGRADE = (
     "HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -34,7 +34,7 @@ LONG_PING = bytes([0x89, 0xFD]) + MASK + bytes(125)
 FRAMES = {"pings": PING, "pongs": PONG, "empty messages": EMPTY_TEXT, "fragments": FRAGMENT}
 """The smallest frames that a WebSocket client can send (RFC 6455, section 5.2), by kind."""
 FLOODS = 4
-TRIES = 5
+ATTEMPTS = 5
 SLACK_S = 0.5
 """A request to an idle process takes a few milliseconds."""
 
@@ -70,20 +70,20 @@ async def is_closed(stranger: Stranger) -> bool:
 
 
 async def cost_no_time(
-    name: str, time_of_caller: Callable[[], Awaitable[float]], attack: Callable[[], AbstractAsyncContextManager[object]]
+    name: str, measure_caller: Callable[[], Awaitable[float]], attack: Callable[[], AbstractAsyncContextManager[object]]
 ) -> None:
     """Check that a caller is served within twice the usual time during an attack.
 
     Other programs may occupy the machine's cores in some attempts, but hardly in all.
     """
     tries = []
-    for _ in range(TRIES):
-        usual_s = await time_of_caller()
+    for _ in range(ATTEMPTS):
+        baseline_s = await measure_caller()
         async with attack():
-            took_s = await time_of_caller()
-        if took_s < 2 * usual_s + SLACK_S:
+            duration_s = await measure_caller()
+        if duration_s < 2 * baseline_s + SLACK_S:
             return
-        tries.append(f"{took_s:.1f} s, and {usual_s:.1f} s before")
+        tries.append(f"{duration_s:.1f} s, and {baseline_s:.1f} s before")
     raise AssertionError(f"{name}: {'; '.join(tries)}")
 
 

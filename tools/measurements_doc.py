@@ -11,9 +11,9 @@ from tools import doc_tables
 from tools.doc_tables import markdown
 from voice_blueprint.shipped import ROOT
 from voice_ops.simulate.calls import REDIAL_SHARE
-from voice_ops.simulate.capacity import FleetPlan, fleet_plans, store_calls, usual_peak
+from voice_ops.simulate.capacity import FleetPlan, fleet_plans, regular_peak, store_calls
 from voice_ops.simulate.command import SWEEP
-from voice_ops.simulate.policies import PEERS, Policy, own
+from voice_ops.simulate.policies import PEERS, Policy, configured
 from voice_ops.simulate.report import summarize
 from voice_ops.simulate.run import Result, Settings, Simulation
 from voice_ops.simulate.shortfall import shortfall
@@ -21,7 +21,7 @@ from voice_ops.simulate.traces import spike
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "measurements.md"
 FILES = ("production-us-east-1", "production-azure")
-FEWER = (("production-us-east-1", {"gateway": 17}), ("production-azure", {"voxtral-pairs on pairs": 2}))
+LOWER_MINIMUMS = (("production-us-east-1", {"gateway": 17}), ("production-azure", {"voxtral-pairs on pairs": 2}))
 """Lower minimums of a file, whose refused calls are shown."""
 
 _ROW = re.compile(r"^\| `(?P<file>[a-z0-9-]+)\.yaml` \| (?P<cells>[\d.]+ %(?: \| [\d.]+ %)+) \|", re.MULTILINE)
@@ -53,15 +53,15 @@ def refused(result: Result) -> str:
 
 
 @cache
-def _run(name: str, policy: Policy | None, busy: float, fewer: tuple[tuple[str, int], ...] = ()) -> Result:
+def _run(name: str, policy: Policy | None, busy: float, lower_minimums: tuple[tuple[str, int], ...] = ()) -> Result:
     """Simulate the spike of `voice simulate FILE --load spike`.
 
     Args:
         policy: Scaling policy; ``None`` for the file's own rules.
-        fewer: Hosts in service of some fleets, instead of the file's minimum.
+        lower_minimums: Hosts in service of some fleets, instead of the file's minimum.
     """
     deployment = voice_blueprint.load(ROOT / "deployments" / f"{name}.yaml")
-    minima = dict(fewer)
+    minima = dict(lower_minimums)
     plans = tuple(_with_minimum(plan, minima.get(plan.name)) for plan in fleet_plans(deployment, {}))
     aws, store = deployment.aws_section, store_calls(deployment)
     settings = Settings(
@@ -73,7 +73,7 @@ def _run(name: str, policy: Policy | None, busy: float, fewer: tuple[tuple[str, 
         store_calls=store,
         redial_share=REDIAL_SHARE,
     )
-    return Simulation(plans, policy or own(plans), spike(usual_peak(plans, store)), settings).run()
+    return Simulation(plans, policy or configured(plans), spike(regular_peak(plans, store)), settings).run()
 
 
 def _with_minimum(plan: FleetPlan, hosts: int | None) -> FleetPlan:
@@ -107,19 +107,19 @@ def _reserve() -> str:
         if result is None:
             rows.append((f"`{name}.yaml`", "-", "-", "-", "-"))
             continue
-        came = "-" if result.help_s is None else f"after {result.help_s:.0f} s"
+        first_host = "-" if result.help_s is None else f"after {result.help_s:.0f} s"
         reserve = ", ".join(f"{hosts} {fleet}" for fleet, hosts in result.reserve.items())
         usd = "-" if result.hold_usd_per_hour is None else f"{result.hold_usd_per_hour:,.0f}"
-        rows.append((f"`{name}.yaml`", f"{result.places:,}", came, reserve, usd))
+        rows.append((f"`{name}.yaml`", f"{result.places:,}", first_host, reserve, usd))
     headings = ("File", "Slots", "First new host", "Hosts that would refuse no call", "Additional USD per hour")
     return markdown(headings, rows)
 
 
-def _fewer() -> str:
+def _lower_minimums_table() -> str:
     rows = [
         (f"`{name}.yaml` with {', '.join(f'{hosts} {fleet}' for fleet, hosts in minima.items())}",
          refused(_run(name, None, 1.0, tuple(minima.items()))))
-        for name, minima in FEWER
+        for name, minima in LOWER_MINIMUMS
     ]  # fmt: skip
     return markdown(("Fewer in service", "Refused calls"), rows)
 
@@ -128,7 +128,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "scaling-policies": _policies,
     "scaling-own": _file_policy,
     "scaling-reserve": _reserve,
-    "scaling-fewer": _fewer,
+    "scaling-fewer": _lower_minimums_table,
 }
 
 if __name__ == "__main__":

@@ -66,10 +66,10 @@ def _profile_table() -> str:
 def _profile_cells(row: ProfileRow) -> tuple[str, ...]:
     gpus = f"{row.tensor_parallel} x {row.gpu}"
     if row.baseline is None or row.tuned is None:
-        why = row.refusal.arithmetic if row.refusal else ""
-        return row.model, gpus, "-", "-", "-", "-", "-", f"refused: {why}"
+        reason = row.refusal.arithmetic if row.refusal else ""
+        return row.model, gpus, "-", "-", "-", "-", "-", f"refused: {reason}"
     defaults, tuned = batch_defaults(catalog.gpus()[row.gpu]), row.tuned
-    knobs = (
+    settings = (
         tuned.max_num_seqs,
         tuned.max_num_batched_tokens,
         len(tuned.cudagraph_capture_sizes),
@@ -81,7 +81,7 @@ def _profile_cells(row: ProfileRow) -> tuple[str, ...]:
         f"{tuned.kv_cache_tokens:,}",
         f"{defaults.max_num_seqs} / {defaults.max_num_batched_tokens}",
         str(row.baseline.sessions),
-        " / ".join(map(str, knobs)),
+        " / ".join(map(str, settings)),
         str(tuned.sessions),
         tuned.limit.value,
     )
@@ -92,8 +92,8 @@ def _pair_table() -> str:
     if row.tuned is None:
         raise LookupError("qwen3-8b does not fit an A100-80")
     control, treatment = batching_pair(row.tuned)
-    knobs = ("max_num_seqs", "max_num_batched_tokens", "block_size")
-    rows = [(f"`{name}`", *(str(getattr(side, name)) for side in (control, treatment))) for name in knobs]
+    setting_names = ("max_num_seqs", "max_num_batched_tokens", "block_size")
+    rows = [(f"`{name}`", *(str(getattr(side, name)) for side in (control, treatment))) for name in setting_names]
     return markdown(("knob", "control", "treatment"), rows)
 
 
@@ -112,10 +112,10 @@ def _sessions_table() -> str:
 
 def _session_cells(model: str, layout: Layout) -> tuple[str, ...]:
     tokens = layout.engine.kv_cache_tokens * layout.replicas_per_node // SEED_SESSIONS
-    enough = "**" if layout.sessions_per_node >= SEED_SESSIONS else ""
+    emphasis = "**" if layout.sessions_per_node >= SEED_SESSIONS else ""
     size = layout.vm_size.removeprefix("Standard_")
     name = "cell" if layout.name == CELL else layout.name
-    return model, size, name, f"{enough}{layout.sessions_per_node}{enough}", f"{tokens:,} tokens"
+    return model, size, name, f"{emphasis}{layout.sessions_per_node}{emphasis}", f"{tokens:,} tokens"
 
 
 def _tts_table() -> str:

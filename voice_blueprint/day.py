@@ -11,7 +11,7 @@ from pathlib import Path
 
 from voice_blueprint.capacity.conversations import conversation_chains
 from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.capacity.tiers import FILL, by_tier, mean_by_chance, of_callers
+from voice_blueprint.capacity.tiers import TARGET_UTILIZATION, by_tier, caller_tiers_for, mean_by_chance
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.sizing.service import transcription_capacity
 from voice_blueprint.file.model.deployment import Deployment
@@ -74,18 +74,24 @@ def designed_load(deployment: Deployment) -> CallLoad:
     """
     if deployment.load:
         return deployment.load
-    tiers = of_callers(deployment)
-    tier_calls = [FILL * most for _, most in by_tier(tiers).values()]
+    tiers = caller_tiers_for(deployment)
+    tier_calls = [TARGET_UTILIZATION * max_calls for _, max_calls in by_tier(tiers).values()]
     if not deployment.aws_section:
-        tier_calls.append(FILL * sum(room.most * room.sessions for room in transcription_capacity(deployment.azure)))
-    if min(tier_calls) < FILL:
+        tier_calls.append(
+            TARGET_UTILIZATION
+            * sum(
+                pool_capacity.high * pool_capacity.sessions
+                for pool_capacity in transcription_capacity(deployment.azure)
+            )
+        )
+    if min(tier_calls) < TARGET_UTILIZATION:
         raise ValueError(f"{deployment.name} supports no calls, and has no `load`")
     tier_calls += [
         each.units.max * mean_by_chance(each.calls) for each in tiers if each.tier in RANDOMLY_ASSIGNED_TIERS
     ]
     peak = max(1.0, min(tier_calls))
     conversation_limits = [min(link.most for link in chain) for chain in conversation_chains(deployment)]
-    share = min(1.0, FILL * min(conversation_limits) / peak) if conversation_limits else 1.0
+    share = min(1.0, TARGET_UTILIZATION * min(conversation_limits) / peak) if conversation_limits else 1.0
     mean = max(1, math.floor(peak / UNTYPED_PEAK_FACTOR))
     return CallLoad(calls=mean, peak_factor=min(UNTYPED_PEAK_FACTOR, peak / mean), conversation_share=share)
 
@@ -111,13 +117,13 @@ def _business_day(load: CallLoad) -> Day:
     """Return a day with one peak: a raised cosine, or a power of it if the peak is high and narrow."""
     peak, mean = float(peak_calls(load)), float(load.calls)
     low = max(NIGHT_SHARE * mean, 2 * mean - peak)
-    power = _power((peak - low) / (mean - low)) if peak > mean else 1.0
+    power = _cosine_exponent((peak - low) / (mean - low)) if peak > mean else 1.0
     seconds = range(0, DAY_S + 1, STEP_S)
     waves = ((1 + math.cos(2 * math.pi * (second - PEAK_S) / DAY_S)) / 2 for second in seconds)
     return Day("business-day", tuple(map(float, seconds)), tuple(low + (peak - low) * wave**power for wave in waves))
 
 
-def _power(factor: float) -> float:
+def _cosine_exponent(factor: float) -> float:
     """Return the power of a raised cosine whose peak is ``factor`` times its mean; up to a factor of two it is 1."""
 
     def mean(power: float) -> float:
@@ -165,8 +171,8 @@ def _from_file(file: Path, load: CallLoad) -> Day:
     seconds, calls = (tuple(column) for column in zip(*points, strict=True)) if points else ((), ())
     if header != ["second", "calls"] or len(points) < 2 or (seconds[0], seconds[-1]) != (0, DAY_S):  # noqa: PLR2004
         raise DayError(f"{load.curve}: a day has the header second,calls and rows from second 0 to {DAY_S}")
-    rises = all(before < after for before, after in pairwise(seconds))
-    if not rises or not all(math.isfinite(each) and each >= 0 for each in calls):
+    is_ascending = all(before < after for before, after in pairwise(seconds))
+    if not is_ascending or not all(math.isfinite(each) and each >= 0 for each in calls):
         raise DayError(f"{load.curve}: seconds rise, and calls are finite and not negative")
     result = Day(file.stem, seconds, calls)
     for statistic, actual, expected in (("mean", result.mean, load.calls), ("peak", result.peak, peak_calls(load))):

@@ -95,7 +95,7 @@ def digest(deployment: Deployment, image: Image) -> str:
     return deployment.images.get(image, NO_DIGEST)
 
 
-def with_images(deployment: Deployment) -> Deployment:
+def with_image_digests(deployment: Deployment) -> Deployment:
     """Return the deployment as if all images had been pushed."""
     missing = {image: NO_DIGEST for image in images_for(deployment) if image not in deployment.images}
     return deployment.model_copy(update={"images": {**deployment.images, **missing}})

@@ -171,7 +171,7 @@ class _Spec(Model):
     """OCI annotations in addition to those that every image gets from its specification and build."""
 
     @model_validator(mode="after")
-    def _root_is_explained(self) -> "_Spec":
+    def _check_root(self) -> "_Spec":
         if (self.user_id == 0) != (self.root_because is not None):
             raise ValueError("user_id 0 needs root_because, and nothing else may have it")
         return self

@@ -48,53 +48,53 @@ class LimitNeed:
     location: Location
 
     @property
-    def over(self) -> bool:
+    def exceeds_limit(self) -> bool:
         """Whether the maximum exceeds the default limit."""
         return self.units.max > self.limit.default
 
 
 def limit_needs(deployment: Deployment) -> Iterator[LimitNeed]:
     """Yield the requirements of each section."""
-    known = catalog.limits()
-    found = list(_aws(deployment.aws_section)) if deployment.aws_section else []
+    all_limits = catalog.limits()
+    needs = list(_aws(deployment.aws_section)) if deployment.aws_section else []
     if deployment.azure_section:
-        found += [*_azure(deployment.azure_section), *_azure_edge(deployment)]
-    for id_, low, most, location in found:
-        yield LimitNeed(known[id_], HostCount(min=math.ceil(low), max=max(1, math.ceil(most))), location)
+        needs += [*_azure(deployment.azure_section), *_azure_edge(deployment)]
+    for id_, low, high, location in needs:
+        yield LimitNeed(all_limits[id_], HostCount(min=math.ceil(low), max=max(1, math.ceil(high))), location)
 
 
 def _aws(aws: Aws) -> Iterator[tuple[str, float, float, Location]]:
     zones, tasks, per_zone = len(aws.availability_zones), aws.edge.gateway.tasks, aws.vad.hosts_per_zone
-    at_tasks: Location = ("aws", "edge", "gateway", "tasks")
+    tasks_location: Location = ("aws", "edge", "gateway", "tasks")
     # Gateway tasks, which ECS spreads over the zones, and VAD hosts are targets of the public load balancer.
-    low, most = (getattr(tasks, bound) + zones * getattr(per_zone, bound) for bound in ("min", "max"))
-    yield "nlb-targets-per-zone", low / zones, most / zones, at_tasks
-    yield "nlb-targets", low, most, at_tasks
-    yield "ecs-tasks-per-service", tasks.min, tasks.max, at_tasks
+    low, high = (getattr(tasks, bound) + zones * getattr(per_zone, bound) for bound in ("min", "max"))
+    yield "nlb-targets-per-zone", low / zones, high / zones, tasks_location
+    yield "nlb-targets", low, high, tasks_location
+    yield "ecs-tasks-per-service", tasks.min, tasks.max, tasks_location
     services = [tasks]
     if aws.agents:
         services.append(aws.agents.tasks)
         yield "ecs-tasks-per-service", aws.agents.tasks.min, aws.agents.tasks.max, ("aws", "agents", "tasks")
-    hosts_low, hosts_most = (
+    min_hosts, max_hosts = (
         zones * getattr(per_zone, bound)
         + sum(getattr(fleet.hosts, bound) for fleet in aws.asr)
         + sum(getattr(each, bound) for each in services)
         for bound in ("min", "max")
     )
     # Each host and task has a network interface of its own, and publishes its own metrics.
-    yield "network-interfaces", hosts_low, hosts_most, ("aws", "vad", "hosts_per_zone")
-    yield "put-metric-data", hosts_low / PUBLISH_EVERY_S, hosts_most / PUBLISH_EVERY_S, ("aws", "vad", "hosts_per_zone")
-    low, most = (
+    yield "network-interfaces", min_hosts, max_hosts, ("aws", "vad", "hosts_per_zone")
+    yield "put-metric-data", min_hosts / PUBLISH_EVERY_S, max_hosts / PUBLISH_EVERY_S, ("aws", "vad", "hosts_per_zone")
+    low, high = (
         STORE_CONNECTIONS * sum(getattr(each, bound) for each in services)
         + 2 * STORE_CONNECTIONS * sum(getattr(fleet.hosts, bound) for fleet in aws.asr)
         + VAD_STORE_CONNECTIONS * zones * getattr(per_zone, bound)
         for bound in ("min", "max")
     )
-    yield "store-connections", low, most, at_tasks
+    yield "store-connections", low, high, tasks_location
     requests = aws.edge.throttle.requests_per_s
     yield "api-requests", requests, requests, ("aws", "edge", "throttle", "requests_per_s")
     # After the loss of a zone, its tasks are started in the others.
-    for service, location in zip(services, (at_tasks, ("aws", "agents", "tasks")), strict=False):
+    for service, location in zip(services, (tasks_location, ("aws", "agents", "tasks")), strict=False):
         yield "fargate-starts", service.min / zones, service.max / zones, location
     stacks = STACKS + len(aws.asr) + bool(aws.agents) + bool(aws.host_images)
     yield "stacks", stacks, stacks, ("aws",)
@@ -109,8 +109,8 @@ def _azure(azure: Azure) -> Iterator[tuple[str, float, float, Location]]:
     pools += [(("azure", "pools", index, "nodes"), pool.nodes) for index, pool in enumerate(azure.pools)]
     for location, nodes in pools:
         yield "aks-nodes-per-pool", nodes.min, nodes.max, location
-    low, most = (sum(getattr(nodes, bound) for _, nodes in pools) for bound in ("min", "max"))
-    yield "aks-nodes", low, most, ("azure", "pools")
+    low, high = (sum(getattr(nodes, bound) for _, nodes in pools) for bound in ("min", "max"))
+    yield "aks-nodes", low, high, ("azure", "pools")
     yield "aks-node-pools", len(pools), len(pools), ("azure", "pools")
 
 

@@ -19,7 +19,7 @@ from typer.main import get_command
 
 from voice_ops.exits import FAILED, HELP, REFUSED
 from voice_ops.extras import extra_for
-from voice_ops.output import complain, print_json, stop
+from voice_ops.output import print_error, print_json, stop
 
 COMMANDS = {
     "init": "Write a deployment file for a cloud, region, number of calls and budget.",
@@ -142,16 +142,18 @@ class Commands(TyperGroup):
                 raise
             _explain(error, as_json="--json" in (sys.argv[1:] if args is None else args))
         except typer.Abort:
-            complain("aborted")
+            print_error("aborted")
             sys.exit(FAILED)
         except OSError as error:
             if error.errno not in STDOUT_ERRORS:
                 raise
             if error.filename is not None or (full_disk := _find_full_disk()):
-                complain(f"{error.filename or full_disk}: {error.strerror}; free some space and run the command again")
+                print_error(
+                    f"{error.filename or full_disk}: {error.strerror}; free some space and run the command again"
+                )
                 sys.exit(FAILED)
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # further writes can no longer fail
-            complain(f"standard output: {error.strerror}")
+            print_error(f"standard output: {error.strerror}")
             sys.exit(FAILED)
         sys.exit(code if isinstance(code, int) else 0)
 
@@ -190,7 +192,7 @@ def _explain(error: ClickException, *, as_json: bool) -> NoReturn:
     if isinstance(error, NoArgsIsHelpError):
         error.show()
     else:
-        complain(error.format_message() + (f"\nsee `{context.command_path} --help`" if context else ""))
+        print_error(error.format_message() + (f"\nsee `{context.command_path} --help`" if context else ""))
         if as_json:
             print_json({"refused": True, "problems": [error.format_message()]})
     sys.exit(error.exit_code)

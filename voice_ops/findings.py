@@ -11,7 +11,7 @@ from voice_blueprint import checks
 from voice_blueprint.checks import Finding, Level
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.exits import REFUSED
-from voice_ops.output import complain, err, print_json_error, stop, styled
+from voice_ops.output import err, print_error, print_json_error, stop, styled
 from voice_sandbox.changes import Outage
 
 MARKS = {Level.ERROR: "[red]✗ error[/]", Level.WARNING: "[yellow]! warning[/]", Level.INFO: "[blue]i info[/]"}
@@ -23,7 +23,7 @@ def load(file: Path) -> Deployment:
         return voice_blueprint.load(file)
     except voice_blueprint.DeploymentFileError as error:
         for problem in error.problems:
-            complain(str(problem))
+            print_error(str(problem))
         print_json_error([str(problem) for problem in error.problems], REFUSED)
         raise typer.Exit(REFUSED) from None
 
@@ -65,8 +65,8 @@ def print_findings(console: Console, deployment: Deployment, findings: list[Find
     for finding in findings:
         check, violation = finding.check, finding.violation
         mark = "[green]✓ accepted[/]" if finding.accepted_because else MARKS[check.level]
-        place = f"{deployment.source.file}:{deployment.source.line(violation.location)}"
-        console.print(styled(f"{mark} [bold]{{}}[/] {{}}", check.id, place), soft_wrap=True)
+        location = f"{deployment.source.file}:{deployment.source.line(violation.location)}"
+        console.print(styled(f"{mark} [bold]{{}}[/] {{}}", check.id, location), soft_wrap=True)
         console.print(f"  {violation.message}", soft_wrap=True)
         if finding.accepted_because:
             console.print(styled("  [dim]accepted: {}[/]", finding.accepted_because), soft_wrap=True)

@@ -107,17 +107,17 @@ _JSON_PRINTED = "voice.reported"
 """Key in the context of a command that records whether it has printed its JSON object."""
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """Print an error on stderr, with further lines indented below the first."""
-    first, _, more = text.partition("\n")
+    first, _, details = text.partition("\n")
     err.print(styled("[red]✗[/] {}", first), soft_wrap=True)
-    for line in more.splitlines():
+    for line in details.splitlines():
         err.print(f"  {line}", soft_wrap=True)
 
 
 def stop(text: str, code: int) -> typer.Exit:
     """Print the reason why a command ends, also as JSON with ``--json``, and return the exception to raise."""
-    complain(text)
+    print_error(text)
     print_json_error([text], code)
     return typer.Exit(code)
 
@@ -143,7 +143,7 @@ def print_json(report: Mapping[str, object], deployment: str = "") -> None:
     typer.echo(as_json(({"deployment": deployment} if deployment else {}) | dict(report)))
 
 
-class WholeTable(Table):
+class FullTable(Table):
     """A table that truncates nothing, does not break numbers, and is never wider than the terminal.
 
     If a row is too wide, its widest cells are printed below it, after the headings of their columns.
@@ -224,7 +224,7 @@ def _note(
 
 def empty_table(title: str, words: Iterable[str], numbers: Iterable[str], last: str = "", caption: str = "") -> Table:
     """Return a table without rows: columns of text, of numbers, and a last one of text that may wrap."""
-    table = WholeTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, caption=caption or None)
+    table = FullTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, caption=caption or None)
     table.caption_justify = "left"
     for heading in words:
         table.add_column(heading, no_wrap=True)
@@ -251,6 +251,6 @@ def describe_types(types: Counter[str]) -> str:
     return ", ".join(f"{count}×{kind.removeprefix('AWS::')}" for kind, count in ordered)
 
 
-def span(low: int, high: int) -> str:
+def format_range(low: int, high: int) -> str:
     """Return a range such as "3-30"."""
     return f"{low}-{high}"

@@ -169,8 +169,8 @@ def _prose(text: str) -> str:
 
 
 def _parameter(parameter: TyperArgument | TyperOption, context: Context) -> tuple[str, str]:
-    names, about = parameter.get_help_record(context) or ("", "")
-    return f"`{names}`", about.replace("[", "(").replace("]", ")")  # brackets are links in Markdown
+    names, help_text = parameter.get_help_record(context) or ("", "")
+    return f"`{names}`", help_text.replace("[", "(").replace("]", ")")  # brackets are links in Markdown
 
 
 def _fields(schema: Schema, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:

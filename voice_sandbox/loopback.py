@@ -24,7 +24,7 @@ def bypass_loopback(environment: MutableMapping[str, str], addresses: Iterable[s
     if not any(environment.get(name) or environment.get(name.upper()) for name in _PROXIES):
         return
     values = [environment.get(name, "") for name in ("no_proxy", "NO_PROXY")]
-    names = dict.fromkeys(each.strip() for listed in values for each in listed.split(",") if each.strip())
+    names = dict.fromkeys(each.strip() for value in values for each in value.split(",") if each.strip())
     if "*" not in names:  # which matches every name
         names |= dict.fromkeys((*LOOPBACK, *addresses))
     environment["NO_PROXY"] = environment["no_proxy"] = ",".join(names)

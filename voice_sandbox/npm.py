@@ -40,10 +40,10 @@ def modules(package: str, report: Callable[[str], None] = lambda _: None) -> Pat
             raise NpmError(f"the npm package {package} is not installed in {CHECKOUT}; run `make setup`")
         return folder
     lock = (ROOT / LOCK).read_bytes()
-    here = Path.cwd()
-    same = (here / LOCK).is_file() and (here / LOCK).read_bytes() == lock
-    if same and (here / "node_modules" / package).is_dir():
-        return here / "node_modules"
+    working_folder = Path.cwd()
+    is_current = (working_folder / LOCK).is_file() and (working_folder / LOCK).read_bytes() == lock
+    if is_current and (working_folder / "node_modules" / package).is_dir():
+        return working_folder / "node_modules"
     folder = cache() / f"npm-{hashlib.sha256(lock).hexdigest()[:12]}"
     if not (folder / "node_modules" / package).is_dir():
         _install(folder, report)

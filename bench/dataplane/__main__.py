@@ -34,7 +34,7 @@ def table(group: list[Measurement]) -> Table:
     numbers = [f"best {first.unit}", "median", "× best rival"]
     rendered = empty_table(f"{first.group}, {len(first.rounds)} rounds in turn", [""], numbers)
     for one in group:
-        cells = (f"{one.best:,.4g}", f"{one.median:,.4g}", f"{one.times_better_than(rival):.2f}")
+        cells = (f"{one.best:,.4g}", f"{one.median:,.4g}", f"{one.speedup(rival):.2f}")
         rendered.add_row(one.name, *cells, style="bold" if one.name.startswith(OURS) else "")
     return rendered
 
@@ -58,10 +58,10 @@ def main(
     ceiling = streams.ceiling(rounds, file)
     live, live_before = streams.live(3, file), streams.live(3, file, streams.baseline())
     baseline = streams.against_baseline(rounds, file)
-    reached = [*goals.stream_goals(ceiling, baseline), goals.af_xdp_goal(live_before, live)]
+    results = [*goals.stream_goals(ceiling, baseline), goals.af_xdp_goal(live_before, live)]
     if only_goals:
         out.print(streams.baseline_table(baseline))
-        conclude(reached)
+        exit_with_result(results)
     stages = list(groups(chain.from_iterable(native.all_measurements(rounds, output, audio))))
     batches = streams.batches(rounds, file)
     relayed = relay.rtpengine(3)
@@ -80,7 +80,7 @@ def main(
     plot.draw(ceiling, live, output / "streams.png")
     figures = {
         "stages": [
-            asdict(one) | {"best": one.best, "median": one.median, "times_the_best_rival": one.times_better_than(rival)}
+            asdict(one) | {"best": one.best, "median": one.median, "times_the_best_rival": one.speedup(rival)}
             for group in stages
             for rival in [best_rival(group)]
             for one in group
@@ -91,17 +91,17 @@ def main(
         "rtpengine": [asdict(one) | {"median": one.median} for one in relayed],
         "live": [asdict(one) for one in live],
         "loss_free": {"best": streams.loss_free(live), "median": streams.loss_free(live, "median")},
-        "goals": [asdict(one) | {"holds": one.holds} for one in reached],
+        "goals": [asdict(one) | {"holds": one.is_met} for one in results],
     }
     (output / "figures.json").write_text(json.dumps(figures, indent=1))
     out.print(f"{output / 'figures.json'}, {output / 'streams.png'}")
-    conclude(reached)
+    exit_with_result(results)
 
 
-def conclude(reached: list[goals.Goal]) -> NoReturn:
+def exit_with_result(results: list[goals.Goal]) -> NoReturn:
     """Print the goals and exit, with 1 if one is missed."""
-    out.print(goals.table(reached))
-    sys.exit(1 if any(goal.was_measured and not goal.holds for goal in reached) else 0)
+    out.print(goals.table(results))
+    sys.exit(1 if any(goal.was_measured and not goal.is_met for goal in results) else 0)
 
 
 if __name__ == "__main__":

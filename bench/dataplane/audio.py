@@ -25,8 +25,8 @@ def _synthesize(voice: str, sentence: str) -> npt.NDArray[np.float64]:
     with wave.open(io.BytesIO(spoken)) as file:
         rate = file.getframerate()
         samples = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(float)
-    loud = np.flatnonzero(np.abs(samples) > np.abs(samples).max() / 100)
-    samples = samples[loud[0] : loud[-1]]
+    active_samples = np.flatnonzero(np.abs(samples) > np.abs(samples).max() / 100)
+    samples = samples[active_samples[0] : active_samples[-1]]
     at = np.arange(len(samples) * RATE // rate // FRAME * FRAME) * rate / RATE
     return np.asarray(np.interp(at, np.arange(len(samples)), samples / samples.std()))
 

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from bench.dataplane import streams
 from bench.dataplane.native import Measurement
-from bench.dataplane.streams import BASELINE, BATCH_STREAMS, Live
+from bench.dataplane.streams import BASELINE, BATCH_STREAMS, LiveRounds
 from voice_ops.output import empty_table
 
 PLAIN, ASPIRED_RATIO = 1.6, 2.0
@@ -32,7 +32,7 @@ class Goal:
     ratio: float
 
     @property
-    def holds(self) -> bool:
+    def is_met(self) -> bool:
         return self.ratio >= self.minimum
 
     @property
@@ -59,7 +59,7 @@ def stream_goals(ceiling: Sequence[Measurement], baseline: Sequence[tuple[Measur
     return measured_goals
 
 
-def af_xdp_goal(before: Sequence[Live], now: Sequence[Live]) -> Goal:
+def af_xdp_goal(before: Sequence[LiveRounds], now: Sequence[LiveRounds]) -> Goal:
     """Return the goal that is measured through the kernel."""
     minimum, after_streams = streams.loss_free(before), streams.loss_free(now)
     return Goal(f"AF_XDP over a veth, times {BASELINE[:7]}", AF_XDP, after_streams / minimum if minimum else math.nan)
@@ -70,6 +70,6 @@ def table(goals: Iterable[Goal]) -> Table:
     rendered = empty_table("Goals, ratios of one run", [""], ["goal", "measured", "holds"])
     for goal in goals:
         measured = f"{goal.ratio:.2f}" if goal.was_measured else "-"
-        verdict = "yes" if goal.holds else "no" if goal.was_measured else "not measured"
+        verdict = "yes" if goal.is_met else "no" if goal.was_measured else "not measured"
         rendered.add_row(goal.name, f"≥ {goal.minimum:g}", measured, verdict)
     return rendered

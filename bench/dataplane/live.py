@@ -47,10 +47,10 @@ class SilentAsrHost:
         self._socket.bind((LOOPBACK, port))
         self._store = store
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._thread = threading.Thread(target=self._send_heartbeats, daemon=True)
         self._thread.start()
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         beats = 0
         record = ("kind", "neuron", "address", LOOPBACK, "free_slots", 1_000_000, "draining", 0)
         while not self._stopping.wait(0.3):

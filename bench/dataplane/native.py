@@ -66,7 +66,7 @@ class Measurement:
         """Whether the unit is not a time."""
         return self.unit not in ("ns", "us")
 
-    def times_better_than(self, other: "Measurement") -> float:
+    def speedup(self, other: "Measurement") -> float:
         """Return the ratio by which the best round is better: above 1 is better."""
         return self.best / other.best if self.higher_is_better else other.best / self.best
 
@@ -87,7 +87,7 @@ def parse(output: str) -> list[Measurement]:
     return [Measurement(one["group"], one["name"], one["unit"], tuple(one["rounds"])) for one in lines]
 
 
-def joined(measurements: Sequence[Measurement]) -> Measurement:
+def combine(measurements: Sequence[Measurement]) -> Measurement:
     """Return the rounds of several runs as one measurement."""
     return replace(measurements[0], rounds=tuple(chain.from_iterable(one.rounds for one in measurements)))
 

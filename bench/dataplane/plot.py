@@ -7,7 +7,7 @@ from statistics import median
 import matplotlib as mpl
 
 from bench.dataplane.native import Measurement
-from bench.dataplane.streams import CEILING_TARGET, LOSS_FREE_TARGET, Live
+from bench.dataplane.streams import CEILING_TARGET, LOSS_FREE_TARGET, LiveRounds
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -19,10 +19,10 @@ FLOOR = 1e-6
 """Represents no loss on a logarithmic axis."""
 
 
-def _loss(axis: Axes, results: Sequence[Live]) -> None:
+def _loss(axis: Axes, results: Sequence[LiveRounds]) -> None:
     streams = [one.streams for one in results]
-    for label, pick in (("median round", median), ("best round", min)):
-        axis.plot(streams, [max(FLOOR, pick(one.lost)) for one in results], "o-", label=label)
+    for label, aggregate in (("median round", median), ("best round", min)):
+        axis.plot(streams, [max(FLOOR, aggregate(one.lost)) for one in results], "o-", label=label)
     limited = [one.streams for one in results if not one.sender_keeps_up]
     if limited:
         axis.axvspan(min(limited), max(streams), color="grey", alpha=0.2, label="the sender is late")
@@ -60,7 +60,7 @@ def _stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
     axis.legend(loc="upper left", ncols=2, fontsize=8)
 
 
-def draw(ceiling: Sequence[Measurement], live: Sequence[Live], path: Path) -> None:
+def draw(ceiling: Sequence[Measurement], live: Sequence[LiveRounds], path: Path) -> None:
     """Write the plot."""
     figure, axes = plt.subplots(1, 2 if live else 1, figsize=(13 if live else 7, 5), squeeze=False)
     _stages(axes[0][0], ceiling)

@@ -42,7 +42,7 @@ def _bencoded(value: dict[str, object] | list[str] | str) -> bytes:
     return b"%d:%s" % (len(value.encode()), value.encode())
 
 
-def _ask(control: socket.socket, command: str, call: int, sdp: str, **more: object) -> int:
+def _send_command(control: socket.socket, command: str, call: int, sdp: str, **more: object) -> int:
     """Send a command about a call, and return the port in the resulting description."""
     message = {"command": command, "call-id": f"bench-{call}", "from-tag": "caller", "sdp": sdp, "ICE": "remove"} | more
     control.send(b"%d-%s " % (call, command.encode()) + _bencoded(message))
@@ -70,9 +70,9 @@ class Stream:
         profile = SUITES[suite]
         key = bytes(range(28 if suite.startswith("AEAD") else 30))
         offered = _sdp(self.caller.getsockname()[1], suite, key)
-        _ask(control, "offer", call, offered, **{"transport-protocol": "RTP/AVP"})
+        _send_command(control, "offer", call, offered, **{"transport-protocol": "RTP/AVP"})
         answered = _sdp(self.callee.getsockname()[1], "", b"")
-        self.caller.connect((LOOPBACK, _ask(control, "answer", call, answered, **{"to-tag": "callee"})))
+        self.caller.connect((LOOPBACK, _send_command(control, "answer", call, answered, **{"to-tag": "callee"})))
         self.callee.setblocking(False)
         self._srtp = pylibsrtp.Session(
             pylibsrtp.Policy(key, pylibsrtp.Policy.SSRC_SPECIFIC, call + 1, srtp_profile=profile)
@@ -144,8 +144,8 @@ def rtpengine(rounds: int) -> list[Measurement]:
         control.settimeout(10)
         time.sleep(1)
         for turn in range(rounds):
-            for place, suite in enumerate(SUITES):
-                first = (turn * len(SUITES) + place) * STREAMS
+            for index, suite in enumerate(SUITES):
+                first = (turn * len(SUITES) + index) * STREAMS
                 costs[suite].append(_packet_ns(process, control, suite, first))
     return [Measurement(GROUP, suite or "RTP", "ns", tuple(ns)) for suite, ns in costs.items()]
 
@@ -158,6 +158,6 @@ def table(costs: Sequence[Measurement], ceiling: Sequence[Measurement]) -> Table
     groups = dict.fromkeys(one.group for one in ceiling if one.group.startswith(f"{BATCH_STREAMS} "))
     for one, group in zip(costs, groups, strict=True):
         (streams,) = (each.median for each in ceiling if (each.group, each.name) == (group, "with shipping"))
-        relayed, ours = 1e9 / one.median, streams * PACKETS_PER_S
-        rendered.add_row(one.name, f"{relayed:,.0f}", f"{ours:,.0f}", f"{ours / relayed:.2f}")
+        relayed, own_rate = 1e9 / one.median, streams * PACKETS_PER_S
+        rendered.add_row(one.name, f"{relayed:,.0f}", f"{own_rate:,.0f}", f"{own_rate / relayed:.2f}")
     return rendered

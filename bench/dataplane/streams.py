@@ -35,7 +35,7 @@ E2E = PROJECT / "tests/e2e"
 
 
 @dataclass(frozen=True)
-class Live:
+class LiveRounds:
     """Rounds with a number of streams through the program itself."""
 
     streams: int
@@ -72,10 +72,12 @@ def against_baseline(rounds: int, audio: Path) -> list[tuple[Measurement, Measur
     programs.append((native.BUILD, native.VAD_MODULE))
     runs: dict[tuple[int, str], list[Measurement]] = {}
     for _ in range(rounds):
-        for place, (build, module) in enumerate(programs):
+        for index, (build, module) in enumerate(programs):
             for one in native.run("time_streams", "3", str(module), str(audio), str(BATCH_STREAMS), build=build):
-                runs.setdefault((place, one.name), []).append(one)
-    return [(native.joined(runs[0, name]), native.joined(runs[1, name])) for name in ("poller alone", "with shipping")]
+                runs.setdefault((index, one.name), []).append(one)
+    return [
+        (native.combine(runs[0, name]), native.combine(runs[1, name])) for name in ("poller alone", "with shipping")
+    ]
 
 
 def batches(rounds: int, audio: Path) -> list[Measurement]:
@@ -96,7 +98,7 @@ def baseline() -> Path:
     return native.at_commit(BASELINE, BASELINE_PATCH)
 
 
-def live(rounds: int, audio: Path, root: Path = ROOT) -> list[Live]:
+def live(rounds: int, audio: Path, root: Path = ROOT) -> list[LiveRounds]:
     """Run the program of a checkout behind a veth; empty without permission."""
     if os.geteuid() != 0:
         return []
@@ -114,12 +116,12 @@ def live(rounds: int, audio: Path, root: Path = ROOT) -> list[Live]:
     return [_summary(streams, list(each)) for streams, each in groupby(results, key=lambda one: one["streams"])]
 
 
-def _summary(streams: int, rounds: list[dict[str, Any]]) -> Live:
+def _summary(streams: int, rounds: list[dict[str, Any]]) -> LiveRounds:
     best = min(rounds, key=lambda one: one["lost"])
     drops: Counter[str] = Counter()
     for one in rounds:
         drops.update(one["drops"])
-    return Live(
+    return LiveRounds(
         streams,
         lost=tuple(one["lost"] / one["sent"] for one in rounds),
         late=min(one["seconds"] / one["asked_s"] for one in rounds) - 1,
@@ -130,7 +132,7 @@ def _summary(streams: int, rounds: list[dict[str, Any]]) -> Live:
     )
 
 
-def loss_free(results: Sequence[Live], of: str = "best") -> int:
+def loss_free(results: Sequence[LiveRounds], of: str = "best") -> int:
     """Return the maximum number of streams up to which all are free of loss, in the best or the median round."""
     max_streams = 0
     for one in results:
@@ -173,7 +175,7 @@ def baseline_table(results: Sequence[tuple[Measurement, Measurement]]) -> Table:
     return rendered
 
 
-def live_table(results: Sequence[Live]) -> Table:
+def live_table(results: Sequence[LiveRounds]) -> Table:
     """Draw the loss by number of streams."""
     title = f"veth + AF_XDP, {LIVE_SECONDS} s a round, {len(results[0].lost)} rounds"
     rendered = empty_table(title, [], ["streams", "lost, median", "best", "worst", "fullest ring", "sender", "dropped"])

@@ -23,7 +23,7 @@ from bench.vad.learn import rates, with_pre_roll
 from bench.vad.native import Build
 from bench.vad.rivals import Silero, Webrtc
 
-OURS, WITH = "ours (wasm)", " + pre-roll"
+OURS, WITH_PRE_ROLL = "ours (wasm)", " + pre-roll"
 PRE_ROLL = 3
 """Pre-roll of the module, which the alternatives get as well."""
 RECALL, DROPPED, COST_NS = 0.98, 0.80, 2000
@@ -34,7 +34,7 @@ Rates: TypeAlias = tuple[float, float, float]
 """Recall, share of silence dropped, precision."""
 Results: TypeAlias = dict[str, list[Rates]]
 KINDS = (*corpus.SPEAKERS, "espeak")
-SETTLES = 2 * corpus.RATE // corpus.FRAME
+ADAPTATION_FRAMES = 2 * corpus.RATE // corpus.FRAME
 """Frames in which a detector may still classify new noise as speech."""
 
 
@@ -63,7 +63,7 @@ def _quality(kind: str, build: Build, cache: Path) -> tuple[Results, list[Track]
             sent = detector(track.samples)
             results.setdefault(name, []).append(_rates(sent, track.speech))
             if name != OURS:
-                results.setdefault(name + WITH, []).append(_rates(with_pre_roll(sent, PRE_ROLL), track.speech))
+                results.setdefault(name + WITH_PRE_ROLL, []).append(_rates(with_pre_roll(sent, PRE_ROLL), track.speech))
     return results, shares
 
 
@@ -87,9 +87,9 @@ def _table(kind: str, results: Results) -> str:
 
 def _settled(sent: Flags, track: Track) -> str:
     """Return the share of a track without speech that is sent after two seconds, and when the last of it is."""
-    heard = sent[int(track.speech.sum()) :]
-    last = np.flatnonzero(heard)[-1] / 50 if heard.any() else 0.0
-    return f"{heard[SETTLES:].mean():.1%} / {last:.1f} s"
+    detected = sent[int(track.speech.sum()) :]
+    last = np.flatnonzero(detected)[-1] / 50 if detected.any() else 0.0
+    return f"{detected[ADAPTATION_FRAMES:].mean():.1%} / {last:.1f} s"
 
 
 def _without_speech(build: Build) -> str:
@@ -129,25 +129,25 @@ def main() -> None:
     build = Build(folder)
     with ProcessPoolExecutor() as pool:
         tasks = {kind: pool.submit(_quality, kind, build, folder) for kind in KINDS}
-        quiet = pool.submit(_without_speech, build)
-        done = {kind: task.result() for kind, task in tasks.items()}
-    results_by_kind = {kind: results for kind, (results, _) in done.items()}
-    costs, most_expensive_ns = _cost(done["real"][1], build, folder)
+        without_speech = pool.submit(_without_speech, build)
+        completed = {kind: task.result() for kind, task in tasks.items()}
+    results_by_kind = {kind: results for kind, (results, _) in completed.items()}
+    costs, most_expensive_ns = _cost(completed["real"][1], build, folder)
     report = [costs]
     for kind, results in results_by_kind.items():
         report.append(_table(kind, results))
-    report.append(quiet.result())
+    report.append(without_speech.result())
     learned = ("real", "espeak")
-    ours = np.mean([pair for kind in learned for pair in results_by_kind[kind][OURS][1:]], axis=0)
+    own_results = np.mean([pair for kind in learned for pair in results_by_kind[kind][OURS][1:]], axis=0)
     text = "\n".join(report)
     (folder / "report.md").write_text(text)
     print(text)
     goals.report_goals(
         (
             goals.Goal(
-                "recall over all noises, with voices of the training data", float(ours[0]), RECALL, at_least=True
+                "recall over all noises, with voices of the training data", float(own_results[0]), RECALL, at_least=True
             ),
-            goals.Goal("silence dropped, of the same", float(ours[1]), DROPPED, at_least=True),
+            goals.Goal("silence dropped, of the same", float(own_results[1]), DROPPED, at_least=True),
             goals.Goal("a frame in wasm, for the most expensive audio", most_expensive_ns, COST_NS, " ns"),
         )
     )

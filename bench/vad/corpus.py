@@ -193,13 +193,13 @@ def tracks(kind: str, part: str, cache: Path, *, steps: bool = False) -> Iterato
         seed = hashlib.sha256(f"{kind} {part} {condition} {snr} {int(steps)}".encode()).digest()
         random = np.random.default_rng(int.from_bytes(seed[:8], "little"))
         clean, speech = _joined(sources, random)
-        hiss = noise("white" if condition == "none" else condition, len(clean), sources, random)
+        noise_samples = noise("white" if condition == "none" else condition, len(clean), sources, random)
         if steps:
-            hiss *= _steps(len(clean), random)
+            noise_samples *= _steps(len(clean), random)
         line = random.standard_normal(len(clean)) * 1e-3
         # Telephone levels: -32 to -20 dBFS during speech.
         gain = 32768 * 10 ** ((-26 + 6 * np.cos(number * 2.4)) / 20)
-        mixed = gain * (clean + hiss * 10 ** (-snr / 20) + line)
+        mixed = gain * (clean + noise_samples * 10 ** (-snr / 20) + line)
         samples = np.clip(np.rint(mixed), -32768, 32767).astype(np.int16)
         yield Track(f"{kind}, {condition}" + ("" if condition == "none" else f" {snr} dB"), samples, speech)
 
@@ -210,10 +210,10 @@ def callers_on_mute(kind: str, part: str, cache: Path) -> Iterator[Track]:
     for condition, steps, level_db in itertools.product(NOISES, (False, True), (-66, -50, -34)):
         seed = hashlib.sha256(f"{kind} {part} {condition} {steps} {level_db} mute".encode()).digest()
         random = np.random.default_rng(int.from_bytes(seed[:8], "little"))
-        hiss = noise(condition, 60 * RATE, sources, random)
+        noise_samples = noise(condition, 60 * RATE, sources, random)
         if steps:
-            hiss *= _steps(len(hiss), random)
-        samples = np.clip(np.rint(hiss * 32768 * 10 ** (level_db / 20)), -32768, 32767).astype(np.int16)
+            noise_samples *= _steps(len(noise_samples), random)
+        samples = np.clip(np.rint(noise_samples * 32768 * 10 ** (level_db / 20)), -32768, 32767).astype(np.int16)
         yield Track(f"{kind}, {condition} alone", samples, np.zeros(len(samples) // FRAME, bool))
 
 
@@ -224,13 +224,13 @@ def without_speech() -> Iterator[Track]:
     """
     count, mute = 60 * RATE, 20 * RATE
     random = np.random.default_rng(1)
-    loud, faint = (32768 * 10 ** (level / 20) for level in (-20, -50))
+    loud_level, quiet_level = (32768 * 10 ** (level / 20) for level in (-20, -50))
     sounds: dict[str, Samples] = {}
     for kind in ("white", "pink", "rumble"):
         spectrum = np.fft.rfft(random.standard_normal(count))
         steps = np.maximum(np.arange(len(spectrum)), count * 50 // RATE)
         sound = np.fft.irfft(spectrum / steps ** {"white": 0, "pink": 0.5, "rumble": 1}[kind], count)
-        sounds[f"{kind}, -50 dBFS"] = faint * sound / sound.std()
+        sounds[f"{kind}, -50 dBFS"] = quiet_level * sound / sound.std()
     sounds["mute, then a room"] = sounds["rumble, -50 dBFS"] * (np.arange(count) >= mute)
     time = np.arange(count) / RATE
     for name, (first, second, on, off) in {
@@ -239,10 +239,10 @@ def without_speech() -> Iterator[Track]:
         "congestion (US)": (480, 620, 0.25, 0.25), "congestion (Europe)": (425, 425, 0.25, 0.25),
     }.items():  # fmt: skip
         tones = np.sin(2 * np.pi * first * time) + np.sin(2 * np.pi * second * time)
-        sounds[name] = loud * tones / tones.std() * (time % (on + off) < on) + random.standard_normal(count) * 3
+        sounds[name] = loud_level * tones / tones.std() * (time % (on + off) < on) + random.standard_normal(count) * 3
     for path in sorted((ASTERISK / "moh").glob("*.g722")):
         music = np.resize(_convert(["-f", "g722", "-i", str(path), "-t", "60"]), count)
-        sounds[f"music, {path.stem}"] = loud * music / music.std()
+        sounds[f"music, {path.stem}"] = loud_level * music / music.std()
     for name, sound in sounds.items():
         samples = np.clip(np.rint(sound), -32768, 32767).astype(np.int16)
         yield Track(name, samples, np.arange(count // FRAME) < (mute // FRAME if name.startswith("mute") else 0))

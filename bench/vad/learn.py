@@ -48,13 +48,13 @@ POLICIES = tuple(
 )
 
 
-def decide(odds: npt.NDArray[np.float64], policy: Policy) -> Flags:
+def decide(probabilities: npt.NDArray[np.float64], policy: Policy) -> Flags:
     """Decide as the module does, for many tracks at once (one per column); return the frames that are sent."""
-    score = np.zeros(odds.shape[1])
-    speech = np.zeros(odds.shape[1], bool)
-    hangover = np.zeros(odds.shape[1], int)
-    sent = np.zeros(odds.shape, bool)
-    for frame, row in enumerate(odds):
+    score = np.zeros(probabilities.shape[1])
+    speech = np.zeros(probabilities.shape[1], bool)
+    hangover = np.zeros(probabilities.shape[1], int)
+    sent = np.zeros(probabilities.shape, bool)
+    for frame, row in enumerate(probabilities):
         score += policy.smoothing * (row - score)
         voiced = score > np.where(speech, policy.stay, policy.start)
         speech = voiced | (hangover > 0)
@@ -66,8 +66,8 @@ def decide(odds: npt.NDArray[np.float64], policy: Policy) -> Flags:
 def with_pre_roll(sent: Flags, frames: int) -> Flags:
     """Add the preceding frames of each frame that is sent."""
     result = sent.copy()
-    for back in range(1, frames + 1):
-        result[:-back] |= sent[back:]
+    for offset in range(1, frames + 1):
+        result[:-offset] |= sent[offset:]
     return result
 
 
@@ -89,27 +89,29 @@ def _traces(part: str, cache: Path) -> tuple[list[module.Trace], list[Flags]]:
     return traces, speech
 
 
-def _learn(cache: Path) -> Network:
+def _train(cache: Path) -> Network:
     traces, speech = _traces("learn", cache)
     late = [np.concatenate([one[:1].repeat(LOOKBACK_FRAMES), one[:-LOOKBACK_FRAMES]]) for one in speech]
-    rows = np.concatenate([one.inputs[one.looked] for one in traces])
-    target = np.concatenate([one[seen.looked] for one, seen in zip(late, traces, strict=True)]).astype(np.float32)
+    rows = np.concatenate([one.inputs[one.is_observed] for one in traces])
+    target = np.concatenate([one[trace.is_observed] for one, trace in zip(late, traces, strict=True)]).astype(
+        np.float32
+    )
     return train(rows, target, epochs=EPOCHS)
 
 
 def _choose(network: Network, cache: Path) -> tuple[Policy, float, float]:
     traces, speech = _traces("choose", cache)
-    odds = np.full((max(map(len, speech)), len(speech)), GATED_ODDS)
+    probabilities = np.full((max(map(len, speech)), len(speech)), GATED_ODDS)
     for column, one in enumerate(traces):
-        odds[: len(one.inputs), column] = one.odds(network.odds, GATED_ODDS)
+        probabilities[: len(one.inputs), column] = one.probabilities(network.probabilities, GATED_ODDS)
     candidates = []
     for policy in POLICIES:
-        sent = decide(odds, policy)
+        sent = decide(probabilities, policy)
         each = [rates(sent[: len(one), column], one) for column, one in enumerate(speech)]
         recall, dropped = np.mean(each, axis=0)
         candidates.append((float(recall), float(dropped), policy))
-    enough = [one for one in candidates if one[0] >= RECALL] or [max(candidates, key=lambda one: one[0])]
-    recall, dropped, policy = max(enough, key=lambda one: one[1])
+    sufficient = [one for one in candidates if one[0] >= RECALL] or [max(candidates, key=lambda one: one[0])]
+    recall, dropped, policy = max(sufficient, key=lambda one: one[1])
     return policy, recall, dropped
 
 
@@ -164,7 +166,7 @@ def header(network: Network, policy: Policy) -> str:
 def main() -> None:
     """Train, select, write."""
     cache = Path(sys.argv[1] if len(sys.argv) > 1 else "build/bench-vad")
-    network = _learn(cache)
+    network = _train(cache)
     policy, recall, dropped = _choose(network, cache)
     HEADER.write_text(header(network, policy))
     print(f"{policy}: recall {recall:.4f}, {dropped:.4f} of silence dropped on the validation set")

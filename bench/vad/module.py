@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Odds: TypeAlias = npt.NDArray[np.float64]
+Probabilities: TypeAlias = npt.NDArray[np.float64]
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "images/vad-dataplane/src/vad"
@@ -37,16 +37,18 @@ class Trace:
     inputs: npt.NDArray[np.float32]
     gated: npt.NDArray[np.bool_]
     """Decided by energy only."""
-    looked: npt.NDArray[np.bool_]
+    is_observed: npt.NDArray[np.bool_]
     """Whether the network ran; the inputs of other frames are stale."""
 
-    def odds(self, network: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]], gated_odds: float) -> Odds:
+    def probabilities(
+        self, network: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]], gated_odds: float
+    ) -> Probabilities:
         """Return the odds of each frame: from the network, from its previous frame, or from the energy gate."""
-        odds = np.full(len(self.inputs), np.nan)
-        odds[self.looked] = network(self.inputs[self.looked])
-        odds[self.gated] = gated_odds
-        last_frame = np.maximum.accumulate(np.where(np.isnan(odds), 0, np.arange(len(odds))))
-        return odds[last_frame]
+        probabilities = np.full(len(self.inputs), np.nan)
+        probabilities[self.is_observed] = network(self.inputs[self.is_observed])
+        probabilities[self.gated] = gated_odds
+        last_frame = np.maximum.accumulate(np.where(np.isnan(probabilities), 0, np.arange(len(probabilities))))
+        return probabilities[last_frame]
 
 
 def trace(library: ctypes.CDLL, samples: npt.NDArray[np.int16]) -> Trace:

@@ -29,23 +29,23 @@ class Network:
         self._square = [np.zeros_like(w) for w in self.weights]
         self._steps = 0
 
-    def odds(self, rows: Array) -> Array:
+    def probabilities(self, rows: Array) -> Array:
         """Return the log-odds of speech for each row."""
         w1, b1, w2, b2, w3, b3 = self.weights
         hidden = np.maximum(np.maximum(rows @ w1 + b1, 0) @ w2 + b2, 0)
-        odds: Array = (hidden @ w3 + b3)[:, 0]
-        return odds
+        probabilities: Array = (hidden @ w3 + b3)[:, 0]
+        return probabilities
 
     def step(self, rows: Array, target: Array, rate: float) -> None:
         """Train on one batch."""
         w1, b1, w2, b2, w3, b3 = self.weights
         first = np.maximum(rows @ w1 + b1, 0)
         second = np.maximum(first @ w2 + b2, 0)
-        odds = (second @ w3 + b3)[:, 0]
-        error = ((1 / (1 + np.exp(-odds)) - target) / len(rows))[:, None].astype(np.float32)
+        probabilities = (second @ w3 + b3)[:, 0]
+        error = ((1 / (1 + np.exp(-probabilities)) - target) / len(rows))[:, None].astype(np.float32)
         back2 = (error @ w3.T) * (second > 0)
-        back1 = (back2 @ w2.T) * (first > 0)
-        slopes = [rows.T @ back1, back1.sum(0), first.T @ back2, back2.sum(0), second.T @ error, error.sum(0)]
+        gradient1 = (back2 @ w2.T) * (first > 0)
+        slopes = [rows.T @ gradient1, gradient1.sum(0), first.T @ back2, back2.sum(0), second.T @ error, error.sum(0)]
         self._steps += 1
         for index, slope in enumerate(slopes):
             self._mean[index] += 0.1 * (slope - self._mean[index])
@@ -64,6 +64,6 @@ def train(rows: Array, target: Array, *, epochs: int, seed: int = 1) -> Network:
         order = random.permutation(len(rows))
         for batch in range(batches):
             chosen = order[batch * BATCH : (batch + 1) * BATCH]
-            done = (epoch + batch / batches) / epochs
-            network.step(rows[chosen], target[chosen], 3e-3 * (1 - done) + 1e-5)
+            progress = (epoch + batch / batches) / epochs
+            network.step(rows[chosen], target[chosen], 3e-3 * (1 - progress) + 1e-5)
     return network

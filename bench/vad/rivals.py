@@ -36,17 +36,17 @@ class Silero:
         chunks = len(audio) // CHUNK
         state = np.zeros((2, 1, 128), np.float32)
         context = np.zeros(CONTEXT, np.float32)
-        odds = np.zeros(chunks)
+        probabilities = np.zeros(chunks)
         start = time.perf_counter()
         for index in range(chunks):
             chunk = audio[index * CHUNK : (index + 1) * CHUNK]
             inputs = {"input": np.concatenate([context, chunk])[None], "state": state, "sr": np.array(RATE, np.int64)}
             out, state = self._session.run(None, inputs)
-            odds[index] = out[0, 0]
+            probabilities[index] = out[0, 0]
             context = chunk[-CONTEXT:]
         self.microseconds_a_chunk = (time.perf_counter() - start) / chunks * 1e6
         middles = np.arange(len(samples) // FRAME) * FRAME + FRAME // 2
-        return np.asarray(odds[np.minimum(middles // CHUNK, chunks - 1)] > self._threshold)
+        return np.asarray(probabilities[np.minimum(middles // CHUNK, chunks - 1)] > self._threshold)
 
 
 class Webrtc:

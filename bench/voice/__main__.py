@@ -135,12 +135,12 @@ def run(model: Path, streams: int, minutes: float) -> dict[str, Search]:
             stack.callback(running[-1].stop)
             running[-1].start()
         while any(not search.is_over for search in searches.values()):
-            since = time.monotonic()
-            if since - begin + longest_s > 60 * minutes:
+            started_at = time.monotonic()
+            if started_at - begin + longest_s > 60 * minutes:
                 break
             _turn(running, searches)
             running.reverse()  # in reverse order each time, so that a drift of the machine affects all
-            longest_s = max(longest_s, time.monotonic() - since)
+            longest_s = max(longest_s, time.monotonic() - started_at)
     return searches
 
 

@@ -11,7 +11,7 @@ from voice_ops.demo.command import SAMPLE, SAMPLE_TEXT
 
 SILENCE = 0.6
 SENTENCES = 3
-LOUD = 300
+SPEECH_LEVEL = 300
 """Level out of 32768 that the sample's background does not reach."""
 PAUSE_FRAMES = 50
 """A second; pauses within a sentence are shorter."""
@@ -28,12 +28,12 @@ class Call:
 
     Attributes:
         samples: Samples at 16 kHz, in whole frames.
-        places: Start and end of each sentence, seconds.
+        utterance_times: Start and end of each sentence, seconds.
         text: Spoken text.
     """
 
     samples: Samples
-    places: tuple[tuple[float, float], ...]
+    utterance_times: tuple[tuple[float, float], ...]
     text: str
 
     @property
@@ -51,34 +51,34 @@ def call(number: int, *, pauses: bool = True) -> Call:
     if not pauses:
         return _monologue(number)
     sentences, silence = _sentences(), _silence()
-    order = [(number + place) % SENTENCES for place in range(SENTENCES)]
+    order = [(number + index) % SENTENCES for index in range(SENTENCES)]
     first = round(number * GOLDEN % 1 * len(silence) / FRAME_SAMPLES) * FRAME_SAMPLES
-    pieces, places, at = [silence[first:]], [], len(silence) - first
+    pieces, utterance_times, at = [silence[first:]], [], len(silence) - first
     for sentence in order:
-        places.append((at / RATE, (at + len(sentences[sentence])) / RATE))
+        utterance_times.append((at / RATE, (at + len(sentences[sentence])) / RATE))
         pieces += [sentences[sentence], silence]
         at += len(sentences[sentence]) + len(silence)
     pieces[-1] = silence[:first]
     lines = SAMPLE_TEXT.read_text(encoding="utf-8").splitlines()
-    return Call(np.concatenate(pieces), tuple(places), " ".join(lines[sentence] for sentence in order))
+    return Call(np.concatenate(pieces), tuple(utterance_times), " ".join(lines[sentence] for sentence in order))
 
 
 def _monologue(number: int) -> Call:
     sentences, lines = _sentences(), SAMPLE_TEXT.read_text(encoding="utf-8").splitlines()
-    order = [(number + place) % SENTENCES for place in range(SENTENCES * REPEATED)]
+    order = [(number + index) % SENTENCES for index in range(SENTENCES * REPEATED)]
     silence = _silence()[: FRAME_SAMPLES * PAUSE_FRAMES]
     samples = np.concatenate([silence, *(sentences[sentence] for sentence in order), silence])
-    places = (len(silence) / RATE, (samples.size - len(silence)) / RATE)
-    return Call(samples, (places,), " ".join(lines[sentence] for sentence in order))
+    utterance_times = (len(silence) / RATE, (samples.size - len(silence)) / RATE)
+    return Call(samples, (utterance_times,), " ".join(lines[sentence] for sentence in order))
 
 
 @cache
 def _sentences() -> list[Samples]:
     sample = read(SAMPLE)
-    loud = np.flatnonzero(np.abs(sample.reshape(-1, FRAME_SAMPLES)).max(axis=1) > LOUD)
-    pauses = np.flatnonzero(np.diff(loud) > PAUSE_FRAMES)
-    begins = loud[np.concatenate([[0], pauses + 1])] - MARGIN_FRAMES
-    ends = loud[np.concatenate([pauses, [-1]])] + 1 + MARGIN_FRAMES
+    active_frames = np.flatnonzero(np.abs(sample.reshape(-1, FRAME_SAMPLES)).max(axis=1) > SPEECH_LEVEL)
+    pauses = np.flatnonzero(np.diff(active_frames) > PAUSE_FRAMES)
+    begins = active_frames[np.concatenate([[0], pauses + 1])] - MARGIN_FRAMES
+    ends = active_frames[np.concatenate([pauses, [-1]])] + 1 + MARGIN_FRAMES
     spoken = [sample[b * FRAME_SAMPLES : e * FRAME_SAMPLES] for b, e in zip(begins, ends, strict=True)]
     return spoken[:SENTENCES]
 

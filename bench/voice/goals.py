@@ -39,8 +39,8 @@ class Goal:
         return self.limits_by_streams[min(self.limits_by_streams, key=lambda each: abs(each - streams))]
 
 
-def _at(percentiles: tuple[float, ...], place: int) -> float:
-    return percentiles[place] if percentiles else float("nan")
+def _at(percentiles: tuple[float, ...], index: int) -> float:
+    return percentiles[index] if percentiles else float("nan")
 
 
 GOALS = (
@@ -74,13 +74,13 @@ def checked_out(commit: str, folder: Path) -> Path:
 def plain(model: Path, kind: str, streams: int) -> tuple[float, float]:
     """Return the word error rate, and CPU seconds per minute, of faster-whisper alone on whole calls, beam 1."""
     whisper, error_rate, minutes = WhisperModel(str(model), device="cpu", compute_type="int8", cpu_threads=1), 0.0, 0.0
-    since = time.process_time()
+    start_cpu_s = time.process_time()
     for number in range(streams):
         one = call(number, pauses=KINDS[kind])
         segments, _ = whisper.transcribe(one.samples.astype("float32") / 32768, beam_size=1)
         error_rate += word_error_rate(one.text, " ".join(segment.text for segment in segments)) / streams
         minutes += one.seconds / 60
-    return error_rate, (time.process_time() - since) / minutes
+    return error_rate, (time.process_time() - start_cpu_s) / minutes
 
 
 def missed(steps: dict[str, Step]) -> list[str]:

@@ -8,7 +8,7 @@ from functools import partial
 import httpx2
 
 from bench.voice.call import SENTENCES, Call, call
-from bench.voice.shown import Display, shown
+from bench.voice.shown import Display, display
 from voice_ops.call.senders import sender_for
 from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
 from voice_ops.demo.command import word_error_rate
@@ -41,9 +41,9 @@ class Outcome:
     def first_texts_s(self) -> list[float]:
         """Time from each sentence's start to its first text, a partial or otherwise the final; seconds."""
         first_delays = []
-        for begin, end in self.call.places:
-            heard = (at for at, event in self.events if event.text and _overlaps(event, begin, end))
-            first = next(heard, None)
+        for begin, end in self.call.utterance_times:
+            times = (at for at, event in self.events if event.text and _overlaps(event, begin, end))
+            first = next(times, None)
             first_delays += [] if first is None else [first - begin]
         return first_delays
 
@@ -51,21 +51,21 @@ class Outcome:
     def finals_s(self) -> list[float]:
         """Time from each sentence's end to its final, seconds."""
         first_delays = []
-        for _, end in self.call.places:
+        for _, end in self.call.utterance_times:
             before = [at for at, event in self.finals if event.start_ms < 1000 * end]
             first_delays += [before[-1] - end] if before else []
         return first_delays
 
     @property
-    def shown(self) -> Display:
+    def display(self) -> Display:
         """The text shown over time."""
-        return shown(self.events)
+        return display(self.events)
 
     @property
     def real_time_factor(self) -> float:
         """Waiting time for finals from the end of their audio, divided by the duration of speech."""
-        late_s = sum(at - event.end_ms / 1000 for at, event in self.finals if event.text)
-        return late_s / sum(end - begin for begin, end in self.call.places)
+        total_delay_s = sum(at - event.end_ms / 1000 for at, event in self.finals if event.text)
+        return total_delay_s / sum(end - begin for begin, end in self.call.utterance_times)
 
     @property
     def word_error_rate(self) -> float:
@@ -82,10 +82,10 @@ async def run_load(gateway: Gateway, streams: int, *, pauses: bool = True) -> li
     async with httpx2.AsyncClient(timeout=TIMEOUT_S, limits=limits) as client:
         calls = [call(number, pauses=pauses) for number in range(streams)]
         delays = [number / streams * SPREAD * one.seconds for number, one in enumerate(calls)]
-        return await asyncio.gather(*map(partial(_hold, client, gateway), calls, delays))
+        return await asyncio.gather(*map(partial(_run_call, client, gateway), calls, delays))
 
 
-async def _hold(client: httpx2.AsyncClient, gateway: Gateway, one: Call, delay_s: float) -> Outcome:
+async def _run_call(client: httpx2.AsyncClient, gateway: Gateway, one: Call, delay_s: float) -> Outcome:
     outcome = Outcome(one)
     await asyncio.sleep(delay_s)
     try:

@@ -39,8 +39,8 @@ def _cpu(axis: Axes, searches: Mapping[str, Search]) -> None:
         heights = [step.cpu_s[program] for step in first]
         axis.bar(list(searches), heights, bottom=bottom, label=program)
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
-    for place, whole in enumerate(bottom):
-        axis.text(place, whole, f"{whole:.2f}", ha="center", va="bottom")
+    for position, total_height in enumerate(bottom):
+        axis.text(position, total_height, f"{total_height:.2f}", ha="center", va="bottom")
     axis.set(ylabel="CPU seconds", title=f"A minute of a stream, {first[0].streams} at a time")
     axis.set_ylim(0, max(bottom) * 1.3)
     axis.legend(ncols=2)

@@ -29,7 +29,7 @@ class Display:
         return self.withdrawn / max(1, self.withdrawn + self.words)
 
 
-def shown(events: Iterable[tuple[float, TranscriptEvent]]) -> Display:
+def display(events: Iterable[tuple[float, TranscriptEvent]]) -> Display:
     """Return the display of a caller's events, which arrived at these seconds of the call."""
     screen = Display()
     texts: dict[int, tuple[list[str], list[str]]] = {}
@@ -37,12 +37,12 @@ def shown(events: Iterable[tuple[float, TranscriptEvent]]) -> Display:
     for at, event in events:
         if event.kind not in {"partial", "final"}:
             continue
-        place = event.start_ms
+        start_ms = event.start_ms
         committed = (event.text if event.kind == "final" else event.committed).split()
         before = [_joined(texts, column) for column in (0, 1)]
-        words, certain = texts.get(place, ([], []))
-        displayed = len(certain)
-        texts[place] = event.text.split(), committed
+        words, is_final_by_word = texts.get(start_ms, ([], []))
+        displayed = len(is_final_by_word)
+        texts[start_ms] = event.text.split(), committed
         if not event.speech_final:  # tentative words belong to the next part
             texts[event.end_ms] = words[len(committed) :], []
         screen.commits_s += [at - word.end_ms / 1000 for word in event.words[displayed : len(committed)]]
@@ -54,7 +54,7 @@ def shown(events: Iterable[tuple[float, TranscriptEvent]]) -> Display:
 
 
 def _joined(texts: dict[int, tuple[list[str], list[str]]], column: int) -> list[str]:
-    return [word.casefold().strip(".,?!") for place in sorted(texts) for word in texts[place][column]]
+    return [word.casefold().strip(".,?!") for start_ms in sorted(texts) for word in texts[start_ms][column]]
 
 
 def _missing(before: list[str], after: list[str]) -> int:

@@ -62,20 +62,20 @@ class Step:
 def measure(running: Running, streams: int, *, pauses: bool = True) -> Step:
     """Run a contestant with a load; without pauses, each stream is a monologue."""
     partials = [running.counter_value(name) for name in ("partials_shed", "partials")]
-    before, machine, own, since = running.cpu_s(), machine_cpu_s(), time.process_time(), time.monotonic()
+    before, machine, own_cpu_s, since = running.cpu_s(), machine_cpu_s(), time.process_time(), time.monotonic()
     outcomes = asyncio.run(run_load(running.gateway, streams, pauses=pauses))
     durations = {name: cpu - before[name] for name, cpu in running.cpu_s().items()}
     capacity_s = (time.monotonic() - since) * (os.cpu_count() or 1)
-    callers = time.process_time() - own
+    callers = time.process_time() - own_cpu_s
     others = machine_cpu_s() - machine - callers - sum(durations.values())
     running.wait_until_empty()
     minutes = sum(each.call.seconds for each in outcomes) / 60
-    sentences = sum(len(each.call.places) for each in outcomes)
+    sentences = sum(len(each.call.utterance_times) for each in outcomes)
     shed, total = (
         running.counter_value(name) - previous
         for name, previous in zip(("partials_shed", "partials"), partials, strict=True)
     )
-    screens = [each.shown for each in outcomes]
+    screens = [each.display for each in outcomes]
     finals = _all(outcomes, lambda each: each.finals_s)
     return Step(
         contestant=running.contestant.name,

@@ -24,14 +24,14 @@ from voice_blueprint.capacity.bounds import (
     STORE_BYTES_PER_CALL,
     VAD_STREAMS,
     asr_host,
+    binding_bound,
     gateway_task,
-    least,
     store,
     vad_host,
 )
 from voice_blueprint.capacity.conversations import conversations_in, conversations_on_aws
 from voice_blueprint.capacity.load import peak_calls, recommended_sizes
-from voice_blueprint.capacity.tiers import FILL, by_tier, caller_capacities, capacities, peak_calls_for
+from voice_blueprint.capacity.tiers import TARGET_UTILIZATION, by_tier, caller_capacities, capacities, peak_calls_for
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.day import designed_load
 from voice_blueprint.engines.sizing.service import transcription_capacity
@@ -55,8 +55,8 @@ def test_the_store_has_room_for_audio_and_transcript_of_each_call() -> None:
     # 30 s of 10 chunks of 3,244 bytes, and 512 KiB: 1.5 MB; three quarters of 26.32 GiB.
     assert STORE_BYTES_PER_CALL == 30 * 10 * 3244 + 524_288
     node = StateStore(node_type="cache.r7g.xlarge")
-    assert least(store(node, archives=False)).calls == int(26.32 * 2**30 * 0.75 / 1_497_488)
-    assert least(store(node, archives=True)).calls == int(26.32 * 2**30 * 0.75 / (1_497_488 + 131_072))
+    assert binding_bound(store(node, archives=False)).calls == int(26.32 * 2**30 * 0.75 / 1_497_488)
+    assert binding_bound(store(node, archives=True)).calls == int(26.32 * 2**30 * 0.75 / (1_497_488 + 131_072))
 
 
 def test_the_vad_stream_limit_matches_the_module() -> None:
@@ -66,16 +66,18 @@ def test_the_vad_stream_limit_matches_the_module() -> None:
 
 def test_the_smallest_bound_applies_and_names_its_source(tmp_path: Path) -> None:
     edits = {"aws.vad.measured": HAND_MEASUREMENT | {"calls": 5000}, "aws.vad.instance_type": "c8g.medium"}
-    bound = least(vad_host(load_with_edits(edits, tmp_path).aws.vad))
+    bound = binding_bound(vad_host(load_with_edits(edits, tmp_path).aws.vad))
     # 0.52 Gbit/s at 272 kbit/s per call
     assert (bound.name, bound.kind, bound.calls) == ("network", "published", 1911)
-    bound = least(vad_host(load_with_edits({"aws.vad.measured": HAND_MEASUREMENT | {"calls": 700}}, tmp_path).aws.vad))
+    bound = binding_bound(
+        vad_host(load_with_edits({"aws.vad.measured": HAND_MEASUREMENT | {"calls": 700}}, tmp_path).aws.vad)
+    )
     assert (bound.name, bound.kind, bound.calls) == ("compute", "measured", 700)
 
 
 def test_a_host_that_its_engine_does_not_support_has_no_capacity() -> None:
     seed = voice_blueprint.load(DEPLOYMENTS / "seed.yaml").aws
-    assert [least(asr_host(fleet)).calls for fleet in seed.asr] == [0, 0, 32]
+    assert [binding_bound(asr_host(fleet)).calls for fleet in seed.asr] == [0, 0, 32]
 
 
 def test_capacity_of_cores_requires_a_model_of_known_speed() -> None:
@@ -85,15 +87,15 @@ def test_capacity_of_cores_requires_a_model_of_known_speed() -> None:
         )
 
     def calls(fleet: AsrFleet) -> int:
-        return least(asr_host(fleet)).calls
+        return binding_bound(asr_host(fleet)).calls
 
     # 4 vCPU at half the speed of an x86 core, which needs 0.16 s for a second of speech; half of a call is speech.
     assert calls(on("c8g.xlarge")) == 25
     assert calls(on("c8g.2xlarge", model="Systran/faster-whisper-base")) == 22
-    assert least(asr_host(on("c8g.xlarge"))).kind == "assumed"
+    assert binding_bound(asr_host(on("c8g.xlarge"))).kind == "assumed"
     assert calls(on("c8g.48xlarge", model="Systran/faster-whisper-large-v2")) == 0
     measured = on("c8g.xlarge", model="some/other", measured=HAND_MEASUREMENT | {"calls": 60})
-    assert (calls(measured), least(asr_host(measured)).kind) == (60, "measured")
+    assert (calls(measured), binding_bound(asr_host(measured)).kind) == (60, "measured")
 
 
 def guide_values(calls: int) -> dict[str, str]:
@@ -172,7 +174,9 @@ def test_the_small_file_supports_twenty_calls_on_one_host_per_tier() -> None:
 
 def test_a_gateway_task_has_one_core_of_work_and_the_memory_of_its_sockets() -> None:
     def calls(**settings: object) -> int:
-        return least(gateway_task(GatewayService.model_validate({"tasks": {"min": 1, "max": 1}} | settings))).calls
+        return binding_bound(
+            gateway_task(GatewayService.model_validate({"tasks": {"min": 1, "max": 1}} | settings))
+        ).calls
 
     # Half of the 214 minutes of calls that an x86 core processes in a minute.
     assert calls() == calls(vcpu=4, memory_gib=8) == int(60 / 0.28 / 2) == 107
@@ -259,7 +263,7 @@ def assert_same_capacity(deployment: Deployment, calls: int) -> None:
     assert aws.agents
     room = by_tier(capacities(aws))
     planned = {str(row["name"]): row["calls"] for row in capacity_as_dict(deployment)}
-    simulated = {plan.name: plan.places for plan in fleet_plans(deployment, {})}
+    simulated = {plan.name: plan.slots for plan in fleet_plans(deployment, {})}
     assert planned == found
     held = aws.agents.conversations
     assert simulated == {name: calls for name, calls in found.items() if name != "state"} | {"agent": held}
@@ -271,11 +275,11 @@ def assert_same_capacity(deployment: Deployment, calls: int) -> None:
         aws.agents.tasks.max * held,
     )
     designed = designed_load(deployment.model_copy(update={"load": None}))
-    assert peak_calls(designed) <= min(most for _, most in room.values()) * FILL + 1
+    assert peak_calls(designed) <= min(most for _, most in room.values()) * TARGET_UTILIZATION + 1
     assert aws_calls(aws, designed).peak == peak_calls(designed)
     minutes = aws_conversations(aws, designed)
     assert minutes
-    assert minutes.minutes.peak <= (agent.most * FILL + 1) * 730 * 60
+    assert minutes.minutes.peak <= (agent.most * TARGET_UTILIZATION + 1) * 730 * 60
     refused = any(finding.check.id == "load-fits-tiers" for finding in checks.run(deployment))
     assert refused == any(
         peak_calls_for(tier, most) < 2 * calls_reaching_tier(calls, tier, audio=aws.agents.listening == "audio")
@@ -283,7 +287,7 @@ def assert_same_capacity(deployment: Deployment, calls: int) -> None:
     )
     assert deployment.load
     (row,) = calls_rows(deployment)
-    assert f"to {min(most for _, most in room.values()):,};" in row.found
+    assert f"to {min(most for _, most in room.values()):,};" in row.result
     said = {finding.check.id for finding in checks.run(deployment)}
     assert ("load-fits-agents" in said) == (agent.most < conversations_in(deployment.load)[1])
     assert ("agents-fit-tiers" in said) == any(agent.most > each.most for each in others)
@@ -334,14 +338,18 @@ def test_all_components_compute_the_same_pod_capacity(tmp_path: Path, edits: dic
     assert {row["name"]: row["calls"] for row in capacity_as_dict(deployment)} == {
         each.name: each.calls for each in tiers
     }
-    simulated = {plan.name: plan.places for plan in fleet_plans(deployment, {}) if plan.kind not in RECOGNISES}
+    simulated = {plan.name: plan.slots for plan in fleet_plans(deployment, {}) if plan.kind not in RECOGNISES}
     assert simulated == {each.name: each.calls for each in tiers[:3]} | {"agent": azure.agents.conversations}
     most = {each.tier: each.max_calls for each in tiers}
-    engines = sum(room.most * room.sessions for room in transcription_capacity(azure))
+    engines = sum(room.high * room.sessions for room in transcription_capacity(azure))
     designed = designed_load(deployment.model_copy(update={"load": None}))
-    assert azure_calls(azure, designed).peak == peak_calls(designed) <= min(engines, *most.values()) * FILL + 1
+    assert (
+        azure_calls(azure, designed).peak
+        == peak_calls(designed)
+        <= min(engines, *most.values()) * TARGET_UTILIZATION + 1
+    )
     (row,) = calls_rows(deployment)
-    assert f"to {min(most.values()):,};" in row.found
+    assert f"to {min(most.values()):,};" in row.result
     audio = azure.agents.listening == "audio"
     refused = any(finding.check.id == "load-fits-callers" for finding in checks.run(deployment))
     assert refused == any(
@@ -427,7 +435,7 @@ def service(stack: Stack, variable: str) -> int:
     environment = {each["Name"]: each["Value"] for each in task["ContainerDefinitions"][0]["Environment"]}
     scaling = stack.only("ApplicationAutoScaling::ScalingPolicy")
     target = scaling["TargetTrackingScalingPolicyConfiguration"]["TargetValue"]
-    assert target == pytest.approx(FILL * int(environment[variable]), abs=0.5)
+    assert target == pytest.approx(TARGET_UTILIZATION * int(environment[variable]), abs=0.5)
     return int(environment[variable])
 
 

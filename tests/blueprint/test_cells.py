@@ -36,7 +36,7 @@ def test_a_cell_is_the_deployment_with_its_share_of_the_load() -> None:
     whole = with_cells(100_000, 12_000)
     (cell,) = whole.in_regions()
     assert whole.cell_count == 85
-    assert cell.whole is whole
+    assert cell.whole_deployment is whole
     assert cell.cells is None
     assert cell.load
     assert 84 * cell.load.calls >= 100_000

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import voice_blueprint
 from tests.synthesized import ROOT
 from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.capacity.tiers import FILL, by_tier, of_callers
+from voice_blueprint.capacity.tiers import TARGET_UTILIZATION, by_tier, caller_tiers_for
 from voice_blueprint.day import DAY_S, DayError, day, designed_load
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad
@@ -87,4 +87,7 @@ def test_a_file_without_a_load_is_designed_for_the_capacity_of_its_tiers(file: s
     deployment = voice_blueprint.load(ROOT / f"deployments/{file}.yaml")
     assert deployment.load is None
     load = designed_load(deployment)
-    assert peak_calls(load) <= FILL * min(most for _, most in by_tier(of_callers(deployment)).values()) + 1
+    assert (
+        peak_calls(load)
+        <= TARGET_UTILIZATION * min(most for _, most in by_tier(caller_tiers_for(deployment)).values()) + 1
+    )

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voice_blueprint.azure.topology import (
-    Free,
+    FreeResources,
     Request,
     admit,
+    admit_pods,
     admitted_cpus,
     empty_node,
     kube_reserved_cpus,
-    place,
     share_nvlink,
 )
 from voice_blueprint.catalog.azure import NumaNode, VmSize
@@ -41,9 +41,9 @@ NC80 = vm_size(NumaNode(vcpus=40, gpus=(0,)), NumaNode(vcpus=40, gpus=(1,)), dom
 UNKNOWN_TOPOLOGY = vm_size(gpus=8, domains=(tuple(range(8)),))
 
 
-def two_pairs(policy: TopologyPolicy, cpus: int, free: Free | None = None) -> list[tuple[int, ...] | str]:
+def two_pairs(policy: TopologyPolicy, cpus: int, free: FreeResources | None = None) -> list[tuple[int, ...] | str]:
     """Return the GPUs of two containers with two each, in order."""
-    answers = place(NC96, [Request(2, cpus)] * 2, policy, free or empty_node(NC96, 0))
+    answers = admit_pods(NC96, [Request(2, cpus)] * 2, policy, free or empty_node(NC96, 0))
     return [answer.gpus if answer.admitted else REFUSAL for answer in answers]
 
 
@@ -132,7 +132,7 @@ def test_a_pair_on_two_numa_nodes_is_placed() -> None:
 
 
 def test_a_size_with_unknown_numa_nodes_admits_pods() -> None:
-    answers = list(place(UNKNOWN_TOPOLOGY, [Request(1, 10)] * 8, SINGLE, empty_node(UNKNOWN_TOPOLOGY, 0)))
+    answers = list(admit_pods(UNKNOWN_TOPOLOGY, [Request(1, 10)] * 8, SINGLE, empty_node(UNKNOWN_TOPOLOGY, 0)))
     assert [answer.gpus for answer in answers] == [(gpu,) for gpu in range(8)]
     assert not admit(UNKNOWN_TOPOLOGY, empty_node(UNKNOWN_TOPOLOGY, 0), Request(9, 1), NONE).admitted
 
@@ -205,13 +205,13 @@ def merge_offers(groups: list[list[Offer]], count: int) -> Offer:
 
 
 @st.composite
-def placement_requests(draw: st.DrawFn) -> tuple[VmSize, Free, Request]:
+def placement_requests(draw: st.DrawFn) -> tuple[VmSize, FreeResources, Request]:
     nodes = draw(st.integers(1, 4))
     per_node = draw(st.integers(0, 2))
     size = vm_size(
         *(NumaNode(vcpus=8, gpus=tuple(range(at * per_node, (at + 1) * per_node))) for at in range(nodes)),
     )
-    free = Free(
+    free = FreeResources(
         tuple(draw(st.lists(st.integers(0, 8), min_size=nodes, max_size=nodes))),
         tuple(sorted(draw(st.sets(st.integers(0, nodes * per_node - 1))))) if per_node else (),
     )
@@ -220,7 +220,9 @@ def placement_requests(draw: st.DrawFn) -> tuple[VmSize, Free, Request]:
 
 
 @given(placement_requests(), st.sampled_from([BEST_EFFORT, RESTRICTED, SINGLE]))
-def test_allocation_matches_the_kubelet(situation: tuple[VmSize, Free, Request], policy: TopologyPolicy) -> None:
+def test_allocation_matches_the_kubelet(
+    situation: tuple[VmSize, FreeResources, Request], policy: TopologyPolicy
+) -> None:
     size, free, request = situation
     count = len(size.numa_nodes)
     groups = []

@@ -48,7 +48,7 @@ from voice_runtime.transcripts import EventKind, Transcript, Transcripts
 from voice_sandbox.loopback import free_port
 from voice_telemetry import __main__ as telemetry
 from voice_telemetry.cloudwatch import CloudWatch
-from voice_telemetry.prometheus import Newest
+from voice_telemetry.prometheus import LatestValues
 from voice_telemetry.settings import Settings, SourceName
 from voice_telemetry.sources import nic
 from voice_telemetry.sources.gpu import Gpu
@@ -146,7 +146,7 @@ async def published_by_telemetry(
     )
     answers = [counters(vad={"frames": 1000 + at, "silent_frames": 400, "stopped": 0}) for at in range(100)]
     sent, stop = CloudWatch(cloud, deployment=DEPLOYMENT, fleet=FLEET), asyncio.Event()
-    newest = Newest(deployment=DEPLOYMENT, fleet=FLEET)
+    newest = LatestValues(deployment=DEPLOYMENT, fleet=FLEET)
     async with control_socket(folder / "s", answers), asyncio.TaskGroup() as tasks:
         tasks.create_task(telemetry.run(settings, store.settings, sent, newest, stop))
         with contextlib.suppress(AssertionError):
@@ -222,7 +222,7 @@ async def published_by_agent(store: Redis) -> set[Series]:
             await caller.until(lambda each: each.interruptions == 2)
             with pytest.raises(websockets.InvalidStatus):
                 await websockets.connect(f"ws{place.url[4:]}/v1/conversations")
-            place.agent.metrics.flush(place.agent.held)
+            place.agent.metrics.flush(place.agent.conversation_count)
     return set(embedded_metric_series(map(json.loads, lines)))
 
 

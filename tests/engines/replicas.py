@@ -53,7 +53,7 @@ class Service:
         name, address, port = f"replica-{number}", f"127.0.1.{number}", self.cluster.engine_port
         here = Substitution(VLLM, "--host", address, "each replica has an address of its own")
         ports = {self._launcher.port: port}
-        substitutes = Substitutes(self._bench.folder / name, self._bench.models, ports, more=(here,))
+        substitutes = Substitutes(self._bench.folder / name, self._bench.models, ports, followed_by=(here,))
         engine = Running(name, substitutes.process(self._launcher), self._bench.folder, f"http://{address}:{port}")
         engine.start()
         return Replica(engine, kubelet(engine, self._launcher, self._bench.folder), address, port)

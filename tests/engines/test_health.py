@@ -26,7 +26,7 @@ from voice_blueprint.file.model.azure import Azure
 from voice_constructs.azure.kubernetes.engine_check import SOURCE, engine_probes
 from voice_constructs.azure.kubernetes.pods import ENGINE_PRE_STOP_S
 from voice_sandbox.engines.processes import Running, running
-from voice_whisper.beside_vllm import BesideVllm
+from voice_whisper.beside_vllm import VllmBackend
 
 BUSY_S = 25.0
 UNREADY_WITHIN_S = 20.0
@@ -229,7 +229,7 @@ def test_an_audio_model_answers_the_probe(vllm_on_host: tuple[Running, VllmServe
 
 async def test_the_whisper_engine_detects_a_hanging_vllm_on_its_host(vllm_on_host: tuple[Running, VllmServer]) -> None:
     engine, _ = vllm_on_host
-    transcriber = BesideVllm(engine.url)
+    transcriber = VllmBackend(engine.url)
     running_ = asyncio.create_task(transcriber.run())
     async with asyncio.timeout(PATIENCE_S):
         await transcriber.ready()

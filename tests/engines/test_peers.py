@@ -73,7 +73,7 @@ class Replica:
         self.engine = self._process(f"engine-{number}", launch.engine, ENGINE_HTTP.number, "/health")
 
     def _process(self, name: str, launcher: Launcher, port: int, health: str) -> Running:
-        substitutes = Substitutes(self._folder, self._bench.models, self._ports, more=PEER_SUBSTITUTIONS)
+        substitutes = Substitutes(self._folder, self._bench.models, self._ports, followed_by=PEER_SUBSTITUTIONS)
         url = f"http://{LOOPBACK}:{self._ports[port]}"
         return Running(name, substitutes.process(launcher), self._bench.folder, url, health)
 

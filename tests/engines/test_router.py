@@ -13,7 +13,7 @@ import pytest
 from tests.engines.conftest import Bench, chat_service
 from tests.engines.replicas import PATIENCE_S, Service
 from tests.router.conftest import LOOPBACK, Callers, Cluster, Front, haproxy, wait_until
-from voice_blueprint.engines.launch.router import LEFT_WITHIN_S, Backend, Pods, Router
+from voice_blueprint.engines.launch.router import REMOVAL_DELAY_S, Backend, Pods, Router
 from voice_blueprint.engines.launch.services import chat_launch
 from voice_blueprint.file.model.azure import Azure
 from voice_sandbox.loopback import free_port
@@ -99,7 +99,7 @@ def test_callers_survive_an_engine_that_hangs(front: Front, service: Service) ->
         hung.probe.stop()
         wait_for_answers(asking, 2 * CONVERSATIONS)
     print(
-        f"an engine that hangs: left after {left_s:.0f} s (cached DNS: up to {LEFT_WITHIN_S} s more); callers saw "
+        f"an engine that hangs: left after {left_s:.0f} s (cached DNS: up to {REMOVAL_DELAY_S} s more); callers saw "
         f"{dict(asking.seen)}, slowest {asking.slowest_s:.0f} s"
     )
     assert set(asking.seen) == {"200"}

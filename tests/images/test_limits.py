@@ -34,7 +34,7 @@ NUMBERS = {
     ),
     "test_silent_sockets_at_a_full_agent_use_no_sibling_slots": (
         siblings.UNAUTHENTICATED,
-        siblings.FOUND_WITHIN_S + 2 * siblings.AUTHENTICATED_AFTER_S,
+        siblings.DISCOVERY_TIMEOUT_S + 2 * siblings.AUTHENTICATED_AFTER_S,
     ),
     "test_unknown_sessions_at_most_double_a_callers_latency": (
         admission.MAX_LOOKUPS,
@@ -48,7 +48,7 @@ NUMBERS = {
     "test_incomplete_large_messages_are_limited_in_total": (websocket.MAX_LARGE_BYTES // MIB,),
     "test_readers_of_a_session_are_limited": (gateway.MAX_READERS_PER_SESSION,),
     "test_readers_share_a_connection_to_the_store": (store.CONNECTIONS,),
-    "test_concurrent_hand_overs_are_limited": (siblings.PER_PLACE,),
+    "test_concurrent_hand_overs_are_limited": (siblings.MAX_FORWARDED_PER_SLOT,),
     "test_chunks_that_wait_for_the_store_are_limited": (journal_batch.MAX_WAITING,),
 }
 """Numbers of each row, by test."""

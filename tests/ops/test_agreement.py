@@ -23,7 +23,7 @@ from voice_blueprint import catalog
 from voice_blueprint.aws import names
 from voice_blueprint.capacity.bounds import SOCKETS_PER_CALL
 from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.capacity.tiers import by_tier, of_callers
+from voice_blueprint.capacity.tiers import by_tier, caller_tiers_for
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.day import designed_load
 from voice_blueprint.file.model.deployment import Deployment
@@ -230,8 +230,8 @@ def assert_plan(deployment: Deployment, rendered: Rendered) -> None:
 
     A cluster without callers has no tiers.
     """
-    assert bool(of_callers(deployment)) == (rendered.sockets > 0)
-    for each in of_callers(deployment):
+    assert bool(caller_tiers_for(deployment)) == (rendered.sockets > 0)
+    for each in caller_tiers_for(deployment):
         if each.tier is not Tier.STATE:
             assert (each.units.min, each.units.max) == rendered.units[each.name], each.name
         if each.tier is Tier.GATEWAY:
@@ -250,7 +250,7 @@ def assert_simulation(deployment: Deployment, rendered: Rendered, result: Result
         assert hosts.max() <= bounds[1]
     peak = peak_calls(designed_load(deployment))
     assert float(result.course.wanted.max()) == pytest.approx(peak, rel=0.01)
-    room = by_tier(of_callers(deployment))
+    room = by_tier(caller_tiers_for(deployment))
     if room:
         assert result.course.carried.max() <= min(most for _, most in room.values())
         assert peak <= min(most for _, most in room.values())

@@ -10,7 +10,7 @@ from tests.synthesized import ROOT
 from voice_blueprint.capacity.load import peak_calls
 from voice_blueprint.day import designed_load
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import with_images
+from voice_blueprint.hosts import with_image_digests
 from voice_ops.cost.day import simulate_day
 from voice_ops.cost.estimate import Assumptions, price, sections
 from voice_ops.cost.prices import HOURS_PER_MONTH, price_book
@@ -47,7 +47,7 @@ def generate_file(cloud: Cloud, calls: int) -> Deployment:
 
 def assert_no_alert(deployment: Deployment) -> None:
     """Simulate the day with the alerts of the file, and assert that none fires."""
-    played = simulate_day(deployment, alert_deployment=with_images(deployment)).result
+    played = simulate_day(deployment, alert_deployment=with_image_digests(deployment)).result
     load = designed_load(deployment)
     assert played.firings == ()
     assert float(played.course.wanted.max()) == pytest.approx(peak_calls(load), rel=0.01)

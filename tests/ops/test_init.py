@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 import voice_blueprint
 from voice_blueprint import Deployment, catalog, checks
 from voice_blueprint.capacity.conversations import conversation_chains
-from voice_blueprint.capacity.tiers import caller_capacities, of_callers
+from voice_blueprint.capacity.tiers import caller_capacities, caller_tiers_for
 from voice_blueprint.checks.base import Level
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.sizing.service import size_services
@@ -84,7 +84,7 @@ def test_checks_of_a_new_file_report_only_placeholders(cloud: Cloud, index: int,
     found = list(drafted_files(cloud, region, calls, agents=agents))
     assert found
     for deployment in found:
-        tiers = of_callers(deployment)
+        tiers = caller_tiers_for(deployment)
         assert all(tier.max_calls >= calls for tier in tiers), tiers
         for agents_link, *others in conversation_chains(deployment):
             assert agents_link.most >= calls
@@ -110,7 +110,7 @@ def test_files_for_every_region_with_gpus_support_the_calls(region: str) -> None
         if deployment:
             assert (deployment.name, deployment.aws.region) == ("mine", region)
             for plan in fleet_plans(deployment, {}):
-                assert plan.max_hosts * plan.places >= calls, plan.name
+                assert plan.max_hosts * plan.slots >= calls, plan.name
 
 
 @pytest.mark.parametrize("calls", [1, 100, 5000])

@@ -37,7 +37,7 @@ from voice_ops.cli import COMMANDS, PANELS, app, load_command
 from voice_ops.exits import REFUSED
 from voice_ops.gameday.command import Row, runbooks
 from voice_ops.output import PlainConsole, empty_table, styled
-from voice_ops.preflight.report import answer, print_report
+from voice_ops.preflight.report import make_row, print_report
 from voice_ops.preview.tree import print_violations
 from voice_ops.progress import Progress
 from voice_sandbox.azure.policy import PolicyViolation
@@ -268,8 +268,8 @@ def test_file_names_are_printed_unchanged(data: str, tmp_path: Path, monkeypatch
 def _show_snapshot(data: str) -> None:
     account: Any = None
     snapshot: Any = type("Snapshot", (), dict.fromkeys(("name", "group", "source", "version", "status"), data))
-    snapshot.taken = None
-    voice_ops.restore.command._show(account, [snapshot], as_json=False)
+    snapshot.created_at = None
+    voice_ops.restore.command._print_snapshots(account, [snapshot], as_json=False)
 
 
 def _run_a_phase(data: str) -> None:
@@ -280,10 +280,10 @@ def _run_a_phase(data: str) -> None:
 PRINTERS: dict[str, Callable[[str], object]] = {
     "a line": output.out.print,
     "a wrapped line": lambda data: output.out.print(data, soft_wrap=True),
-    "an error": output.complain,
+    "an error": output.print_error,
     "a style": lambda data: output.out.print(styled("[red]✗[/] [dim]{}[/]", data)),
-    "claims of a rehearsal": lambda data: voice_ops.sandbox.command.print_claims([Claim(data, holds=False)]),
-    "answers of an account": lambda data: print_report(output.out, [answer(data, data, data, data, blocks=data)]),
+    "claims of a rehearsal": lambda data: voice_ops.sandbox.command.print_claims([Claim(data, passed=False)]),
+    "answers of an account": lambda data: print_report(output.out, [make_row(data, data, data, data, blocks=data)]),
     "snapshots": _show_snapshot,
     "a phase": _run_a_phase,
     "policies": lambda data: print_violations(

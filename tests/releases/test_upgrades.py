@@ -46,7 +46,7 @@ def test_a_file_of_the_last_release_can_be_upgraded(file: Path) -> None:
     deployment = load(file)
     refused = {finding.check.id for finding in checks.run(deployment) if finding.blocks}
     assert refused == REFUSED_SINCE.get(file.stem, set())
-    away = Comparison.of(deployment, BASELINE, []).away
+    away = Comparison.of(deployment, BASELINE, []).outages
     assert away == [], "\n".join(each.text() for each in away)
 
 
@@ -174,7 +174,7 @@ def test_dependents_of_a_replaced_resource_are_replaced() -> None:
     subnets = [step for step in steps if step.kind == "AWS::EC2::Subnet"]
     assert len(subnets) == 9
     assert all(step.op.value == "replace" and step.because for step in subnets)
-    stacks = {step.place[0] for step in steps if step.op.value == "replace"}
+    stacks = {step.key[0] for step in steps if step.op.value == "replace"}
     assert {"network", "vad", "edge"} <= stacks, "exports carry it to other stacks"
     assert vpc.also_replaced > 30
 

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import voice_blueprint
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.cell import Cell, call_of
 from tests.blueprint.documents import ABSENT, DEPLOYMENTS, Edits, edit_document, parse_yaml
 from voice_blueprint.contract import environment as variables
@@ -95,7 +95,7 @@ def local_variables(environment: dict[str, str], cells: dict[int, Cell]) -> dict
 
 async def wait_until_calls_arrive(asked: Cell, call: str, at: Cell) -> None:
     """Wait until a call that is sent to one cell is opened by another."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while True:
             with suppress(httpx2.TransportError):  # a cell that was just lost or is not ready
                 answer = await asked.post(call, follow=True)
@@ -125,7 +125,7 @@ def test_two_cells_share_the_calls_and_are_upgraded_and_removed_one_by_one(
         assert account.stacks() == {name for name in both if not name.startswith("sandbox-1-")}
         assert account.task(2)
         account.voice("teardown", 2)
-        assert dict(rehearsal.left()) == {}
+        assert dict(rehearsal.remaining_resources()) == {}
 
 
 async def calls_arrive(account: Account, folder: Path) -> None:

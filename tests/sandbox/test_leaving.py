@@ -126,7 +126,7 @@ class Operator:
 
     def differences(self) -> list[str]:
         """Return the differences between the file and the account."""
-        return [claim.text for claim in self.rehearsal.claims(voice_blueprint.load(self.file)) if not claim.holds]
+        return [claim.text for claim in self.rehearsal.claims(voice_blueprint.load(self.file)) if not claim.passed]
 
     @contextmanager
     def uninterrupted(self, *groups: str) -> Iterator[None]:
@@ -238,7 +238,7 @@ def test_fleets_agents_and_an_engine_are_removed_without_interrupting_service(
             result = operator.voice("teardown", "--yes", "--region", region)
             assert result.exit_code == 0, f"{attempt}: {result.output}"
             assert (image in result.stdout) == (region == "us-east-1")
-    assert dict(operator.rehearsal.left()) == {}
+    assert dict(operator.rehearsal.remaining_resources()) == {}
 
 
 @pytest.mark.nightly
@@ -292,7 +292,7 @@ def test_removing_a_region_does_not_affect_another(operator: Operator, tmp_path:
     assert operator.voice("prune", "--dry-run").stdout.strip() == "no stack was removed from the file"
     operator.file.write_text(edit_document({"aws.asr": [INF2], "aws.host_images": ABSENT, "aws.agents": ABSENT}, one))
     assert operator.voice("teardown", "--yes").exit_code == 0
-    assert dict(operator.rehearsal.left()) == {}
+    assert dict(operator.rehearsal.remaining_resources()) == {}
 
 
 @pytest.mark.nightly

@@ -90,9 +90,9 @@ def test_a_local_aws_killed_during_a_deploy_restarts_with_the_same_command() -> 
     with Rehearsal(DEPLOYMENT) as again:
         again.bootstrap()
         again.cdk.deploy()
-        assert all(claim.holds for claim in again.claims())
+        assert all(claim.passed for claim in again.claims())
         again.cdk.destroy()
-        assert not again.left()
+        assert not again.remaining_resources()
 
 
 @pytest.mark.nightly
@@ -107,10 +107,10 @@ def test_two_regions_of_one_file_are_deployed_and_destroyed_in_one_account(tmp_p
         rehearsal.cdk.deploy()
         stacks = set(rehearsal.stacks())
         assert {f"small-us-west-2-{name.removeprefix('small-')}" for name in stacks if "us-west-2" not in name} < stacks
-        assert [claim.text for claim in rehearsal.claims() if not claim.holds] == []
+        assert [claim.text for claim in rehearsal.claims() if not claim.passed] == []
         assert all(outcome.passed for outcome in rehearsal.drill())
         rehearsal.cdk.destroy()
-        assert not rehearsal.left()
+        assert not rehearsal.remaining_resources()
 
 
 @pytest.mark.nightly
@@ -142,7 +142,7 @@ def test_concurrent_deploys_create_one_stack_and_report_the_conflict() -> None:
         rehearsal.cdk.deploy_only(network)
         assert list(rehearsal.stacks()) == [network]
         rehearsal.cdk.destroy()
-        assert not rehearsal.left()
+        assert not rehearsal.remaining_resources()
 
 
 def test_a_full_disk_is_reported_with_a_remedy_and_cleaned_up() -> None:

@@ -34,7 +34,7 @@ def test_production_starts_without_hosts_and_scales_out() -> None:
     with Rehearsal(voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml")) as rehearsal:
         rehearsal.bootstrap()
         rehearsal.cdk.deploy()
-        assert [claim.text for claim in rehearsal.claims() if not claim.holds] == []
+        assert [claim.text for claim in rehearsal.claims() if not claim.passed] == []
         outcomes = list(rehearsal.drill())
         assert [outcome.scenario.name for outcome in outcomes if not outcome.passed] == []
         vad = next(outcome for outcome in outcomes if outcome.scenario.fleet == "vad" and outcome.scenario.fires)

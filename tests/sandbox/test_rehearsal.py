@@ -94,7 +94,7 @@ def test_every_resource_of_every_template_exists(rehearsal: Rehearsal) -> None:
 def test_boto3_returns_the_values_of_the_file(rehearsal: Rehearsal) -> None:
     claims = rehearsal.claims()
     assert len(claims) > 40
-    assert [claim.text for claim in claims if not claim.holds] == []
+    assert [claim.text for claim in claims if not claim.passed] == []
     assert render_screen(lambda: print_claims(claims)) in recorded(RECORDED_COMMAND)
     assert render_screen(lambda: out.print(stack_table("created by CloudFormation", rehearsal.stacks()))) in recorded(
         RECORDED_COMMAND
@@ -174,7 +174,7 @@ def test_status_lists_resources_with_deletion_protection(rehearsal: Rehearsal) -
     switch(on=True)
     for file, others in ((deployment, "changes sandbox-state, load balancer"), (protected, "changes sandbox-agents, ")):
         (row,) = protection_rows(Account(file, stacks, sign_in(file)))
-        assert row.found == f"2 of {len(stacks) + len(balancers)} stacks and load balancers"
+        assert row.result == f"2 of {len(stacks) + len(balancers)} stacks and load balancers"
         assert others in row.remedy
     switch(on=False)
 
@@ -260,7 +260,7 @@ def test_a_dry_teardown_deletes_nothing(rehearsal: Rehearsal) -> None:
     result = voice("teardown", FILE, "--dry-run")
     assert result.exit_code == 0, result.output
     assert "kept: nothing" in result.stdout
-    assert rehearsal.left().total() > 100
+    assert rehearsal.remaining_resources().total() > 100
 
 
 def test_teardown_empties_log_buckets_and_lists_foreign_resources(rehearsal: Rehearsal) -> None:
@@ -277,7 +277,7 @@ def test_teardown_empties_log_buckets_and_lists_foreign_resources(rehearsal: Reh
     assert result.exit_code == 1
     assert sum(sum(types.values()) for types in report["aws"]["deleted"].values()) > 200
     assert [left["id"] for left in report["left"]["behind"]] == [group]
-    assert rehearsal.left() == {"log group": 1}
+    assert rehearsal.remaining_resources() == {"log group": 1}
     log_groups.delete_log_group(logGroupName=group)
 
 
@@ -285,7 +285,7 @@ def test_no_resource_remains_after_teardown(rehearsal: Rehearsal) -> None:
     result = voice("teardown", FILE, "--yes")
     assert result.exit_code == 0, result.output
     assert "remaining unexpectedly: nothing" in result.stdout
-    assert dict(rehearsal.left()) == {}
+    assert dict(rehearsal.remaining_resources()) == {}
 
 
 def voice(*arguments: str | Path) -> Result:

@@ -75,4 +75,4 @@ def test_a_deployment_is_created_and_updated_in_time_limited_runs(
             ended = command("teardown", "--yes")
             assert ended.exit_code == 0, ended.output
         assert voice("--current").stdout.strip() == ""
-        assert dict(running.left()).keys() <= RETAINED_KINDS
+        assert dict(running.remaining_resources()).keys() <= RETAINED_KINDS

@@ -110,7 +110,7 @@ def test_rollout_lists_replacements_and_a_failed_probe_rolls_back(
     assert "192 additional vCPU, but the quota inf has 191 left" in " ".join(refused.output.split())
 
     monkeypatch.setattr(follow, "POLL_S", 0.5)
-    monkeypatch.setattr(command, "prober", lambda *_: lambda: "half of the words are wrong")
+    monkeypatch.setattr(command, "create_probe", lambda *_: lambda: "half of the words are wrong")
     result = CliRunner().invoke(app, ["rollout", str(file), "--deploy"])
     assert result.exit_code == 1, result.output
     assert "rolled back: half of the words are wrong" in result.output

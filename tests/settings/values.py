@@ -71,9 +71,9 @@ EXPLICIT_VALUES: Mapping[str, object] = {
     "AgentPods.voice": "zq-voice",
     "AgentPods.tools_url": "https://zq.tools.dev/v1",
     "AgentPods.tools_key_secret": "zq-tools-key",
-    "Elsewhere.url": "https://zq.engines.dev/v1",
-    "Elsewhere.model": "zq-model",
-    "Elsewhere.key_secret": "zq-engine-key",
+    "ExternalEndpoint.url": "https://zq.engines.dev/v1",
+    "ExternalEndpoint.model": "zq-model",
+    "ExternalEndpoint.key_secret": "zq-engine-key",
 }
 """Other values that templates contain literally, so that one run can change all of them."""
 

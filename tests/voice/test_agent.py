@@ -13,10 +13,10 @@ from playwright.sync_api import Browser, Page
 from voice_blueprint.contract.session_api import TOKEN_HEADER
 from voice_ops.demo.agent.caller import FRAME, FRAME_S, RATE, Caller, Samples
 from voice_ops.demo.agent.command import (
+    LONG_STORY_PROMPT,
     MAX_ERROR_RATE,
     OBJECTION,
     QUESTIONS,
-    STORY,
     Turn,
     prompt_tokens,
     remembered,
@@ -88,7 +88,7 @@ async def ask_twice(path: AgentPath) -> list[dict[str, int]]:
         async def is_answered() -> bool:
             return len(await remembered(store, caller.conversation)) == messages
 
-        await caller.ask(resample_for_caller(path.say(text), rate), is_answered)
+        await caller.ask_question(resample_for_caller(path.synthesize(text), rate), is_answered)
 
     async with Caller(url) as caller:
         await ask(caller, QUESTION, 2)
@@ -110,10 +110,12 @@ class LoudspeakerCaller(Caller):
 
     def _microphone(self, samples: Samples) -> Samples:
         size = round(self.heard_rate * FRAME_S)
-        played_until = self._now() - self.DELAY_S - (self._audible_until - self._heard().size / self.heard_rate)
+        played_until = (
+            self._now() - self.DELAY_S - (self._audible_until - self._received_audio().size / self.heard_rate)
+        )
         if not self._audible_until or (self._echoed + 1) * FRAME_S > played_until:
             return samples  # nothing was played at this time, or playback was paused
-        played = self._heard()[self._echoed * size : (self._echoed + 1) * size]
+        played = self._received_audio()[self._echoed * size : (self._echoed + 1) * size]
         self._echoed += 1
         echo = np.resize(soxr.resample(played.astype(np.float32), self.heard_rate, RATE), FRAME)
         return np.clip(samples + self.GAIN * echo, -32768, 32767).astype(np.int16)
@@ -129,7 +131,9 @@ def test_an_answer_from_a_loudspeaker_does_not_interrupt_itself(path: AgentPath)
             async def is_answered() -> bool:
                 return len(await remembered(store, caller.conversation)) >= 2
 
-            heard = await caller.ask(resample_for_caller(path.say(STORY), rate), is_answered)
+            heard = await caller.ask_question(
+                resample_for_caller(path.synthesize(LONG_STORY_PROMPT), rate), is_answered
+            )
             said = await remembered(store, caller.conversation)
             assert caller._echoed * FRAME_S > LONG_ANSWER_S, "the microphone has recorded no answer"
             result = said, caller.interruptions, heard.size
@@ -166,7 +170,7 @@ def test_the_page_plays_the_answer_and_speech_interrupts_it(path: AgentPath, bro
     assert turn.error_rate <= MAX_ERROR_RATE, turn
 
     page.evaluate("window.stopped = 0")
-    say(page, path, STORY)
+    say(page, path, LONG_STORY_PROMPT)
     page.wait_for_function(f"{status} === 'Answering.'")
     assert page.evaluate("window.stopped") == 0
     say(page, path, OBJECTION)
@@ -180,4 +184,4 @@ def test_the_page_plays_the_answer_and_speech_interrupts_it(path: AgentPath, bro
 
 def say(page: Page, path: AgentPath, text: str) -> None:
     rate = int(response_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or 0)
-    page.evaluate("([pcm, rate]) => window.say(pcm, rate)", [base64.b64encode(path.say(text)).decode(), rate])
+    page.evaluate("([pcm, rate]) => window.say(pcm, rate)", [base64.b64encode(path.synthesize(text)).decode(), rate])

@@ -9,7 +9,7 @@ import typer
 from tests.voice.callers import SENTENCES, speech
 from voice_ops.call.recording import RATE
 from voice_ops.demo.services import VoicePath
-from voice_ops.rollout.aws import prober
+from voice_ops.rollout.aws import create_probe
 
 
 def test_a_probe_call_measures_and_compares_a_release(
@@ -23,13 +23,13 @@ def test_a_probe_call_measures_and_compares_a_release(
         sound.setparams((1, 2, RATE, 0, "NONE", ""))
         sound.writeframes(speech(SENTENCES[:2], 1.0).tobytes())
     text.write_text(" ".join(SENTENCES[:2]), encoding="utf-8")
-    compare = prober(gateway.url, None, None, recording, text)
+    compare = create_probe(gateway.url, None, None, recording, text)
     assert "of the words wrong, finals after" in capsys.readouterr().err
     assert "of the words" not in compare()  # delays depend on the machine
 
     with pytest.raises(typer.Exit):
-        prober(gateway.url, "jwt", "NOT_SET", recording, text)
+        create_probe(gateway.url, "jwt", "NOT_SET", recording, text)
     assert "that variable is not set" in capsys.readouterr().err
     with pytest.raises(typer.Exit):
-        prober(gateway.url, None, None, recording, tmp_path / "nothing.txt")
+        create_probe(gateway.url, None, None, recording, tmp_path / "nothing.txt")
     assert "nothing.txt" in capsys.readouterr().err

@@ -75,31 +75,31 @@ class Definitions:
                 node = "any"
         return node
 
-    def _union(self, types: list[Any], found: Mapping[str, Any]) -> Node:
-        of = [types[int(each["$ref"].partition("#/")[2])] for each in found["elements"]]
+    def _union(self, types: list[Any], type_: Mapping[str, Any]) -> Node:
+        of = [types[int(each["$ref"].partition("#/")[2])] for each in type_["elements"]]
         values = [each["value"] for each in of if each["$type"] == "StringLiteralType"]
         # Microsoft.Compute no longer updates its list of VM sizes (the newest are of 2018), so sizes are validated by
         # the catalogue.
         return {"enum": values} if values and "Standard_A0" not in values else "any"
 
-    def _object(self, types: list[Any], found: Mapping[str, Any], names: NameTree) -> Node:
-        if found.get("additionalProperties") and not found["properties"]:
-            return {"map": self._node(types, found["additionalProperties"], names.get("*", {}))}
-        return {"object": dict(self._properties(types, found["properties"], names))}
+    def _object(self, types: list[Any], type_: Mapping[str, Any], names: NameTree) -> Node:
+        if type_.get("additionalProperties") and not type_["properties"]:
+            return {"map": self._node(types, type_["additionalProperties"], names.get("*", {}))}
+        return {"object": dict(self._properties(types, type_["properties"], names))}
 
-    def _properties(self, types: list[Any], found: Mapping[str, Any], names: NameTree) -> Iterator[tuple[str, Any]]:
-        for name, each in found.items():
+    def _properties(self, types: list[Any], type_: Mapping[str, Any], names: NameTree) -> Iterator[tuple[str, Any]]:
+        for name, each in type_.items():
             read_only = each["flags"] & READ_ONLY and name != "name"
             # The SDK omits `properties`: its children are given at the parent's level.
             children = {**names, **names.get(name, {})} if name == "properties" else names.get(name)
             flags = each["flags"] & ~READ_ONLY if name == "name" else each["flags"]
             yield name, [flags, "any" if read_only else self._node(types, each["type"], children)]
 
-    def _choice(self, types: list[Any], found: Mapping[str, Any], names: NameTree) -> Node:
-        base = dict(self._properties(types, found["baseProperties"], names))
-        of = {name: self._node(types, each, names) for name, each in found["elements"].items()}
+    def _choice(self, types: list[Any], type_: Mapping[str, Any], names: NameTree) -> Node:
+        base = dict(self._properties(types, type_["baseProperties"], names))
+        of = {name: self._node(types, each, names) for name, each in type_["elements"].items()}
         merged = {name: {"object": {**base, **node["object"]}} for name, node in of.items()}
-        return {"choice": {"by": found["discriminator"], "of": merged}}
+        return {"choice": {"by": type_["discriminator"], "of": merged}}
 
     def _git(self, *arguments: str) -> str:
         return subprocess.run(  # noqa: S603  a fixed command
@@ -108,19 +108,19 @@ class Definitions:
         ).stdout  # fmt: skip
 
 
-def _limits(found: Mapping[str, Any], min_key: str, max_key: str) -> dict[str, int]:
-    return {name: found[key] for name, key in (("min", min_key), ("max", max_key)) if found.get(key) is not None}
+def _limits(type_: Mapping[str, Any], min_key: str, max_key: str) -> dict[str, int]:
+    return {name: type_[key] for name, key in (("min", min_key), ("max", max_key)) if type_.get(key) is not None}
 
 
-def _given(value: Any, into: NameTree) -> NameTree:  # noqa: ANN401  whatever an input holds
+def _add_names(value: Any, into: NameTree) -> NameTree:  # noqa: ANN401  whatever an input holds
     """Add the names of a value."""
     if isinstance(value, Mapping):
         for name, item in value.items():
-            _given(item, into.setdefault(name, {}))
-            _given(item, into.setdefault("*", {}))
+            _add_names(item, into.setdefault(name, {}))
+            _add_names(item, into.setdefault("*", {}))
     elif isinstance(value, list):
         for item in value:
-            _given(item, into.setdefault("*", {}))
+            _add_names(item, into.setdefault("*", {}))
     return into
 
 
@@ -135,7 +135,7 @@ def names_by_type() -> dict[str, NameTree]:
             graphs = [done.up.graph for done in rehearsal.run()]
         for resource in (each for graph in graphs for each in graph.managed()):
             if resource.type.startswith("azure-native:"):
-                _given(reveal(resource.inputs), results.setdefault(short_type(resource.type), {}))
+                _add_names(reveal(resource.inputs), results.setdefault(short_type(resource.type), {}))
     return results
 
 

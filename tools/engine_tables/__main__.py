@@ -16,7 +16,7 @@ from voice_blueprint import catalog
 from voice_blueprint.catalog import EngineVersion
 from voice_blueprint.engines.published.release import EngineTable, Origin, read
 from voice_ops.exits import FAILED, REFUSED
-from voice_ops.output import complain, err, stop
+from voice_ops.output import err, print_error, stop
 from voice_ops.progress import Progress
 
 TABLES = Path(voice_blueprint.engines.published.__file__).parent / "tables"
@@ -51,7 +51,7 @@ def _refreshed(engine: EngineVersion) -> bool:
         with Progress(err).phase(f"{engine.name} {engine.version}"):
             text = render(_from_wheel(engine, file))
     except (UnavailableError, MovedError) as error:
-        complain(f"{engine.name}: {error}")
+        print_error(f"{engine.name}: {error}")
         return False
     else:
         TABLES.mkdir(exist_ok=True)

@@ -18,27 +18,27 @@ class Arguments:
 
     Attributes:
         origin: Configuration class from which it is derived, as in vLLM's ``get_kwargs``.
-        passed: Explicit keyword arguments, which take precedence.
+        passed_arguments: Explicit keyword arguments, which take precedence.
         dropped: Derived keyword arguments that are removed.
     """
 
     origin: Field | None = None
-    passed: dict[str, tuple[ast.expr, Scope]] = field(default_factory=dict)
+    passed_arguments: dict[str, tuple[ast.expr, Scope]] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
 
     def set(self, key: str, value: ast.expr, scope: Scope) -> None:
         """Set an explicit keyword argument."""
-        self.passed[key] = (value, scope)
+        self.passed_arguments[key] = (value, scope)
 
     def drop(self, key: str) -> None:
         """Remove a derived keyword argument."""
         self.dropped.add(key)
-        self.passed.pop(key, None)
+        self.passed_arguments.pop(key, None)
 
     @property
     def action(self) -> str:
         """The argparse action: a word, or the name of its class; "" for the default."""
-        match self.passed.get("action"):
+        match self.passed_arguments.get("action"):
             case (ast.Constant(value=str(word)), _):
                 return word
             case (ast.Name(id=name) | ast.Attribute(attr=name), _):
@@ -58,12 +58,12 @@ def setting(reader: Reader, name: str, arguments: Arguments, sizes: frozenset[st
         setting_fields |= _derived(reader, arguments.origin, sizes)
     for key in arguments.dropped:
         setting_fields.pop(key, None)
-    return Setting.model_validate(setting_fields | _passed(reader, arguments))
+    return Setting.model_validate(setting_fields | _passed_settings(reader, arguments))
 
 
-def _passed(reader: Reader, arguments: Arguments) -> dict[str, object]:
+def _passed_settings(reader: Reader, arguments: Arguments) -> dict[str, object]:
     setting_fields: dict[str, object] = {}
-    for key, (node, scope) in arguments.passed.items():
+    for key, (node, scope) in arguments.passed_arguments.items():
         match key:
             case "type":
                 setting_fields["type"] = converter(reader, node, scope)

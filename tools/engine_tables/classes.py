@@ -75,8 +75,8 @@ def fields(reader: Reader, cls: Definition) -> dict[str, Field]:
 def _is_taken(name: str, annotation: ast.expr, default: ast.expr | None) -> bool:
     if name.startswith("_") or "ClassVar" in ast.unparse(annotation):
         return False
-    given = default.keywords if isinstance(default, ast.Call) else []
-    return not any(each.arg == "init" and getattr(each.value, "value", True) is False for each in given)
+    keywords = default.keywords if isinstance(default, ast.Call) else []
+    return not any(each.arg == "init" and getattr(each.value, "value", True) is False for each in keywords)
 
 
 def hint(reader: Reader, node: Node, scope: Scope) -> Hint:
@@ -135,7 +135,7 @@ def _defined(reader: Reader, class_definition: Definition) -> Hint:
             if is_config(reader, class_definition):
                 return Hint({"config"}, config=class_definition)
             if reader.is_enum(class_definition):
-                return Hint({"enum"}, values=_spellings(reader.members(class_definition)))
+                return Hint({"enum"}, values=_accepted_values(reader.members(class_definition)))
             is_mapping = any(ast.unparse(base).partition("[")[0] in _MAPPINGS for base in bases)
             return Hint({"dict"} if is_mapping else {"other"})
         case ast.AnnAssign(value=ast.expr() as alias) | (ast.expr() as alias):
@@ -143,7 +143,7 @@ def _defined(reader: Reader, class_definition: Definition) -> Hint:
     return Hint({"other"})
 
 
-def _spellings(members: dict[str, object]) -> list[object]:
+def _accepted_values(members: dict[str, object]) -> list[object]:
     """Return the accepted forms of an enumeration's member: its name, or a numeric value."""
     return [*members, *(value for value in members.values() if isinstance(value, int))]
 
@@ -182,11 +182,11 @@ def described(allowed: Hint, kinds: set[str]) -> dict[str, object]:
 
 def choices(values: list[object], *, extensible: bool) -> dict[str, object]:
     """Return the type and the choices of one of several values."""
-    usable = [value for value in values if isinstance(value, str | int | float) and not isinstance(value, bool)]
-    if len(usable) != len(values):
+    literals = [value for value in values if isinstance(value, str | int | float) and not isinstance(value, bool)]
+    if len(literals) != len(values):
         return {"type": "any"}
-    of_type = "int" if all(isinstance(value, int) for value in usable) else "str"
-    in_order = sorted(set(usable), key=str if of_type == "str" else float)
+    of_type = "int" if all(isinstance(value, int) for value in literals) else "str"
+    in_order = sorted(set(literals), key=str if of_type == "str" else float)
     return {"type": of_type, "choices": tuple(in_order), "extensible": extensible}
 
 
@@ -203,15 +203,15 @@ def closure(
     Args:
         without: Names of excluded classes, including the classes of their fields.
     """
-    waiting, seen = dict(roots), set(without)
+    waiting, visited = dict(roots), set(without)
     while waiting:
         name, cls = waiting.popitem()
-        if name in seen:
+        if name in visited:
             continue
-        seen.add(name)
-        own = fields(reader, cls)
-        yield name, own
-        for each in own.values():
+        visited.add(name)
+        own_fields = fields(reader, cls)
+        yield name, own_fields
+        for each in own_fields.values():
             allowed = hint(reader, each.annotation, each.scope)
             for config in (allowed.config, allowed.items.config if allowed.items else None):
                 if config is not None:

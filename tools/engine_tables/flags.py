@@ -105,7 +105,7 @@ class FlagReader:
                 case ast.For(iter=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="items"))) if isinstance(
                     whole := frame.arguments.get(name), FieldArguments
                 ):
-                    self._whole_class(whole, frame)
+                    self._add_class(whole, frame)
                 case ast.Assign(targets=[target], value=value):
                     self._assignment(target, value, frame)
                 case ast.Delete(targets=targets):
@@ -120,8 +120,8 @@ class FlagReader:
         match target, value:
             case ast.Name(id=name), ast.Call() if called(value) in _GROUPS:
                 frame.parsers.add(name)
-            case ast.Name(id=name), _ if (given := self._given(value, frame)) is not None:
-                frame.arguments[name] = given
+            case ast.Name(id=name), _ if (field_arguments := self._field_arguments(value, frame)) is not None:
+                frame.arguments[name] = field_arguments
             case ast.Name(id=name), ast.IfExp():
                 frame.local[name] = value
             case ast.Name(id=name), ast.Call():
@@ -129,18 +129,18 @@ class FlagReader:
                 if result is not None:
                     frame.arguments[name] = result
             case ast.Subscript(value=base, slice=ast.Constant(value=str(key))), _:
-                given = self._given(base, frame)
-                if isinstance(given, Arguments):
-                    given.set(key, value, frame.scope)
+                field_arguments = self._field_arguments(base, frame)
+                if isinstance(field_arguments, Arguments):
+                    field_arguments.set(key, value, frame.scope)
 
     def _deletion(self, target: ast.expr, frame: _Frame) -> None:
         match target:
             case ast.Subscript(value=base, slice=ast.Constant(value=str(key))):
-                given = self._given(base, frame)
-                if isinstance(given, Arguments):
-                    given.drop(key)
+                field_arguments = self._field_arguments(base, frame)
+                if isinstance(field_arguments, Arguments):
+                    field_arguments.drop(key)
 
-    def _given(self, node: ast.expr, frame: _Frame) -> FieldArguments | Arguments | None:
+    def _field_arguments(self, node: ast.expr, frame: _Frame) -> FieldArguments | Arguments | None:
         """Return the field arguments of an expression, if it is one."""
         match node:
             case ast.Name(id=name):
@@ -151,8 +151,8 @@ class FlagReader:
                 result = self._reader.definition(cls, frame.scope)
                 return FieldArguments(fields(self._reader, result)) if result else None
             case ast.Subscript(value=base, slice=ast.Constant(value=str(name))):
-                whole = self._given(base, frame)
-                return whole.of(name) if isinstance(whole, FieldArguments) else None
+                class_arguments = self._field_arguments(base, frame)
+                return class_arguments.of(name) if isinstance(class_arguments, FieldArguments) else None
         return None
 
     def _call(self, call: ast.Call, frame: _Frame) -> FieldArguments | None:
@@ -193,42 +193,46 @@ class FlagReader:
                     return self._reader.method(owner, attr), owner
         return self._reader.definition(func, frame.scope), None
 
-    def _whole_class(self, whole: FieldArguments, frame: _Frame) -> None:
-        for name in whole.fields:
-            self._add([f"--{name.replace('_', '-')}"], whole.of(name), frame.scope)
+    def _add_class(self, class_arguments: FieldArguments, frame: _Frame) -> None:
+        for name in class_arguments.fields:
+            self._add([f"--{name.replace('_', '-')}"], class_arguments.of(name), frame.scope)
 
     def _argument(self, call: ast.Call, frame: _Frame) -> None:
         names = [
             self._reader.value_or(each, frame.scope, None) for each in call.args if not isinstance(each, ast.Starred)
         ]
         texts = [name for name in names if isinstance(name, str)]
-        given = Arguments()
+        arguments = Arguments()
         for keyword in call.keywords:
             if keyword.arg is None:
-                given = self._spread(keyword.value, frame, given)
+                arguments = self._spread(keyword.value, frame, arguments)
             else:
-                given.set(keyword.arg, keyword.value, frame.scope)
+                arguments.set(keyword.arg, keyword.value, frame.scope)
         if texts:
-            self._add(texts, given, frame.scope)
+            self._add(texts, arguments, frame.scope)
 
-    def _spread(self, node: ast.expr, frame: _Frame, given: Arguments) -> Arguments:
+    def _spread(self, node: ast.expr, frame: _Frame, arguments: Arguments) -> Arguments:
         """Return the arguments of ``**node``, overridden by explicit ones."""
         match node:
             case ast.Dict(keys=keys, values=values):
                 for key, value in zip(keys, values, strict=True):
                     if key is None:
-                        given = self._spread(value, frame, given)
+                        arguments = self._spread(value, frame, arguments)
                     else:
-                        given.set(str(self._reader.value_or(key, frame.scope, "")), value, frame.scope)
-                return given
-        result = self._given(node, frame)
-        return replace(result, passed={**result.passed, **given.passed}) if isinstance(result, Arguments) else given
+                        arguments.set(str(self._reader.value_or(key, frame.scope, "")), value, frame.scope)
+                return arguments
+        result = self._field_arguments(node, frame)
+        return (
+            replace(result, passed_arguments={**result.passed_arguments, **arguments.passed_arguments})
+            if isinstance(result, Arguments)
+            else arguments
+        )
 
-    def _add(self, names: list[str], given: Arguments, scope: Scope) -> None:
-        if given.action in {"help", "version"}:
+    def _add(self, names: list[str], arguments: Arguments, scope: Scope) -> None:
+        if arguments.action in {"help", "version"}:
             return
         name = next((each for each in names if each.startswith("--")), names[0])
-        new_setting = argument_setting(self._reader, name, given, self._sizes)
+        new_setting = argument_setting(self._reader, name, arguments, self._sizes)
         off = f"--disable-{name.removeprefix('--enable-')}" if name.startswith("--enable-") else None
         paired = self._negations and new_setting.type == "bool"
         self._flags.setdefault(
@@ -244,5 +248,5 @@ def _local_names(function: ast.FunctionDef, module: Module) -> Symbols:
     """Return a function's imports and the defaults of its parameters."""
     package = module.name if module.path.endswith("/__init__.py") else module.name.rpartition(".")[0]
     imports = [node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)]
-    given = zip(reversed(function.args.args), reversed(function.args.defaults), strict=False)
-    return symbols(list(imports), package) | {each.arg: default for each, default in given}
+    defaults = zip(reversed(function.args.args), reversed(function.args.defaults), strict=False)
+    return symbols(list(imports), package) | {each.arg: default for each, default in defaults}

@@ -11,7 +11,11 @@ from voice_blueprint.engines.published.release import Kernel
 
 MAJORS = (8, 9, 10, 12)
 """Major compute capabilities of data centre GPUs from Ampere on."""
-BLOCKS, TYPES, TAKES_TYPE = "get_supported_kernel_block_sizes", "supported_kv_cache_dtypes", "supports_kv_cache_dtype"
+BLOCKS, TYPES, SUPPORTS_TYPE = (
+    "get_supported_kernel_block_sizes",
+    "supported_kv_cache_dtypes",
+    "supports_kv_cache_dtype",
+)
 OTHER_LAYOUTS = ("is_mla", "is_sparse")
 """Predicates of kernels for kinds of models other than the catalogue's."""
 UNKNOWN = object()
@@ -35,7 +39,7 @@ def kernels(reader: Reader, chooser: str) -> tuple[Kernel, ...]:
         Kernel(name=name, blocks=tuple(sorted(_blocks(reader, cls))), kv_types=types)
         for name, cls in sorted(classes_by_name.items())
         if (types := dict(_types(reader, cls)))  # one that delegates to others has none
-        and not any(_PredicateEvaluator(reader, cls, 0).ask(layout) is True for layout in OTHER_LAYOUTS)
+        and not any(_PredicateEvaluator(reader, cls, 0).call_method(layout) is True for layout in OTHER_LAYOUTS)
     )
 
 
@@ -53,7 +57,9 @@ def _types(reader: Reader, cls: Definition) -> Iterator[tuple[str, tuple[int, ..
     declared = _PredicateEvaluator(reader, cls, 0).value(ast.parse(f"cls.{TYPES}", mode="eval").body)
     for kind in declared if isinstance(declared, list) else ():
         majors = [
-            major for major in MAJORS if _PredicateEvaluator(reader, cls, major).ask(TAKES_TYPE, kind) is not False
+            major
+            for major in MAJORS
+            if _PredicateEvaluator(reader, cls, major).call_method(SUPPORTS_TYPE, kind) is not False
         ]
         yield str(kind), tuple(majors)
 
@@ -66,9 +72,9 @@ class _PredicateEvaluator:
     cls: Definition
     major: int
     within: Definition | None = None
-    known: Mapping[str, object] | None = None
+    values: Mapping[str, object] | None = None
 
-    def ask(self, name: str, *arguments: object) -> object:
+    def call_method(self, name: str, *arguments: object) -> object:
         method = self.reader.method(self.cls, name)
         return self._called(method, arguments) if method else UNKNOWN
 
@@ -87,9 +93,9 @@ class _PredicateEvaluator:
                 case ast.Return(value=ast.expr() as value):
                     return self.value(value)
                 case ast.If(test=test, body=then, orelse=otherwise):
-                    truth, rest = self.value(test), body[index + 1 :]
-                    if truth is not UNKNOWN:
-                        return self._block([*(then if truth else otherwise), *rest])
+                    is_true, rest = self.value(test), body[index + 1 :]
+                    if is_true is not UNKNOWN:
+                        return self._block([*(then if is_true else otherwise), *rest])
                     one, other = self._block([*then, *rest]), self._block([*otherwise, *rest])
                     return one if one == other else UNKNOWN
                 case ast.Expr(value=ast.Constant()):
@@ -100,14 +106,14 @@ class _PredicateEvaluator:
     def value(self, node: Node) -> object:
         scope = (self.within or self.cls).scope
         match node:
-            case ast.Name(id=name) if self.known and name in self.known:
-                return self.known[name]
+            case ast.Name(id=name) if self.values and name in self.values:
+                return self.values[name]
             case ast.Attribute(value=ast.Name(id="cls"), attr=name) if member := self.reader.method(self.cls, name):
-                stated = member.node.value if isinstance(member.node, ast.AnnAssign) else member.node
-                return self.reader.value_or(stated, member.scope, UNKNOWN) if stated else UNKNOWN
+                value_node = member.node.value if isinstance(member.node, ast.AnnAssign) else member.node
+                return self.reader.value_or(value_node, member.scope, UNKNOWN) if value_node else UNKNOWN
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                truth = self.value(operand)
-                return truth if truth is UNKNOWN else not truth
+                is_true = self.value(operand)
+                return is_true if is_true is UNKNOWN else not is_true
             case ast.BoolOp(op=operator, values=parts):
                 return self._joined(parts, decides=isinstance(operator, ast.Or))
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
@@ -117,12 +123,12 @@ class _PredicateEvaluator:
         return self.reader.value_or(node, scope, UNKNOWN)
 
     def _joined(self, parts: list[ast.expr], *, decides: bool) -> object:
-        truths = []
+        values = []
         for part in parts:
-            truths.append(self.value(part))
-            if truths[-1] is not UNKNOWN and bool(truths[-1]) is decides:
+            values.append(self.value(part))
+            if values[-1] is not UNKNOWN and bool(values[-1]) is decides:
                 return decides
-        return UNKNOWN if UNKNOWN in truths else not decides
+        return UNKNOWN if UNKNOWN in values else not decides
 
     def _call_value(self, call: ast.Call) -> object:
         arguments = tuple(map(self.value, call.args))
@@ -132,8 +138,8 @@ class _PredicateEvaluator:
             ):
                 return arguments[0] // 10 == self.major
             case ast.Call(func=ast.Attribute(attr="startswith", value=text), args=[_]):
-                whole = self.value(text)
-                return UNKNOWN if whole is UNKNOWN else str(whole).startswith(str(arguments[0]))
+                value = self.value(text)
+                return UNKNOWN if value is UNKNOWN else str(value).startswith(str(arguments[0]))
             case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name)):
                 inherited = [
                     result for each in self.reader.ancestry(self.cls) if (result := self.reader.method(each, name))
@@ -149,11 +155,11 @@ class _PredicateEvaluator:
         items, name = self.value(over.iter), getattr(over.target, "id", "")
         if not isinstance(items, list):
             return UNKNOWN
-        truths = [
+        values = [
             _PredicateEvaluator(self.reader, self.cls, self.major, self.within, {name: item}).value(part)
             for item in items
         ]
-        return True in truths or (UNKNOWN if UNKNOWN in truths else False)
+        return True in values or (UNKNOWN if UNKNOWN in values else False)
 
 
 def _compared(operator: ast.cmpop, left: object, right: object) -> object:

@@ -71,7 +71,7 @@ def _metrics_in(reader: Reader, node: ast.AST, scope: Scope, prefixes: Sequence[
         case ast.Call() if kind := _kind(node):
             unit = next((reader.value_or(each.value, scope, "") for each in node.keywords if each.arg == "unit"), "")
             named = [each.value for each in node.keywords if each.arg in {"name", "gauge_name"}]
-            texts = [reader.value_or(given, scope, None) for given in [*node.args[:2], *named]]
+            texts = [reader.value_or(node_, scope, None) for node_ in [*node.args[:2], *named]]
             names = [text for text in texts if isinstance(text, str) and _is_metric(text, prefixes)]
             if names:  # the last one, since OpenTelemetry's meter may precede the metric
                 yield f"{names[-1]}|{unit}" if unit else names[-1], kind
@@ -151,8 +151,8 @@ def _prefix(reader: Reader, call: ast.Call, scope: Scope) -> str:
     if not isinstance(call.func, ast.Attribute):
         return ""
     router = reader.definition(call.func.value, scope)
-    given = router.node.keywords if router and isinstance(router.node, ast.Call) else []
-    return str(next((reader.value_or(each.value, scope, "") for each in given if each.arg == "prefix"), ""))
+    keywords = router.node.keywords if router and isinstance(router.node, ast.Call) else []
+    return str(next((reader.value_or(each.value, scope, "") for each in keywords if each.arg == "prefix"), ""))
 
 
 def variables_read(reader: Reader, prefix: str) -> dict[str, object]:
@@ -194,14 +194,14 @@ def settings_variables(reader: Reader, prefix: str, mapping: str) -> dict[str, o
     """Return a variable for each key of a module's mapping of definitions, with the ``default`` of that setting."""
     result = reader.required(mapping)
     node = result.node.value if isinstance(result.node, ast.AnnAssign) else result.node
-    made: dict[str, object] = {}
+    values: dict[str, object] = {}
     for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
-        given = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
-        default = next((each for name, each in given if getattr(name, "value", None) == "default"), None)
+        items = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
+        default = next((each for name, each in items if getattr(name, "value", None) == "default"), None)
         if isinstance(key, ast.Constant):
             name = f"{prefix}{str(key.value).upper()}"
-            made[name] = reader.value_or(default, result.scope, None) if default else None
-    return made
+            values[name] = reader.value_or(default, result.scope, None) if default else None
+    return values
 
 
 def _calls(module: Module) -> Iterator[ast.Call]:

@@ -55,12 +55,12 @@ class Reader(Names):
             results[name] = value if isinstance(value, str | int) else name
         return results
 
-    def value_or(self, node: Node, scope: Scope, otherwise: object) -> object:
+    def value_or(self, node: Node, scope: Scope, default: object) -> object:
         """Return an expression's value, or a default if it cannot be determined statically."""
         try:
             return self.value(node, scope)
         except UnknownValueError:
-            return otherwise
+            return default
 
     def value(self, node: Node, scope: Scope) -> object:
         """Return an expression's value.
@@ -135,9 +135,9 @@ class Reader(Names):
 
     def _call_value(self, call: ast.Call, scope: Scope) -> object:
         name = called(call)
-        given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+        arguments = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
         if name in {"field", "Field"}:
-            return self._field_value(call, given, scope)
+            return self._field_value(call, arguments, scope)
         if name in self._registries:
             return list(self._registries[name])
         if name == "get_args":
@@ -167,10 +167,10 @@ class Reader(Names):
         except (TypeError, ValueError):
             raise UnknownValueError(name) from None
 
-    def _field_value(self, call: ast.Call, given: dict[str, ast.expr], scope: Scope) -> object:
-        if "default" in given:
-            return self.value(given["default"], scope)
-        match given.get("default_factory"):
+    def _field_value(self, call: ast.Call, arguments: dict[str, ast.expr], scope: Scope) -> object:
+        if "default" in arguments:
+            return self.value(arguments["default"], scope)
+        match arguments.get("default_factory"):
             case None:
                 if not call.args:
                     raise UnknownValueError("required")

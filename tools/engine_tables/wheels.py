@@ -67,8 +67,8 @@ def _download(package: str, version: str, known_sha256: str | None, folder: Path
 
 
 def _pip() -> str:
-    own = Path(__file__).parents[2] / ".tools" / "bin" / "pip"
-    result = str(own) if own.exists() else shutil.which("pip")
+    pip = Path(__file__).parents[2] / ".tools" / "bin" / "pip"
+    result = str(pip) if pip.exists() else shutil.which("pip")
     if result is None:
         raise UnavailableError("pip is missing: `make setup` installs it in .tools/bin")
     return result

@@ -10,7 +10,7 @@ from voice_userdata.render import (
     unpacked,
 )
 from voice_userdata.values import (
-    SET_ON_THE_HOST,
+    HOST_VARIABLES,
     AfXdp,
     Artifacts,
     Bake,
@@ -28,7 +28,7 @@ from voice_userdata.values import (
 
 __all__ = [
     "HOST_ACTIONS",
-    "SET_ON_THE_HOST",
+    "HOST_VARIABLES",
     "SIZE_LIMIT_BYTES",
     "AfXdp",
     "Artifacts",

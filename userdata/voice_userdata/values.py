@@ -27,7 +27,7 @@ from voice_blueprint.contract.network import ENA_EXPRESS_MTU, XDP_MTU, Tier
 POLL_S = 5
 """Interval at which a host checks its containers and its metadata."""
 
-SET_ON_THE_HOST = frozenset(
+HOST_VARIABLES = frozenset(
     v.name for v in (HOST, HOST_ADDRESS, ZONE, INTERFACE, VALKEY_HOST_FILE, VALKEY_PASSWORD_FILE)
 )
 """Variables of every container whose values are only known on the host."""
@@ -36,9 +36,9 @@ _NAME = re.compile(r"[a-z][a-z0-9-]*")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise ValueError(otherwise)
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
 
 
 def _check_variables(of: str, environment: Mapping[str, str]) -> None:
@@ -290,20 +290,18 @@ class HostBoot:
         if self.ena_express:
             self._limit_mtu(ENA_EXPRESS_MTU, "ENA Express")
         _check_variables(self.fleet, self.environment)
-        self._check_reserved(self.fleet, self.environment, SET_ON_THE_HOST | self._own_environment().keys())
+        self._check_reserved(self.fleet, self.environment, HOST_VARIABLES | self._own_environment().keys())
         for container in self.containers:
-            self._check_reserved(
-                container.name, container.environment, SET_ON_THE_HOST | self.shared_environment.keys()
-            )
+            self._check_reserved(container.name, container.environment, HOST_VARIABLES | self.shared_environment.keys())
 
     @staticmethod
     def _check_reserved(of: str, environment: Mapping[str, str], reserved: frozenset[str]) -> None:
         overridden = sorted(environment.keys() & reserved)
         _require(not overridden, f"{of}: {', '.join(overridden)} is set by HostBoot or by the host")
 
-    def _limit_mtu(self, limit: int, what: str) -> None:
+    def _limit_mtu(self, limit: int, name: str) -> None:
         mtu = self.mtu or 9001
-        _require(mtu <= limit, f"{what} supports an MTU of at most {limit}, not {mtu}: set mtu")
+        _require(mtu <= limit, f"{name} supports an MTU of at most {limit}, not {mtu}: set mtu")
 
     @property
     def starting(self) -> Container | None:
@@ -327,7 +325,7 @@ class HostBoot:
 
     def variables_for(self, container: Container) -> frozenset[str]:
         """Names of all variables of a container."""
-        return SET_ON_THE_HOST | self.shared_environment.keys() | container.environment.keys()
+        return HOST_VARIABLES | self.shared_environment.keys() | container.environment.keys()
 
 
 @dataclass(frozen=True)

@@ -73,11 +73,11 @@ def evaluate(rule: AlarmRule, datapoints: Sequence[float | None], current: Alarm
     breaching = sum(map(rule.breaches, window))
     if breaching >= rule.datapoints_to_alarm:
         return AlarmState.ALARM
-    gaps = rule.evaluation_periods - len(window)
-    if gaps == 0 or rule.missing_data is MissingData.NOT_BREACHING:
+    missing_datapoints = rule.evaluation_periods - len(window)
+    if missing_datapoints == 0 or rule.missing_data is MissingData.NOT_BREACHING:
         return AlarmState.OK
     if rule.missing_data is MissingData.BREACHING:
-        return AlarmState.ALARM if breaching + gaps >= rule.datapoints_to_alarm else AlarmState.OK
+        return AlarmState.ALARM if breaching + missing_datapoints >= rule.datapoints_to_alarm else AlarmState.OK
     if breaching < len(window):
         return AlarmState.OK
     # All datapoints breach, but there are too few.

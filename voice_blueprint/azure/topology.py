@@ -35,7 +35,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Free:
+class FreeResources:
     """Free resources of a node.
 
     Attributes:
@@ -46,7 +46,7 @@ class Free:
     cpus: tuple[int, ...]
     gpus: tuple[int, ...]
 
-    def without(self, *gpus: int) -> "Free":
+    def without(self, *gpus: int) -> "FreeResources":
         """Return the free resources without some GPUs, which other pods use."""
         return replace(self, gpus=tuple(gpu for gpu in self.gpus if gpu not in gpus))
 
@@ -85,7 +85,7 @@ def kube_reserved_cpus(size: VmSize) -> float:
     return 0.14 + 0.01 * max(0, size.vcpus - 4)
 
 
-def empty_node(size: VmSize, reserved_cpus: int | None = None) -> Free:
+def empty_node(size: VmSize, reserved_cpus: int | None = None) -> FreeResources:
     """Return the free resources of an empty node.
 
     Args:
@@ -96,10 +96,10 @@ def empty_node(size: VmSize, reserved_cpus: int | None = None) -> Free:
     if reserved_cpus is None:
         reserved_cpus = math.ceil(kube_reserved_cpus(size))
     cpus = [node.vcpus for node in size.numa_nodes]
-    return Free((cpus[0] - reserved_cpus, *cpus[1:]) if cpus else (), tuple(range(size.gpu_count)))
+    return FreeResources((cpus[0] - reserved_cpus, *cpus[1:]) if cpus else (), tuple(range(size.gpu_count)))
 
 
-def admit(size: VmSize, free: Free, request: Request, policy: TopologyPolicy) -> Admission:
+def admit(size: VmSize, free: FreeResources, request: Request, policy: TopologyPolicy) -> Admission:
     """Return the decision of a kubelet with these free resources about a container.
 
     If the catalogue does not contain the NUMA nodes of a size, the answer is exact only for ``none`` and
@@ -124,12 +124,14 @@ def admit(size: VmSize, free: Free, request: Request, policy: TopologyPolicy) ->
     return Admission(True, tuple(sorted(gpus)), merged_hint.nodes, merged_hint.preferred)
 
 
-def place(size: VmSize, requests: Sequence[Request], policy: TopologyPolicy, free: Free) -> Iterator[Admission]:
+def admit_pods(
+    size: VmSize, requests: Sequence[Request], policy: TopologyPolicy, free: FreeResources
+) -> Iterator[Admission]:
     """Yield the decisions about containers that start one after another on a node."""
     for request in requests:
         admission = admit(size, free, request, policy)
         if admission.admitted:
-            free = Free(_remaining_cpus(free.cpus, request.cpus or 0, admission.nodes), free.gpus).without(
+            free = FreeResources(_remaining_cpus(free.cpus, request.cpus or 0, admission.nodes), free.gpus).without(
                 *admission.gpus
             )
         yield admission
@@ -155,7 +157,7 @@ def _gpus_by_node(size: VmSize, gpus: Sequence[int]) -> tuple[int, ...]:
     return tuple(sum(gpu in node.gpus for gpu in gpus) for node in size.numa_nodes)
 
 
-def _resource_hints(size: VmSize, free: Free, request: Request) -> list[list[_Hint]]:
+def _resource_hints(size: VmSize, free: FreeResources, request: Request) -> list[list[_Hint]]:
     """Return the hints for each requested resource of a container."""
     offers = []
     if request.cpus:

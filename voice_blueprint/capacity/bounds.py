@@ -111,7 +111,7 @@ class Bound:
 Bounds = tuple[Bound, ...]
 
 
-def least(bounds: Bounds) -> Bound:
+def binding_bound(bounds: Bounds) -> Bound:
     """Return the limiting bound."""
     return min(bounds, key=lambda bound: bound.calls)
 
@@ -123,7 +123,7 @@ def gateway_task(gateway: GatewayService) -> Bounds:
 
 def gateway_sockets(gateway: GatewayService) -> int:
     """Return the maximum number of sockets of a task; it refuses more."""
-    return least(gateway_task(gateway)).calls * SOCKETS_PER_CALL
+    return binding_bound(gateway_task(gateway)).calls * SOCKETS_PER_CALL
 
 
 def gateway_pod(gateway: GatewayPods) -> Bounds:
@@ -133,7 +133,7 @@ def gateway_pod(gateway: GatewayPods) -> Bounds:
 
 def gateway_pod_sockets(gateway: GatewayPods) -> int:
     """Return the maximum number of sockets of a pod; it refuses more."""
-    return least(gateway_pod(gateway)).calls * SOCKETS_PER_CALL
+    return binding_bound(gateway_pod(gateway)).calls * SOCKETS_PER_CALL
 
 
 def _gateway(

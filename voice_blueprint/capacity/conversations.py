@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from voice_blueprint.capacity.bounds import SPEECH_SHARE
 from voice_blueprint.capacity.load import is_bypassed_by, peak_calls
-from voice_blueprint.capacity.tiers import FILL, Capacity, agent_capacity, by_tier, caller_capacities, capacities
+from voice_blueprint.capacity.tiers import (
+    TARGET_UTILIZATION,
+    Capacity,
+    agent_capacity,
+    by_tier,
+    caller_capacities,
+    capacities,
+)
 from voice_blueprint.engines.sizing.service import PoolCapacity, pool_capacities
 from voice_blueprint.file.model.agents import ClusterService
 from voice_blueprint.file.model.aws import Aws
@@ -32,7 +39,7 @@ class Link:
     Attributes:
         units: Minimum and maximum number of hosts, tasks or replicas, over all fleets or pools.
         low: Conversations at the minimum number of units.
-        most: Conversations at the maximum number of units.
+        high: Conversations at the maximum number of units.
         location: Location of the number of units in the file.
         source: Source of the numbers.
     """
@@ -57,7 +64,7 @@ class Link:
         """
         if not self.most:
             raise ValueError(f"{self.name} supports no conversations: {self.source}")
-        return max(1, math.ceil(conversations * self.units.max / (self.most * FILL)))
+        return max(1, math.ceil(conversations * self.units.max / (self.most * TARGET_UTILIZATION)))
 
 
 def conversations_in(load: CallLoad) -> tuple[float, int]:
@@ -117,21 +124,21 @@ def _engine(azure: Azure, name: str, capacities: list[PoolCapacity], share: floa
     if not capacities:
         return None
     index = next(index for index, service in enumerate(azure.services) if service.name == capacities[0].service)
-    low, most = (
+    low, high = (
         int(sum(count * pool.sessions for pool, count in zip(capacities, counts, strict=True)) / share)
-        for counts in ([pool.low for pool in capacities], [pool.most for pool in capacities])
+        for counts in ([pool.low for pool in capacities], [pool.high for pool in capacities])
     )
-    units = HostCount(min=sum(pool.low for pool in capacities), max=sum(pool.most for pool in capacities))
+    units = HostCount(min=sum(pool.low for pool in capacities), max=sum(pool.high for pool in capacities))
     source = " and ".join(f"{pool.sessions:,} sessions a replica on {pool.pool}" for pool in capacities)
     if share < 1:
         source += f", each conversation {share:.0%} of its time"
-    return Link(name, units, low, most, ("azure", "services", index, "replicas"), source)
+    return Link(name, units, low, high, ("azure", "services", index, "replicas"), source)
 
 
 def _chain(capacities: tuple[Capacity, ...]) -> tuple[Link, ...]:
     links = []
-    for tier, (low, most) in by_tier(capacities).items():
+    for tier, (low, high) in by_tier(capacities).items():
         parts = [each for each in capacities if each.tier is tier]
         units = HostCount(min=sum(each.units.min for each in parts), max=sum(each.units.max for each in parts))
-        links.append(Link(tier.value, units, low, most, parts[0].location, parts[0].binding.source))
+        links.append(Link(tier.value, units, low, high, parts[0].location, parts[0].binding.source))
     return tuple(links)

@@ -4,7 +4,14 @@ import math
 from collections.abc import Iterator
 
 from voice_blueprint import catalog
-from voice_blueprint.capacity.bounds import REDIS_GB, REDIS_SHARE, STORE_BYTES_PER_CALL, STORE_FILL, least, store
+from voice_blueprint.capacity.bounds import (
+    REDIS_GB,
+    REDIS_SHARE,
+    STORE_BYTES_PER_CALL,
+    STORE_FILL,
+    binding_bound,
+    store,
+)
 from voice_blueprint.capacity.tiers import Capacity, caller_capacities, capacities, peak_calls_for
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.agents import AgentRules
@@ -37,8 +44,8 @@ def sized_callers(callers: Callers, agents: AgentRules | None, load: CallLoad) -
             required_gb = peak_calls(load) / STORE_FILL * STORE_BYTES_PER_CALL / 1e9 / REDIS_SHARE
             yield each, next((sku for sku, gb in REDIS_GB.items() if gb >= required_gb), "none: use `cells`")
             continue
-        low, most = each.units_for(tier_load.calls), each.units_for(peak_calls(tier_load))
-        yield each, f"{{min: {low}, max: {max(most, low + 1)}}}"
+        low, high = each.units_for(tier_load.calls), each.units_for(peak_calls(tier_load))
+        yield each, f"{{min: {low}, max: {max(high, low + 1)}}}"
 
 
 def recommended_sizes(aws: Aws, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
@@ -52,8 +59,8 @@ def recommended_sizes(aws: Aws, load: CallLoad) -> Iterator[tuple[Capacity, str]
             calls = math.ceil(peak_calls(load) / STORE_FILL)
             yield each, _node_type(aws.state, calls, archives=aws.edge.archive is not None)
         elif each.name in units:
-            low, most = (count // each.parts for count in units[each.name])
-            yield each, f"{{min: {low}, max: {most}}}"
+            low, high = (count // each.parts for count in units[each.name])
+            yield each, f"{{min: {low}, max: {high}}}"
         else:
             yield each, f"other hosts: {each.binding.source}"
 
@@ -71,8 +78,8 @@ def units_for(aws: Aws, load: CallLoad) -> dict[str, tuple[int, int]]:
     for each in results:
         share = each.max_calls / asr if each.tier is Tier.ASR else 1.0
         tier_load = load_for(each.tier, load, aws.agents)
-        low, most = (each.units_for(calls * share) for calls in (tier_load.calls, peak_calls(tier_load)))
-        units[each.name] = low, max(most, low + each.parts)
+        low, high = (each.units_for(calls * share) for calls in (tier_load.calls, peak_calls(tier_load)))
+        units[each.name] = low, max(high, low + each.parts)
     return units
 
 
@@ -82,7 +89,7 @@ def _node_type(state: StateStore, calls: int, *, archives: bool) -> str:
     suitable_types = [
         kind
         for kind in catalog.cache_node_types().values()
-        if least(store(state.model_copy(update={"node_type": kind.name}), archives=archives)).calls >= calls
+        if binding_bound(store(state.model_copy(update={"node_type": kind.name}), archives=archives)).calls >= calls
     ]
     if not suitable_types:
         return "none in the catalogue: use fewer calls, or `cells`"
@@ -95,10 +102,12 @@ def exceeds_one_deployment(deployment: Deployment) -> bool:
         return False
     if aws := deployment.aws_section:
         state_stores = (aws.state.model_copy(update={"node_type": name}) for name in catalog.cache_node_types())
-        most = max(least(store(kind, archives=aws.edge.archive is not None)).calls for kind in state_stores)
+        max_calls = max(
+            binding_bound(store(kind, archives=aws.edge.archive is not None)).calls for kind in state_stores
+        )
     else:
-        most = int(max(REDIS_GB.values()) * 1e9 * REDIS_SHARE / STORE_BYTES_PER_CALL)
-    return peak_calls_for(Tier.STATE, most) < peak_calls(deployment.load)
+        max_calls = int(max(REDIS_GB.values()) * 1e9 * REDIS_SHARE / STORE_BYTES_PER_CALL)
+    return peak_calls_for(Tier.STATE, max_calls) < peak_calls(deployment.load)
 
 
 REQUESTS_PER_SESSION = 3

@@ -12,9 +12,9 @@ from voice_blueprint.capacity.bounds import (
     Bound,
     Bounds,
     asr_host,
+    binding_bound,
     gateway_pod,
     gateway_task,
-    least,
     store,
     vad_host,
     vad_pod,
@@ -27,12 +27,12 @@ from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location
 
-HOST_SCATTER = 5.0
+HOST_LOAD_DEVIATIONS = 5.0
 """Number of standard deviations by which random assignment can load one of many hosts above the mean. The
 standard deviation is the square root of the mean; larger deviations are rare, although each of 100,000 callers may
 reach a full host."""
 
-FILL = 0.7
+TARGET_UTILIZATION = 0.7
 """Utilization for which a tier is sized; the remainder is the headroom for scaling. ASSUMED."""
 
 
@@ -57,7 +57,7 @@ class Capacity:
     @property
     def binding(self) -> Bound:
         """The bound that determines the calls per unit."""
-        return least(self.bounds)
+        return binding_bound(self.bounds)
 
     @property
     def calls(self) -> int:
@@ -75,7 +75,7 @@ class Capacity:
         return self.units.max * self.calls
 
     def units_for(self, calls: float) -> int:
-        """Return the number of units that serve these calls at a utilization of ``FILL``.
+        """Return the number of units that serve these calls at a utilization of ``TARGET_UTILIZATION``.
 
         They are evenly distributed over the parts.
 
@@ -84,7 +84,7 @@ class Capacity:
         """
         if not self.calls:
             raise ValueError(f"{self.name} supports no calls: {self.binding.source}")
-        return self.parts * max(1, math.ceil(calls / (self.calls * FILL * self.parts)))
+        return self.parts * max(1, math.ceil(calls / (self.calls * TARGET_UTILIZATION * self.parts)))
 
     @property
     def file_bounds(self) -> HostCount:
@@ -116,22 +116,22 @@ def capacities(aws: Aws) -> tuple[Capacity, ...]:
 
 def caller_capacities(callers: Callers) -> tuple[Capacity, ...]:
     """Return the tiers of an Azure section in that order, without the services that its ASR tier calls."""
-    place = ("azure", "callers")
+    location = ("azure", "callers")
     gateway, vad, asr = callers.edge.gateway, callers.vad, callers.asr
     slots = Bound("slots", asr.sessions, "assumed", "callers.asr.sessions of the deployment file")
     memory = int(REDIS_GB[callers.state.sku] * 1e9 * REDIS_SHARE / STORE_BYTES_PER_CALL)
     memory_bound = Bound("memory", memory, "assumed", f"{REDIS_SHARE:.0%} of {REDIS_GB[callers.state.sku]:g} GB")
     return (
         Capacity(
-            Tier.GATEWAY, "gateway", gateway.replicas, gateway_pod(gateway), (*place, "edge", "gateway", "replicas")
+            Tier.GATEWAY, "gateway", gateway.replicas, gateway_pod(gateway), (*location, "edge", "gateway", "replicas")
         ),
-        Capacity(Tier.VAD, "vad", vad.replicas, vad_pod(vad), (*place, "vad", "replicas")),
-        Capacity(Tier.ASR, "asr", asr.replicas, (slots,), (*place, "asr", "replicas")),
-        Capacity(Tier.STATE, "state", HostCount(min=1, max=1), (memory_bound,), (*place, "state", "sku")),
+        Capacity(Tier.VAD, "vad", vad.replicas, vad_pod(vad), (*location, "vad", "replicas")),
+        Capacity(Tier.ASR, "asr", asr.replicas, (slots,), (*location, "asr", "replicas")),
+        Capacity(Tier.STATE, "state", HostCount(min=1, max=1), (memory_bound,), (*location, "state", "sku")),
     )
 
 
-def of_callers(deployment: Deployment) -> tuple[Capacity, ...]:
+def caller_tiers_for(deployment: Deployment) -> tuple[Capacity, ...]:
     """Return the tiers that serve callers, those of AWS if there are both; without callers, there are none."""
     if aws := deployment.aws_section:
         return capacities(aws)
@@ -139,12 +139,12 @@ def of_callers(deployment: Deployment) -> tuple[Capacity, ...]:
     return caller_capacities(callers) if callers else ()
 
 
-def mean_by_chance(places: int) -> float:
+def mean_by_chance(slots: int) -> float:
     """Return the mean number of randomly assigned calls per host at which a host is hardly ever full.
 
     It is the largest mean for which mean + roots * sqrt(mean) does not exceed the slots of a host.
     """
-    return ((math.sqrt(HOST_SCATTER**2 + 4 * places) - HOST_SCATTER) / 2) ** 2
+    return ((math.sqrt(HOST_LOAD_DEVIATIONS**2 + 4 * slots) - HOST_LOAD_DEVIATIONS) / 2) ** 2
 
 
 def agent_capacity(agents: AgentRules, units: HostCount, location: Location) -> Capacity:

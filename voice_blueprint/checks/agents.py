@@ -12,7 +12,7 @@ from voice_blueprint.capacity.conversations import (
 )
 from voice_blueprint.catalog.inference import ModelCard, Task
 from voice_blueprint.checks.azure.sizing import growth
-from voice_blueprint.checks.base import Violation, check, place
+from voice_blueprint.checks.base import Violation, check, location_text
 from voice_blueprint.file.model.agents import AgentPods, AwsAgents, ClusterService, Endpoint
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location
@@ -45,14 +45,16 @@ def agents_fit_tiers(deployment: Deployment) -> Iterator[Violation]:
     for agents, *others in _chains(deployment):
         for each in others:
             if agents.most > each.most:
-                holds = each.most * agents.units.max // agents.most
-                at = place(agents.location)
-                reduction = f"set {at}.max to {holds}" if holds >= agents.units.min else f"lower {at}"
+                max_conversations = each.most * agents.units.max // agents.most
+                at = location_text(agents.location)
+                reduction = (
+                    f"set {at}.max to {max_conversations}" if max_conversations >= agents.units.min else f"lower {at}"
+                )
                 yield Violation(
                     agents.location,
                     f"agents admit up to {agents.most:,} conversations, but {each.name} supports {each.most:,} "
                     f"({each.source})",
-                    f"{reduction}, or raise the maximum of {each.name} ({place(each.location)})",
+                    f"{reduction}, or raise the maximum of {each.name} ({location_text(each.location)})",
                 )
 
 
@@ -73,7 +75,7 @@ def load_fits_agents(deployment: Deployment) -> Iterator[Violation]:
             if each.most >= peak:
                 continue
             low, high = each.units_for(mean), each.units_for(peak)
-            remedy = f"set {place(each.location)} to {{min: {low}, max: {max(high, low + 1)}}}"
+            remedy = f"set {location_text(each.location)} to {{min: {low}, max: {max(high, low + 1)}}}"
             if each is not agents:
                 remedy = growth(deployment.azure, each.name, high - each.units.max)
             yield Violation(

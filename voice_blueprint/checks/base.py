@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import ParamSpec
 
 from voice_blueprint.checks.azure.cluster import Cluster, read_cluster
-from voice_blueprint.checks.served import Served, cluster_engines, served_by
+from voice_blueprint.checks.served import EngineGpus, cluster_engines, served_by
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location, SourceMap
@@ -38,14 +38,14 @@ class Violation:
     remedy: str
 
 
-def place(location: Location) -> str:
+def location_text(location: Location) -> str:
     """Return a location in the file in readable form, such as ``aws.asr[1].hosts``."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
 
 
-Examine = Callable[[Deployment], Iterator[Violation]]
+DeploymentCheckFunction = Callable[[Deployment], Iterator[Violation]]
 """Function that yields the violations of a rule in a deployment."""
-Judge = Callable[[Cluster], Iterator[Violation]]
+ClusterCheckFunction = Callable[[Cluster], Iterator[Violation]]
 """Function that yields the violations of a rule in a cluster, which is described by the deployment file or by the
 resources of the Pulumi programs."""
 
@@ -66,22 +66,24 @@ class Check:
     level: Level
     about: str
     source: str
-    examine: Examine
-    judge: Judge | None = None
+    examine: DeploymentCheckFunction
+    judge: ClusterCheckFunction | None = None
     acceptable: bool = True
 
 
 def check(
     id_: str, about: str, *, source: str, level: Level = Level.ERROR, acceptable: bool = True
-) -> Callable[[Examine], Check]:
+) -> Callable[[DeploymentCheckFunction], Check]:
     """Return a decorator that makes a check from a function over the deployment."""
     return lambda examine: Check(id_, level, about, source, examine, acceptable=acceptable)
 
 
-def cluster_check(id_: str, about: str, *, source: str, acceptable: bool = True) -> Callable[[Judge], Check]:
+def cluster_check(
+    id_: str, about: str, *, source: str, acceptable: bool = True
+) -> Callable[[ClusterCheckFunction], Check]:
     """Return a decorator that makes an error check from a function over the cluster, in the file or as rendered."""
 
-    def decorate(judge: Judge) -> Check:
+    def decorate(judge: ClusterCheckFunction) -> Check:
         def examine(deployment: Deployment) -> Iterator[Violation]:
             # Two engines of a pod may report the same problem in the same line.
             return iter(dict.fromkeys(judge(read_cluster(deployment.azure))))
@@ -91,7 +93,7 @@ def cluster_check(id_: str, about: str, *, source: str, acceptable: bool = True)
     return decorate
 
 
-JudgeEngines = Callable[[Iterable[Served]], Iterator[Violation]]
+JudgeEngines = Callable[[Iterable[EngineGpus]], Iterator[Violation]]
 """A rule for engines on GPUs on either cloud."""
 
 

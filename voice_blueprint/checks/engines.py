@@ -9,7 +9,7 @@ from voice_blueprint.catalog.inference import Architecture
 from voice_blueprint.checks.azure.cluster import Engine
 from voice_blueprint.checks.azure.sizing import growth
 from voice_blueprint.checks.base import Level, Violation, check, engine_check, refusal
-from voice_blueprint.checks.served import Served
+from voice_blueprint.checks.served import EngineGpus
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.whisper import DEFAULT_MODELS
 from voice_blueprint.engines.sizing.fit import check_engine, check_load, check_memory
@@ -33,12 +33,12 @@ IMAGE_BY_ENGINE = {"vllm": Image.ASR_VLLM, "vllm-omni": Image.TTS_OMNI}
     source="https://docs.vllm.ai/projects/vllm-omni and https://docs.vllm.ai/en/stable/models/supported_models.html",
     acceptable=False,
 )
-def engine_serves_model(engines: Iterable[Served]) -> Iterator[Violation]:
+def engine_serves_model(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     for candidate in engines:
         card, engine = candidate.engine.model, candidate.engine
         if not _supports_task(engine, card):
             yield Violation(
-                candidate.place.at("model"),
+                candidate.location.at("model"),
                 f"{candidate.name} runs image {IMAGE_BY_ENGINE[engine.kind]} for {', '.join(sorted(engine.tasks))}, "
                 f"but {card.name} is a {card.task} model for {card.served_by}",
                 f"use one of {', '.join(c.name for c in catalog.models().values() if _supports_task(engine, c))}, or "
@@ -53,12 +53,12 @@ def engine_serves_model(engines: Iterable[Served]) -> Iterator[Violation]:
     "support FP8 from compute capability 8.9)",
     acceptable=False,
 )
-def kv_type_supported(engines: Iterable[Served]) -> Iterator[Violation]:
+def kv_type_supported(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     for candidate in engines:
         engine, gpu = candidate.engine, candidate.gpu
         kv_type = engine.kv_cache_type
         if kv_type is KvCacheType.FP8 and engine.model.served_by == "vllm" and gpu:
-            at = candidate.place.at("kv_cache_type")
+            at = candidate.location.at("kv_cache_type")
             yield from refusal(at, candidate.title, check_engine, engine.model, gpu, kv_type, 1)
 
 
@@ -68,10 +68,10 @@ def kv_type_supported(engines: Iterable[Served]) -> Iterator[Violation]:
     source="each model's max_context_tokens in the catalogue, from its configuration",
     acceptable=False,
 )
-def context_fits_model(engines: Iterable[Served]) -> Iterator[Violation]:
+def context_fits_model(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     for candidate in engines:
         if load := candidate.engine.load:
-            yield from refusal(candidate.place.at("load"), candidate.title, check_load, candidate.engine.model, load)
+            yield from refusal(candidate.location.at("load"), candidate.title, check_load, candidate.engine.model, load)
 
 
 @engine_check(
@@ -80,7 +80,7 @@ def context_fits_model(engines: Iterable[Served]) -> Iterator[Violation]:
     source="voice_blueprint/engines/sizing/memory.py; https://docs.vllm.ai/en/stable/configuration/conserving_memory.html",
     acceptable=False,
 )
-def load_fits_gpus(engines: Iterable[Served]) -> Iterator[Violation]:
+def load_fits_gpus(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     for candidate in engines:
         engine, gpu = candidate.engine, candidate.gpu
         # Another check reports models of another kind.
@@ -104,12 +104,12 @@ def _check_gpu_memory(engine: Engine, gpu: Gpu) -> None:
     source="https://docs.vllm.ai/en/stable/features/quantization/fp8.html (W8A16 through Marlin below 8.9)",
     level=Level.INFO,
 )
-def weights_type_computes(engines: Iterable[Served]) -> Iterator[Violation]:
+def weights_type_computes(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     for candidate in engines:
         gpu = candidate.gpu
         if candidate.engine.quantization is Quantization.FP8 and gpu and not gpu.computes_fp8:
             yield Violation(
-                candidate.place.at("quantization"),
+                candidate.location.at("quantization"),
                 f"{candidate.title}: {gpu.name} stores FP8 weights of {candidate.engine.model.name} but computes in "
                 "bfloat16, with half the memory and the same speed",
                 "expect more memory for the KV cache, not more throughput",
@@ -148,11 +148,11 @@ def _services_carry_load(azure: Azure) -> Iterator[Violation]:
         except (DoesNotFitError, LookupError):
             continue
         if (missing := sizing.asked - sizing.sessions) > 0:
-            more = growth(azure, service.name, math.ceil(missing / sizing.pools[0].engine.sessions))
+            advice = growth(azure, service.name, math.ceil(missing / sizing.pools[0].engine.sessions))
             yield Violation(
                 ("azure", "services", index, "replicas"),
                 f"{service.name}: {sizing.summary}",
-                f"{more}, or lower the number of sessions",
+                f"{advice}, or lower the number of sessions",
             )
 
 

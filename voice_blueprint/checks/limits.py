@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from voice_blueprint.catalog import Limit
-from voice_blueprint.checks.base import Level, Violation, check, place
+from voice_blueprint.checks.base import Level, Violation, check, location_text
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.limits import LimitNeed, limit_needs
 
@@ -14,7 +14,7 @@ from voice_blueprint.limits import LimitNeed, limit_needs
     source="voice_blueprint/catalog/limits.yaml",
 )
 def within_limits(deployment: Deployment) -> Iterator[Violation]:
-    yield from (_violation(use) for use in limit_needs(deployment) if use.over and _is_fixed(use.limit))
+    yield from (_violation(use) for use in limit_needs(deployment) if use.exceeds_limit and _is_fixed(use.limit))
 
 
 @check(
@@ -24,7 +24,7 @@ def within_limits(deployment: Deployment) -> Iterator[Violation]:
     level=Level.WARNING,
 )
 def limits_requested(deployment: Deployment) -> Iterator[Violation]:
-    yield from (_violation(use) for use in limit_needs(deployment) if use.over and not _is_fixed(use.limit))
+    yield from (_violation(use) for use in limit_needs(deployment) if use.exceeds_limit and not _is_fixed(use.limit))
 
 
 def _is_fixed(limit: Limit) -> bool:
@@ -33,7 +33,7 @@ def _is_fixed(limit: Limit) -> bool:
 
 def _violation(use: LimitNeed) -> Violation:
     limit = use.limit
-    lower = f"lower the maximum of {place(use.location)}, or use `cells`"
+    lower = f"lower the maximum of {location_text(use.location)}, or use `cells`"
     request = f"request an increase of {limit.quota} in Service Quotas ({limit.service}) before the deploy, or {lower}"
     return Violation(
         use.location,

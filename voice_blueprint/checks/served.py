@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from voice_blueprint import catalog
 from voice_blueprint.catalog import Gpu
-from voice_blueprint.checks.azure.cluster import Cluster, Engine, Place, read_cluster
+from voice_blueprint.checks.azure.cluster import Cluster, Engine, FindingLocation, read_cluster
 from voice_blueprint.engines.sizing.service import TRANSCRIBES, fleet_widths
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
@@ -13,14 +13,14 @@ from voice_blueprint.file.source import Location
 
 
 @dataclass(frozen=True)
-class Served:
+class EngineGpus:
     """An engine and its GPUs.
 
     Attributes:
         name: Name of the service or fleet.
         title: Name with the hardware, for messages.
         gpu: ``None`` if the hardware has no GPU; other checks report that.
-        place: Section of the engine's options.
+        location: Section of the engine's options.
         hardware_location: Location of the setting that selects the GPU.
     """
 
@@ -28,18 +28,18 @@ class Served:
     title: str
     engine: Engine
     gpu: Gpu | None
-    place: Place
+    location: FindingLocation
     hardware_location: Location
 
 
-def cluster_engines(cluster: Cluster) -> Iterator[Served]:
+def cluster_engines(cluster: Cluster) -> Iterator[EngineGpus]:
     """Yield the engines of a cluster's pods."""
     for pod in cluster.pods:
         for engine in pod.engines:
-            yield Served(pod.name, pod.title, engine, pod.pool.gpu, pod.place, pod.pool_location)
+            yield EngineGpus(pod.name, pod.title, engine, pod.pool.gpu, pod.location, pod.pool_location)
 
 
-def served_by(deployment: Deployment) -> Iterator[Served]:
+def served_by(deployment: Deployment) -> Iterator[EngineGpus]:
     """Yield the engines of a deployment file: vLLM on hosts of AWS fleets, then the services on Azure."""
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         if fleet.vllm:
@@ -48,7 +48,7 @@ def served_by(deployment: Deployment) -> Iterator[Served]:
         yield from cluster_engines(read_cluster(deployment.azure_section))
 
 
-def _host_engine(fleet: AsrFleet, at: Location) -> Served:
+def _host_engine(fleet: AsrFleet, at: Location) -> EngineGpus:
     options = fleet.vllm
     if options is None:
         raise ValueError(f"fleet {fleet.name} runs {fleet.engine.value}, not vLLM")
@@ -67,4 +67,4 @@ def _host_engine(fleet: AsrFleet, at: Location) -> Served:
         options.quantization,
     )
     title = f"fleet {fleet.name} on {fleet.instance_type}"
-    return Served(fleet.name, title, engine, gpu, Place((*at, "vllm")), (*at, "instance_type"))
+    return EngineGpus(fleet.name, title, engine, gpu, FindingLocation((*at, "vllm")), (*at, "instance_type"))

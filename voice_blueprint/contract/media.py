@@ -14,7 +14,7 @@ class Codec(StrEnum):
 
 
 @dataclass(frozen=True)
-class Form:
+class CodecFormat:
     """Formats of a codec; the first of each is the default."""
 
     rates: tuple[int, ...]
@@ -24,7 +24,7 @@ class Form:
     """0 if the size of packets varies."""
 
 
-AUDIO_PIECES = 5
+MAX_AUDIO_INPUTS = 5
 """Maximum number of audio inputs in a request to a multimodal language model: the limit of vLLM's Voxtral, regardless
 of its flag (``get_supported_mm_limits``)."""
 
@@ -41,9 +41,11 @@ MAX_PAYLOAD_BYTES = 1440
 
 TELEPHONE_HZ = 8 * 1000
 
-CODECS: dict[Codec, Form] = {
-    Codec.L16: Form((16_000, TELEPHONE_HZ, 11_025, 12_000, 22_050, 24_000, 32_000, 44_100, 48_000), (1, 2), (96,), 2),
-    Codec.PCMU: Form((TELEPHONE_HZ,), (1,), (0,), 1),
-    Codec.PCMA: Form((TELEPHONE_HZ,), (1,), (8,), 1),
-    Codec.OPUS: Form((48_000,), (2,), (111,), 0),  # independent of a packet's content (RFC 7587)
+CODECS: dict[Codec, CodecFormat] = {
+    Codec.L16: CodecFormat(
+        (16_000, TELEPHONE_HZ, 11_025, 12_000, 22_050, 24_000, 32_000, 44_100, 48_000), (1, 2), (96,), 2
+    ),
+    Codec.PCMU: CodecFormat((TELEPHONE_HZ,), (1,), (0,), 1),
+    Codec.PCMA: CodecFormat((TELEPHONE_HZ,), (1,), (8,), 1),
+    Codec.OPUS: CodecFormat((48_000,), (2,), (111,), 0),  # independent of a packet's content (RFC 7587)
 }

@@ -197,8 +197,8 @@ def _form(fields: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     return {"content": {"multipart/form-data": {"schema": schema}}}
 
 
-def _parameter(name: str, place: str, meaning: str) -> dict[str, Any]:
-    return {"name": name, "in": place, "description": meaning, "schema": {"type": "string"}}
+def _parameter(name: str, location: str, meaning: str) -> dict[str, Any]:
+    return {"name": name, "in": location, "description": meaning, "schema": {"type": "string"}}
 
 
 def _body(schema: str) -> dict[str, Any]:

@@ -67,7 +67,7 @@ AGENT_USAGE_KEY = "usage:of:{caller}:{day}"
 AGENT_DAY_CALLERS_KEY = "usage:on:{day}"
 """Set of the callers with such usage on a day."""
 
-PLACES_KEY = "session:places"
+RESERVED_SLOTS_KEY = "session:places"
 """Sorted set of the sessions that occupy a slot of the ASR hosts, scored by the time at which the slot is released. The
 gateways never admit more sessions than there are slots."""
 
@@ -121,7 +121,7 @@ HOST_KEY = "host:{tier}:{host}"
 """Hash of a host, which every heartbeat rewrites and which expires without heartbeats; ``HostField`` lists its
 fields."""
 
-HELD_KEY = "held:{host}"
+HOST_SESSIONS_KEY = "held:{host}"
 """Set of the sessions that an ASR host transcribes. It outlives the host, for the hosts that take over. VAD hosts may
 not read it, so they cannot discover sessions that send them no packets."""
 
@@ -148,7 +148,7 @@ class SessionField(StrEnum):
     milliseconds. Payload types of telephone events follow, such as ``110,126``, if they differ from 101."""
     EXPIRES_AT = "expires_at"
     """Seconds since 1970 (UTC) after which audio is rejected."""
-    LAPSES_AT = "lapses_at"
+    RECONNECT_BY = "lapses_at"
     """Seconds since 1970 at which the session ends, unless its caller reconnects before."""
     ID = "id"
     """Id of the session in the API."""
@@ -156,7 +156,7 @@ class SessionField(StrEnum):
     """Caller who opened the session."""
     ARCHIVED_FROM = "archived_from"
     """Seconds since 1970 at which the session was opened, if its transcript is archived; otherwise absent."""
-    TOLD = "told"
+    LAST_SENT_EVENT = "told"
     """Id of the last event that was sent on an audio socket, after which the next socket continues."""
     LANGUAGE = "language"
     """Spoken language (BCP 47); if absent, it is detected from the audio."""
@@ -217,7 +217,7 @@ class PieceField(StrEnum):
     """Written by the gateway: words that are likely to occur, or empty."""
     LANGUAGE = "language"
     """Written by the gateway: spoken language; if empty, it is detected from the audio."""
-    HEARD = "heard"
+    TRANSCRIPT = "heard"
     """Written by the ASR tier: the transcript, as JSON."""
 
 

@@ -6,7 +6,7 @@ regard to that, so the amounts must be chosen such that each engine gets CPUs of
 
 from collections.abc import Mapping, Sequence
 
-from voice_blueprint.azure.topology import Nodes, Request, empty_node, place
+from voice_blueprint.azure.topology import Nodes, Request, admit_pods, empty_node
 from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.engines.sizing.layouts import cell_groups
 from voice_blueprint.engines.sizing.result import DoesNotFitError
@@ -118,7 +118,7 @@ def engines_near_gpus(
         return False
     if policy is TopologyPolicy.NONE or not size.numa_nodes:
         return True
-    admissions = list(place(size, requests, policy, empty_node(size, RESERVED_CPUS)))
+    admissions = list(admit_pods(size, requests, policy, empty_node(size, RESERVED_CPUS)))
     return all(answer.admitted for answer in admissions) and all(
         admissions[engine].nodes == _nodes_for(size, gpus) for engine, gpus in engines.items()
     )

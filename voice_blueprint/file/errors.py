@@ -19,8 +19,8 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.line else f"{self.file}"
-        return f"{place}: {self.message}"
+        location = f"{self.file}:{self.line}" if self.line else f"{self.file}"
+        return f"{location}: {self.message}"
 
 
 class DeploymentFileError(Exception):
@@ -31,13 +31,13 @@ class DeploymentFileError(Exception):
         super().__init__("\n".join(str(problem) for problem in problems))
 
 
-class MisplacedError(ValueError):
+class SettingError(ValueError):
     """An error of a section that is reported at one of its settings.
 
     Attributes:
-        place: Keys and indices from the section down to the setting.
+        location: Keys and indices from the section down to the setting.
     """
 
-    def __init__(self, place: tuple[str | int, ...], message: str) -> None:
-        self.place = place
+    def __init__(self, location: tuple[str | int, ...], message: str) -> None:
+        self.location = location
         super().__init__(message)

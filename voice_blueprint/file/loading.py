@@ -40,8 +40,8 @@ def load(path: Path | str) -> Deployment:
         located_errors = [describe(detail, source) for detail in distinct_errors(error)]
         problems = _in_file_order(source, located_errors)
         if len(error.errors()) > MAX_ERRORS:
-            more = len(error.errors()) - MAX_ERRORS
-            problems.append(Problem(file, None, f"and {more:,} more problems; is it a deployment file?"))
+            omitted = len(error.errors()) - MAX_ERRORS
+            problems.append(Problem(file, None, f"and {omitted:,} more problems; is it a deployment file?"))
         raise DeploymentFileError(problems) from None
     unknown = list(_unknown_names(deployment))
     unknown += _unknown_pools(deployment.azure_section) if deployment.azure_section else ()
@@ -51,7 +51,7 @@ def load(path: Path | str) -> Deployment:
 
 
 def _in_file_order(source: SourceMap, located_errors: list[tuple[Location, str]]) -> list[Problem]:
-    problems = [Problem(source.file, source.line(place), message) for place, message in located_errors]
+    problems = [Problem(source.file, source.line(location), message) for location, message in located_errors]
     return sorted(problems, key=lambda problem: problem.line or 0)
 
 
@@ -163,12 +163,12 @@ class _Reader:
 
     def _text(self) -> str:
         try:
-            about = self._file.stat()
-            if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
+            file_stat = self._file.stat()
+            if not stat.S_ISREG(file_stat.st_mode) and not stat.S_ISDIR(file_stat.st_mode):
                 # Reading from a pipe without a writer would block.
                 raise self._error(None, "is a pipe or a device; write the deployment to a file, and name that")
-            if about.st_size > MAX_BYTES:
-                size = f"{about.st_size / MAX_BYTES:,.1f}"
+            if file_stat.st_size > MAX_BYTES:
+                size = f"{file_stat.st_size / MAX_BYTES:,.1f}"
                 raise self._error(None, f"has {size} MB, and a deployment file at most 1 MB; is it the right file?")
             return self._file.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -212,8 +212,8 @@ class _Reader:
             if key_node.tag == "tag:yaml.org,2002:merge":
                 raise self._error(line, "merge keys (`<<`) are not supported; write the settings out")
             if not isinstance(key, str) or not key or not key.isprintable():
-                quotes = "put a value that begins with `{` or `[` in quotes"
-                raise self._error(line, f"a key must be a plain word; {quotes}")
+                advice = "put a value that begins with `{` or `[` in quotes"
+                raise self._error(line, f"a key must be a plain word; {advice}")
             if key in mapping:
                 first = self._lines[(*location, key)]
                 raise self._error(
@@ -231,11 +231,11 @@ def _unknown_names(value: object, location: Location = ()) -> Iterator[tuple[Loc
     """Yield names that are not in the catalogue; the checks decide whether a known entry is suitable."""
     if isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
-            place, element = (*location, field.alias or name), getattr(value, name)
+            field_location, element = (*location, field.alias or name), getattr(value, name)
             for names in field.metadata:
                 if isinstance(names, CatalogName) and names.kind and element not in names.names():
-                    yield place, f"`{element}` is not a known {names.kind}{choice(element, names.names())}"
-            yield from _unknown_names(element, place)
+                    yield field_location, f"`{element}` is not a known {names.kind}{choice(element, names.names())}"
+            yield from _unknown_names(element, field_location)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
             yield from _unknown_names(item, (*location, index))
@@ -245,16 +245,16 @@ def _unknown_pools(azure: Azure) -> Iterator[tuple[Location, str]]:
     """Yield pools that services refer to and the file does not define."""
     pools = [pool.name for pool in azure.pools]
     for index, service in enumerate(azure.services):
-        place = ("azure", "services", index)
+        location = ("azure", "services", index)
         named: list[tuple[Location, str, str, Iterable[str]]] = []
         if isinstance(service, ChatService):
-            named += [((*place, "pools", at), name, "file", pools) for at, name in enumerate(service.pools)]
+            named += [((*location, "pools", at), name, "file", pools) for at, name in enumerate(service.pools)]
             named += [
-                ((*place, "pool_replicas", at, "pool"), bounds.pool, "service", service.pools)
+                ((*location, "pool_replicas", at, "pool"), bounds.pool, "service", service.pools)
                 for at, bounds in enumerate(service.pool_replicas)
             ]
         else:
-            named.append(((*place, "pool"), service.pool, "file", pools))
+            named.append(((*location, "pool"), service.pool, "file", pools))
         for at, name, section, names in named:
             if name not in names:
                 yield at, f"`{name}` is not a pool of this {section}{choice(name, names)}"

@@ -9,11 +9,11 @@ from typing import Literal, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from voice_blueprint.file.errors import MisplacedError
+from voice_blueprint.file.errors import SettingError
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.text import MESSAGE
 from voice_blueprint.file.source import Location, SourceMap
-from voice_blueprint.file.suggestion import nearest, suggestion
+from voice_blueprint.file.suggestion import closest_match, suggestion
 
 RENAMED = {
     "breaching_datapoints": ("datapoints_to_alarm",),
@@ -34,7 +34,7 @@ _SUBJECT = re.compile(r"^(Input|String|Tuple|Dictionary|Value) ")
 def distinct_errors(error: ValidationError) -> list[ErrorDetails]:
     """Return pydantic's errors without duplicates: a misspelt required key is only reported as unknown."""
     details = error.errors()[:MAX_ERRORS]
-    meant = {
+    suggestions = {
         (*detail["loc"][:-1], name)
         for detail in details
         if detail["type"] == "extra_forbidden"
@@ -44,7 +44,7 @@ def distinct_errors(error: ValidationError) -> list[ErrorDetails]:
     return [
         detail
         for detail in details
-        if not (detail["type"] == "missing" and detail["loc"] in meant)
+        if not (detail["type"] == "missing" and detail["loc"] in suggestions)
         # A list is not too short if its items are invalid, since pydantic only counts the valid ones.
         and not (detail["type"] == "too_short" and detail["loc"] in parent_locations)
     ]
@@ -53,7 +53,7 @@ def distinct_errors(error: ValidationError) -> list[ErrorDetails]:
 def _intended_names(word: str, fields: list[str]) -> list[str]:
     """Return the current name of an unknown setting: its new name, or the most similar one."""
     new_names = [name for name in RENAMED.get(word, ()) if name in fields]
-    near = nearest(word, fields)
+    near = closest_match(word, fields)
     return new_names or ([near] if near else [])
 
 
@@ -65,8 +65,8 @@ def describe(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
             location = (*location, detail["loc"][-1])
         case "union_tag_invalid" | "union_tag_not_found":
             location = (*location, detail["ctx"]["discriminator"].strip("'"))
-        case "value_error" if isinstance(detail["ctx"]["error"], MisplacedError):
-            location = (*location, *detail["ctx"]["error"].place)
+        case "value_error" if isinstance(detail["ctx"]["error"], SettingError):
+            location = (*location, *detail["ctx"]["error"].location)
     path = ".".join(map(str, location))
     match detail["type"]:
         case "extra_forbidden":
@@ -155,11 +155,11 @@ def _formats() -> dict[str, str]:
 
 def _existing_location(location: Location, source: SourceMap) -> Location:
     """Return the part of a location that exists in the file, without the union tags that pydantic adds."""
-    place: Location = ()
+    path: Location = ()
     for part in location:
-        if (*place, part) in source.lines:
-            place = (*place, part)
-    return place
+        if (*path, part) in source.lines:
+            path = (*path, part)
+    return path
 
 
 def shorten(value: str) -> str:

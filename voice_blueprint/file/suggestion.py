@@ -15,18 +15,24 @@ def choice(word: str, valid_names: Iterable[str]) -> str:
     options = [f"`{name}`" for name in names[:_MAX_SHOWN]]
     if len(names) > _MAX_SHOWN:
         options.append(f"one of {len(names) - _MAX_SHOWN} more")
-    several = ", ".join(options[:-1])
-    choices_text = f"; use {several} or {options[-1]}" if several else f"; use {''.join(options)}" if options else ""
+    leading_options = ", ".join(options[:-1])
+    choices_text = (
+        f"; use {leading_options} or {options[-1]}"
+        if leading_options
+        else f"; use {''.join(options)}"
+        if options
+        else ""
+    )
     return suggestion(word, names) or choices_text
 
 
 def suggestion(word: str, valid_names: Iterable[str]) -> str:
     """Return "; did you mean `x`?" for a misspelt word, or an empty text if no word is similar."""
-    candidates = nearest(word, valid_names)
+    candidates = closest_match(word, valid_names)
     return f"; did you mean `{candidates}`?" if candidates else ""
 
 
-def nearest(word: str, valid_names: Iterable[str]) -> str | None:
+def closest_match(word: str, valid_names: Iterable[str]) -> str | None:
     """Return the most similar known word. For types, only the families are compared, since many share `.xlarge`."""
     names = {re.sub(r"[\s_-]", "", name).lower(): name for name in valid_names}
     normalized = re.sub(r"[\s_-]", "", word).lower()

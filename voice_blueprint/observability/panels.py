@@ -30,12 +30,12 @@ class Dashboard(Generic[Line]):
 
     Attributes:
         topic: A tier, or ``overview``; the last part of the dashboard's name.
-        about: Description as Markdown.
+        description: Description as Markdown.
         alarms: Names of the alarms whose state is shown at the top.
         panels: Graphs in reading order; a graph without series is omitted.
     """
 
     topic: str
-    about: str
+    description: str
     alarms: tuple[str, ...]
     panels: tuple[Panel[Line], ...]

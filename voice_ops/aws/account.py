@@ -101,7 +101,7 @@ class Account:
         for template in self.templates.values():
             yield from (each for each in template["Resources"].values() if not kinds or each["Type"] in kinds)
 
-    def listed(
+    def list_all(
         self, service: str, operation: str, path: str, region: str | None = None, **request: object
     ) -> Iterator[Any]:
         """Yield the items of a listing over all pages. A JMESPath selects them in a response."""
@@ -116,7 +116,7 @@ class Account:
     def stacks(self) -> dict[str, str]:
         """Return the status of the existing stacks: those of the file, and those that were removed from it."""
         tag = {"Key": names.DEPLOYMENT_TAG, "Value": self.deployment.name}
-        result = self.listed("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
+        result = self.list_all("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
         return {
             each["StackName"]: each["StackStatus"]
             for each in result
@@ -140,7 +140,7 @@ class Account:
     def physical_ids(self, stack: str) -> dict[str, str]:
         """Return the ids of an existing stack's resources by logical id."""
         path = "StackResourceSummaries[?PhysicalResourceId && ResourceStatus != 'DELETE_COMPLETE']"
-        result = self.listed("cloudformation", "list_stack_resources", path, StackName=stack)
+        result = self.list_all("cloudformation", "list_stack_resources", path, StackName=stack)
         return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in result}
 
     def gateway(self) -> tuple[str, str] | None:
@@ -151,9 +151,9 @@ class Account:
         """Return the cluster and the ARN of a stack's only service; ``None`` before it is deployed."""
         stack = names.stack(self.deployment, tier)
         for arn in self.physical_ids(stack).values() if stack in self.stacks() else ():
-            _, is_service, place = arn.partition(":service/")
+            _, is_service, path = arn.partition(":service/")
             if is_service:
-                return place.split("/")[0], arn
+                return path.split("/")[0], arn
         return None
 
     def renew_services(self) -> None:

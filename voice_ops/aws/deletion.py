@@ -56,10 +56,10 @@ def delete_stacks(client: CloudFormationClient, stacks: Iterable[str], report: C
     """
     for stack in stacks:
         report(f"delete {stack}")
-        since = time.monotonic()
+        started_at = time.monotonic()
         client.delete_stack(StackName=stack)
         while result := _stack_status(client, stack):
-            state, elapsed_s = result["StackStatus"], time.monotonic() - since
+            state, elapsed_s = result["StackStatus"], time.monotonic() - started_at
             # A deletion that is rejected immediately, for example because of an export in use, leaves the previous
             # status.
             if state.endswith("FAILED") or (not state.startswith("DELETE") and elapsed_s > POLL_S):

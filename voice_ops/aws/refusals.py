@@ -93,4 +93,4 @@ def explain(error: Exception) -> Refusal:
 def command_error(error: Exception) -> typer.Exit:
     """Return an explanation of a boto3 exception as an error to raise, for commands that cannot continue."""
     refusal = explain(error)
-    return stop(f"{refusal.found}; {refusal.remedy}", FAILED)
+    return stop(f"{refusal.result}; {refusal.remedy}", FAILED)

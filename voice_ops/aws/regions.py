@@ -28,7 +28,7 @@ def removed_regions(first: Account) -> Iterator[Account]:
         if region in deployment.file_regions:
             continue
         try:
-            is_deployed = any(first.listed("cloudformation", "describe_stacks", path, region))
+            is_deployed = any(first.list_all("cloudformation", "describe_stacks", path, region))
         except ClientError as error:
             if not is_denied(error):
                 raise

@@ -81,8 +81,8 @@ class Cluster:
         answer = self.account.providers.send_request(request)
         answer.raise_for_status()
         config = yaml.safe_load(base64.b64decode(json_body(answer)["kubeconfigs"][0]["value"]))
-        place = config["clusters"][0]["cluster"]
-        return Kubernetes(self.account, place["server"], base64.b64decode(place["certificate-authority-data"]))
+        cluster = config["clusters"][0]["cluster"]
+        return Kubernetes(self.account, cluster["server"], base64.b64decode(cluster["certificate-authority-data"]))
 
 
 class Kubernetes:

@@ -69,8 +69,8 @@ class LiveDeployment:
         https://github.com/kubernetes/kubectl/blob/master/pkg/polymorphichelpers/rollout_status.go
         """
         status = self.manifest.get("status", {})
-        seen = status.get("observedGeneration", 0) >= self.manifest["metadata"].get("generation", 0)
-        return bool(seen) and self.desired == self.updated == self.available == int(status.get("replicas", 0))
+        is_observed = status.get("observedGeneration", 0) >= self.manifest["metadata"].get("generation", 0)
+        return bool(is_observed) and self.desired == self.updated == self.available == int(status.get("replicas", 0))
 
 
 def defined_workloads(deployment: Deployment) -> DefinedWorkloads:

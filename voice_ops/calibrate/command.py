@@ -71,8 +71,8 @@ def calibrate(  # noqa: PLR0917  typer's parameters have names
     Example: voice calibrate deployments/small.yaml cpu --url https://voice.example.org/v1 --auth iam
     """
     deployment = load(file)
-    place = _fleet_location(deployment, fleet)
-    if url is None and place[1] != "asr":
+    location = _fleet_location(deployment, fleet)
+    if url is None and location[1] != "asr":
         raise stop(f"only the CPU engine can be measured on this machine; {fleet} requires --url", REFUSED)
     try:
         if url is None:
@@ -100,7 +100,7 @@ def calibrate(  # noqa: PLR0917  typer's parameters have names
         conditions=f"{hardware}: {audio.name}, finals within {final_ms:g} ms"
         + ("" if is_limit else ", more calls not tested"),
     )
-    _write(file, place, measured)
+    _write(file, location, measured)
     if as_json:
         print_json({"fleet": fleet, "measured": measured.model_dump()}, deployment.name)
     else:
@@ -183,8 +183,8 @@ def own_engine(model: Path | None) -> Iterator[tuple[str, str]]:
         raise stop(str(error), FAILED) from None
 
 
-def _write(file: Path, place: Location, measured: Measured) -> None:
-    text = with_value(file.read_text(encoding="utf-8"), place, "measured", measured.model_dump())
+def _write(file: Path, location: Location, measured: Measured) -> None:
+    text = with_value(file.read_text(encoding="utf-8"), location, "measured", measured.model_dump())
     with TemporaryDirectory(prefix="voice-calibrate-") as folder:
         draft = Path(folder) / file.name
         draft.write_text(text, encoding="utf-8")

@@ -7,13 +7,13 @@ import yaml
 from voice_blueprint.file.source import Location
 
 
-def with_value(text: str, place: Location, key: str, value: dict[str, object]) -> str:
+def with_value(text: str, location: Location, key: str, value: dict[str, object]) -> str:
     """Return the text of a deployment file with ``key: value`` set in the mapping at a location."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
-    for part in place:
+    for part in location:
         node = _child(node, part)
     if not isinstance(node, yaml.MappingNode):
-        raise TypeError(f"{'.'.join(map(str, place))} is not a mapping")
+        raise TypeError(f"{'.'.join(map(str, location))} is not a mapping")
     entry = f"{key}: {json.dumps(value, ensure_ascii=False)}"
     for name, value_node in node.value:
         if name.value == key:

@@ -104,9 +104,9 @@ class ClientAuth(httpx2.Auth):
     requires_request_body = True
 
     def __init__(self, headers_for: Access) -> None:
-        self._headers_of = headers_for
+        self._headers_for = headers_for
 
     def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
         """Add the headers."""
-        request.headers.update(self._headers_of(request.method, str(request.url), request.content))
+        request.headers.update(self._headers_for(request.method, str(request.url), request.content))
         yield request

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from voice_ops.call.access import Access, AccessError, Auth, ClientAuth, access, secret_from
 from voice_ops.call.dialects import Api
-from voice_ops.call.other_apis import speak
+from voice_ops.call.other_apis import stream_to_server
 from voice_ops.call.recording import RATE, RecordingError, read
 from voice_ops.call.senders import Samples, sender_for
 from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
@@ -67,7 +67,7 @@ def call(  # noqa: PLR0917  Typer's parameters
         if headers_for:
             asyncio.run(_call(samples, server, headers_for, websocket=websocket))
         else:
-            asyncio.run(_call_other(api, samples, server, secret or NO_KEY))
+            asyncio.run(_call_server(api, samples, server, secret or NO_KEY))
     except CallError as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
@@ -92,10 +92,10 @@ async def _call(samples: Samples, server: str, headers_for: Access, *, websocket
             print_task.cancel()
 
 
-async def _call_other(api: Api, samples: Samples, server: str, key: str) -> None:
+async def _call_server(api: Api, samples: Samples, server: str, key: str) -> None:
     err.print(styled("[dim]{} s of audio to {}[/]", f"{samples.size / RATE:.1f}", server), soft_wrap=True)
     begin = time.monotonic()
-    async for event in speak(api, server, key, samples):
+    async for event in stream_to_server(api, server, key, samples):
         if event.text:
             out.print(_line(event, time.monotonic() - begin), soft_wrap=True)
 
@@ -107,6 +107,6 @@ async def _print(session: Session, begin: float) -> None:
 
 
 def _line(event: TranscriptEvent, at_s: float) -> Text:
-    place = f"{event.start_ms / 1000:6.2f}-{event.end_ms / 1000:.2f} s"
-    line = f"{at_s:7.2f} s  {event.kind:7}  {place:16}  {event.text}"
+    time_range = f"{event.start_ms / 1000:6.2f}-{event.end_ms / 1000:.2f} s"
+    line = f"{at_s:7.2f} s  {event.kind:7}  {time_range:16}  {event.text}"
     return Text(line, "" if event.kind == "final" else "dim")

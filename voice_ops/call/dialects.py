@@ -45,17 +45,17 @@ class _OpenAi:
     """Stores the start of each item, since transcripts do not contain it."""
 
     def __init__(self) -> None:
-        self._begins: dict[str, int] = {}
+        self._start_times: dict[str, int] = {}
 
     def __call__(self, event: dict[str, Any]) -> TranscriptEvent | None:
         kind = str(event["type"])
         if kind == "error":
             raise CallError(event["error"]["message"])
         if kind.endswith("speech_started"):
-            self._begins[event["item_id"]] = event["audio_start_ms"]
+            self._start_times[event["item_id"]] = event["audio_start_ms"]
         if not kind.endswith("transcription.completed"):
             return None
-        start_ms = self._begins.pop(event["item_id"], 0)
+        start_ms = self._start_times.pop(event["item_id"], 0)
         end_ms = start_ms + round(1000 * event["usage"]["seconds"])
         return TranscriptEvent(kind="final", text=event["transcript"], start_ms=start_ms, end_ms=end_ms)
 

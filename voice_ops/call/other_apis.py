@@ -17,7 +17,7 @@ QUIET_S = 5.0
 """OpenAI's protocol has no end: the call ends after this time without messages."""
 
 
-async def speak(api: Api, server: str, key: str, samples: Samples) -> AsyncIterator[TranscriptEvent]:
+async def stream_to_server(api: Api, server: str, key: str, samples: Samples) -> AsyncIterator[TranscriptEvent]:
     """Stream a recording in real time, and yield the transcripts.
 
     Args:

@@ -118,7 +118,7 @@ class WebSocketSender:
         self._url = session.media.websocket or ""
         self._begin = 0.0
         self._sent = 0
-        self._was_let_in = False
+        self._was_admitted = False
 
     async def send(self, samples: Samples) -> None:
         frames, self._begin = _frames(samples), asyncio.get_running_loop().time()
@@ -128,7 +128,7 @@ class WebSocketSender:
                 connection = await self._connect(frames)
             except (websockets.WebSocketException, OSError) as error:
                 # After an accepted connection, the error is a restart or a network failure, which is temporary.
-                if not self._was_let_in or _is_refusal(error):
+                if not self._was_admitted or _is_refusal(error):
                     raise CallError(f"{self._url} refuses the audio connection: {error}") from None
                 reason = str(error)
             else:
@@ -144,7 +144,7 @@ class WebSocketSender:
         """Send the remaining frames, and return the connection after it was closed."""
         protocols = [websockets.Subprotocol(SUBPROTOCOL), websockets.Subprotocol(self._session.token)]
         async with websockets.connect(self._url, subprotocols=protocols, compression=None) as connection:
-            self._was_let_in = True
+            self._was_admitted = True
             with contextlib.suppress(websockets.ConnectionClosed):
                 for frame in frames[self._sent :]:
                     await asyncio.sleep(self._begin + self._sent * FRAME_S - asyncio.get_running_loop().time())

@@ -1,7 +1,7 @@
 """Audio hours of a deployment per month, by which its cost is divided."""
 
 from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.capacity.tiers import FILL, by_tier, caller_capacities, capacities
+from voice_blueprint.capacity.tiers import TARGET_UTILIZATION, by_tier, caller_capacities, capacities
 from voice_blueprint.engines.sizing.service import transcription_capacity
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure import Azure
@@ -38,7 +38,7 @@ def azure_audio(azure: Azure, load: CallLoad | None, *, has_load: bool) -> Audio
     engines = list(transcription_capacity(azure))
     if not engines or load is None:
         return Audio(None, "the file has no service that transcribes audio")
-    texts = {engine.service: f"{engine.low}-{engine.most} replicas x {engine.sessions} sessions" for engine in engines}
+    texts = {engine.service: f"{engine.low}-{engine.high} replicas x {engine.sessions} sessions" for engine in engines}
     texts |= {
         name: f"{low:,}-{maximum:,} calls"
         for name, (low, maximum) in _azure_caller_tiers(azure).items()
@@ -53,15 +53,14 @@ def _join_capacities(texts: dict[str, str]) -> str:
 
 
 def _calls(minimums: list[int], load: CallLoad) -> Amount:
-    return Amount(min(min(minimums) * FILL, load.calls), load.calls, peak_calls(load))
+    return Amount(min(min(minimums) * TARGET_UTILIZATION, load.calls), load.calls, peak_calls(load))
 
 
 def _audio(calls: Amount, load: CallLoad, fleet_sizes: str) -> Audio:
     assumptions = f"{load.calls:,} calls, {peak_calls(load):,} at the peak, {load.curve}"
     if fleet_sizes:
-        assumptions = (
-            f"the file has no load; assumed: {assumptions}, {FILL:.0%} of the smallest tier's maximum ({fleet_sizes})"
-        )
+        share = f"{TARGET_UTILIZATION:.0%} of the smallest tier's maximum ({fleet_sizes})"
+        assumptions = f"the file has no load; assumed: {assumptions}, {share}"
     else:
         assumptions = f"load of the file: {assumptions}"
     return Audio(calls * HOURS_PER_MONTH, assumptions)
@@ -72,7 +71,7 @@ def _azure_caller_tiers(azure: Azure) -> dict[str, tuple[int, int]]:
     pools = list(transcription_capacity(azure))
     engines = (
         sum(pool.low * pool.sessions for pool in pools),
-        sum(pool.most * pool.sessions for pool in pools),
+        sum(pool.high * pool.sessions for pool in pools),
     )
     tiers = by_tier(caller_capacities(azure.callers)) if azure.callers else {}
     return {"engines": engines} | {tier.value: calls for tier, calls in tiers.items()}

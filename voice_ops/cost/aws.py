@@ -69,10 +69,10 @@ def _volumes(launch: Properties, hosts: Amount) -> Iterator[Use]:
     for mapping in launch["BlockDeviceMappings"]:
         volume = mapping["Ebs"]
         yield Use("ebs-gp3", hosts * int(volume["VolumeSize"]))
-        if (more := int(volume["Throughput"]) - 125) > 0:
-            yield Use("ebs-gp3-throughput", hosts * (more / 1024))
-        if (more := int(volume["Iops"]) - 3000) > 0:
-            yield Use("ebs-gp3-iops", hosts * more)
+        if (extra_throughput := int(volume["Throughput"]) - 125) > 0:
+            yield Use("ebs-gp3-throughput", hosts * (extra_throughput / 1024))
+        if (extra_throughput := int(volume["Iops"]) - 3000) > 0:
+            yield Use("ebs-gp3-iops", hosts * extra_throughput)
 
 
 def _service(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
@@ -169,7 +169,7 @@ PRICED: dict[str, Uses] = {
 }
 """Types with a price that is independent of traffic."""
 
-BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
+ITEMS_BY_TYPE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "AWS::ApiGateway::RestApi": (("requests", "api-gateway-rest-requests"),),
     "AWS::AutoScaling::AutoScalingGroup": (
         ("metrics that the hosts publish", "cloudwatch-custom-metric"),

@@ -106,7 +106,7 @@ PRICED: dict[str, Uses] = {
 }
 """Types with a price that is independent of traffic."""
 
-BY_USE: dict[str, tuple[tuple[str, str | None], ...]] = {
+ITEMS_BY_TYPE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "containerservice:AgentPool": (("traffic between zones and to the internet", "azure-internet-data"),),
     "dashboard:Grafana": (("users", None),),
     "core/v1:Service": (("data of load balancers", "azure-load-balancer-data"),),

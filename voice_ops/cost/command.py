@@ -8,7 +8,7 @@ import typer
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.shipped import WORKING_FOLDER
-from voice_ops.cost.earlier import LAST_RELEASE, NoSuchRevisionError, other
+from voice_ops.cost.earlier import LAST_RELEASE, NoSuchRevisionError, open_comparison
 from voice_ops.cost.estimate import Assumptions, Section, price, sections
 from voice_ops.cost.model import Estimate, total
 from voice_ops.cost.offers import read_offer
@@ -17,7 +17,7 @@ from voice_ops.cost.report import as_dict, difference_as_dict, print_difference,
 from voice_ops.exits import FAILED, REFUSED
 from voice_ops.findings import load_checked
 from voice_ops.options import DeploymentFile, Json
-from voice_ops.output import complain, err, out, print_json, stop
+from voice_ops.output import err, out, print_error, print_json, stop
 from voice_sandbox.azure.errors import EngineError
 
 PRICES_FILE = WORKING_FOLDER / ".voice/prices.json"
@@ -58,7 +58,7 @@ def cost(
     """
     assumed = Assumptions(utilization)
     deployment = load_checked(file)
-    other_name, before = _load_other(file, diff) if diff else ("", None)
+    other_name, before = _load_comparison(file, diff) if diff else ("", None)
     sections = _sections(deployment, assumed)
     other_sections = _sections(before, assumed) if before else []
     _read(price_lists or ())
@@ -76,7 +76,10 @@ def cost(
         if before:
             report["diff"] = {
                 "other": other_name,
-                "clouds": {cloud: difference_as_dict(our, their) for cloud, our, their in _pairs(estimates, others)},
+                "clouds": {
+                    cloud: difference_as_dict(our, other_estimate)
+                    for cloud, our, other_estimate in _pairs(estimates, others)
+                },
             }
         print_json(report, deployment.name)
     else:
@@ -91,15 +94,15 @@ def cost(
                 f"month, {expected:,.0f} expected",
                 soft_wrap=True,
             )
-        for _, our, their in _pairs(estimates, others) if before else ():
-            print_difference(our, their, other_name)
+        for _, own_estimate, compared in _pairs(estimates, others) if before else ():
+            print_difference(own_estimate, compared, other_name)
     if not is_fresh or (strict and any(each.hosts for each in estimates)):
         raise typer.Exit(FAILED)
 
 
-def _load_other(file: Path, revision: str) -> tuple[str, Deployment]:
+def _load_comparison(file: Path, revision: str) -> tuple[str, Deployment]:
     try:
-        with other(file, revision) as (name, path):
+        with open_comparison(file, revision) as (name, path):
             return name, load_checked(path)
     except NoSuchRevisionError as error:
         raise stop(str(error), REFUSED) from None
@@ -115,7 +118,7 @@ def _sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
 def _one_cell(deployment: Deployment) -> Deployment:
     """Return one cell in the first region; a deployment without cells is returned unchanged."""
     cell = deployment.cell
-    if cell.whole is None or cell.aws_section is None:
+    if cell.whole_deployment is None or cell.aws_section is None:
         return cell
     return cell.model_copy(update={"aws_section": cell.aws_section.model_copy(update={"other_regions": ()})})
 
@@ -150,7 +153,7 @@ def _refresh(revision: Iterable[Section]) -> bool:
         try:
             refreshed = query(section.items, section.region)
         except PricesUnreachableError as error:
-            complain(str(error))
+            print_error(str(error))
             all_responded = False
             continue
         save_downloads(PRICES_FILE, refreshed.prices)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from voice_blueprint.azure.cpu_pods import cpu_pods
 from voice_blueprint.capacity.conversations import Link, conversations_on_aws, conversations_on_azure
-from voice_blueprint.capacity.tiers import FILL
+from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.sizing.service import pool_capacities
 from voice_blueprint.file.model.agents import AgentRules, ClusterService
@@ -36,10 +36,10 @@ def azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | 
         return None
     named = {each.service for each in (agents.chat, agents.speech) if isinstance(each, ClusterService)}
     nodes: dict[str, dict[bool, float]] = {}
-    for room in pool_capacities(azure):
-        is_own = room.service in named and room.model != callers.asr.model
-        pool_nodes = nodes.setdefault(room.pool, {True: 0.0, False: 0.0})
-        pool_nodes[is_own] += room.most / room.replicas_per_node
+    for pool_capacity in pool_capacities(azure):
+        is_own = pool_capacity.service in named and pool_capacity.model != callers.asr.model
+        pool_nodes = nodes.setdefault(pool_capacity.pool, {True: 0.0, False: 0.0})
+        pool_nodes[is_own] += pool_capacity.high / pool_capacity.replicas_per_node
     pods = {name: cpus * replicas.max for name, (cpus, replicas) in cpu_pods(callers, azure.agents).items()}
     shares = {pool: usage[True] / sum(usage.values()) for pool, usage in nodes.items() if usage[True]}
     shares |= {AGENTS: 1.0, Tier.AGENT: 1.0, CPU_POOL: pods[Tier.AGENT] / sum(pods.values())}
@@ -47,16 +47,18 @@ def azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | 
 
 
 def _conversations(
-    chain: tuple[Link, ...], load: CallLoad, calls: Amount, own: Mapping[str, float]
+    chain: tuple[Link, ...], load: CallLoad, calls: Amount, own_values: Mapping[str, float]
 ) -> Conversations | None:
     if not chain or not load.conversation_share:
         return None
     share = load.conversation_share
-    concurrent = Amount(min(chain[0].low * FILL, calls.low * share), calls.expected * share, calls.peak * share)
-    parts = ", ".join(name if part == 1 else f"{name} {part:.0%}" for name, part in own.items())
+    concurrent = Amount(
+        min(chain[0].low * TARGET_UTILIZATION, calls.low * share), calls.expected * share, calls.peak * share
+    )
+    parts = ", ".join(name if part == 1 else f"{name} {part:.0%}" for name, part in own_values.items())
     return Conversations(
         concurrent * (HOURS_PER_MONTH * 60),
-        own,
+        own_values,
         f"{share:.0%} of the calls; share of each tier that only they use: {parts}",
     )
 
@@ -90,8 +92,8 @@ def azure_usage(azure: Azure, load: CallLoad) -> Iterator[tuple[str, Use]]:
     speech_gb = hours * _speech_gb_per_hour(azure.agents, load)
     yield "containerservice:AgentPool", Use("azure-internet-data", speech_gb)
     calls = azure_calls(azure, load)
-    more = edge_units(load, calls, speech_gb * (1 / HOURS_PER_MONTH)) - edge_units(load, calls)
-    yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", more)
+    extra_units = edge_units(load, calls, speech_gb * (1 / HOURS_PER_MONTH)) - edge_units(load, calls)
+    yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", extra_units)
     yield "core/v1:Service", Use("azure-load-balancer-data", speech_gb)
     logs = list(azure_logs(hours * (60 / load.minutes_each)))
     yield from logs

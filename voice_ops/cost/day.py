@@ -20,7 +20,7 @@ from voice_ops.cost.model import Expected
 from voice_ops.simulate.calls import REDIAL_SHARE
 from voice_ops.simulate.capacity import RECOGNISES, FleetPlan, fleet_plans, store_calls
 from voice_ops.simulate.metrics import check_modelled
-from voice_ops.simulate.policies import own
+from voice_ops.simulate.policies import configured
 from voice_ops.simulate.run import Result, Settings, Simulation
 from voice_ops.simulate.traces import designed
 
@@ -53,12 +53,12 @@ class DaySimulation:
 
     def _azure(self) -> Iterator[tuple[str, float]]:
         """Yield the mean nodes of each pool; services without audio are placed like those with audio."""
-        azure, place = self.deployment.azure, self._place()
+        azure, location = self.deployment.azure, self._place()
         for pool in azure.pools:
             nodes: NDArray[np.float64] = np.zeros(1)
             for capacity in (each for each in pool_capacities(azure) if each.pool == pool.name):
                 replicas = self._hosts.get(
-                    f"{capacity.service} on {capacity.pool}", capacity.low + place * (capacity.most - capacity.low)
+                    f"{capacity.service} on {capacity.pool}", capacity.low + location * (capacity.high - capacity.low)
                 )
                 nodes = nodes + replicas / capacity.replicas_per_node
             yield pool.name, float(np.clip(np.ceil(nodes), pool.nodes.min, pool.nodes.max).mean())
@@ -73,9 +73,9 @@ class DaySimulation:
     def _place(self) -> float:
         """Return the mean position of the running ASR hosts' calls between the minimum and the maximum."""
         asr = [plan for plan in self.result.plans if plan.kind in RECOGNISES]
-        low = sum(_min_hosts(plan) * plan.places for plan in asr)
-        max_calls = sum(plan.max_hosts * plan.places for plan in asr)
-        mean = sum(float(self._hosts[plan.name].mean()) * plan.places for plan in asr)
+        low = sum(_min_hosts(plan) * plan.slots for plan in asr)
+        max_calls = sum(plan.max_hosts * plan.slots for plan in asr)
+        mean = sum(float(self._hosts[plan.name].mean()) * plan.slots for plan in asr)
         return min(1.0, max(0.0, (mean - low) / max(1, max_calls - low)))
 
     @property
@@ -108,7 +108,8 @@ def simulate_day(
         redial_share=REDIAL_SHARE,
     )
     return DaySimulation(
-        deployment, Simulation(plans, own(plans), designed(deployment), settings, alerts_of=alert_deployment).run()
+        deployment,
+        Simulation(plans, configured(plans), designed(deployment), settings, alerts_of=alert_deployment).run(),
     )
 
 

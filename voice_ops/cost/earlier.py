@@ -15,24 +15,24 @@ class NoSuchRevisionError(ValueError):
 
 
 @contextmanager
-def other(file: Path, asked: str) -> Iterator[tuple[str, Path]]:
+def open_comparison(file: Path, requested: str) -> Iterator[tuple[str, Path]]:
     """Yield a label and a readable path for a comparison: a file, or a git revision of ``file``.
 
     Raises:
         NoSuchRevisionError: It is neither, or git has no such file at that revision.
     """
-    if asked != LAST_RELEASE and (Path(asked).exists() or Path(asked).suffix in {".yaml", ".yml"}):
-        yield asked, Path(asked)
+    if requested != LAST_RELEASE and (Path(requested).exists() or Path(requested).suffix in {".yaml", ".yml"}):
+        yield requested, Path(requested)
         return
-    revision = _last_release(file) if asked == LAST_RELEASE else asked
+    revision = _last_release(file) if requested == LAST_RELEASE else requested
     commit = _git(file, "rev-parse", "--short", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
         raise NoSuchRevisionError(
-            f"--diff {asked} is neither a file nor a git revision; specify one of them, or {LAST_RELEASE}"
+            f"--diff {requested} is neither a file nor a git revision; specify one of them, or {LAST_RELEASE}"
         )
     text = _git(file, "show", f"{commit}:./{file.name}")
     if text is None:
-        raise NoSuchRevisionError(f"--diff {asked}: {file} does not exist at {revision} ({commit})")
+        raise NoSuchRevisionError(f"--diff {requested}: {file} does not exist at {revision} ({commit})")
     with TemporaryDirectory(prefix="voice-cost-") as folder:
         path = Path(folder) / file.name
         path.write_text(text + "\n", encoding="utf-8")

@@ -13,17 +13,17 @@ from voice_blueprint.file.model.agents import AgentPods, AwsAgents, Endpoint
 from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad
-from voice_blueprint.hosts import images_for, with_images
+from voice_blueprint.hosts import images_for, with_image_digests
 from voice_ops.cost import aws, azure, conversations, traffic
 from voice_ops.cost.audio import aws_audio, aws_calls, azure_audio, azure_calls
 from voice_ops.cost.model import (
     EXPECTED_UTILIZATION,
     Audio,
     Conversations,
-    Elsewhere,
     Estimate,
     Expected,
     Line,
+    UnavailableHosts,
     Unpriced,
     Use,
 )
@@ -53,7 +53,7 @@ class Assumptions:
 
 
 @dataclass(frozen=True)
-class Rented:
+class ChargedResource:
     """A resource and its charged items; ``known`` is False for a type without a rule."""
 
     tier: str
@@ -62,14 +62,15 @@ class Rented:
     uses: tuple[Use, ...]
     by_use: tuple[tuple[str, str | None], ...]
     free: bool
-    known: bool
+    has_rule: bool
 
     @classmethod
     def by(cls, rules: ModuleType, tier: str, name: str, kind: str, *arguments: Any) -> Self:  # noqa: ANN401  of its rule
         """Return the priced items of a resource, by the rules of `voice_ops.cost.aws` or `voice_ops.cost.azure`."""
         uses = tuple(rules.PRICED[kind](*arguments)) if kind in rules.PRICED else ()
-        known = kind in rules.PRICED or kind in rules.BY_USE or kind in rules.FREE
-        return cls(tier, name, kind, uses, rules.BY_USE.get(kind, ()), free=kind in rules.FREE, known=known)
+        has_rule = kind in rules.PRICED or kind in rules.ITEMS_BY_TYPE or kind in rules.FREE
+        items = rules.ITEMS_BY_TYPE.get(kind, ())
+        return cls(tier, name, kind, uses, items, free=kind in rules.FREE, has_rule=has_rule)
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Section:
 
     cloud: Cloud
     region: str
-    rented: tuple[Rented, ...]
+    rented: tuple[ChargedResource, ...]
     audio: Audio
     notes: tuple[str, ...]
     conversations: Conversations | None = None
@@ -98,19 +99,21 @@ def sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
     Raises:
         EngineError: A Pulumi program fails.
     """
-    found = []
+    resources = []
     waiting = [image for image in images_for(deployment) if image not in deployment.images]
     notes: tuple[str, ...] = (f"{len(waiting)} images without a digest are assumed to be pushed",) if waiting else ()
     notes += (NO_LOAD,) * (deployment.load is None)
-    for regional in _sharing_load(deployment) if deployment.aws_section else ():
+    for regional in _regional_deployments(deployment) if deployment.aws_section else ():
         aws_section, load = regional.aws, designed_load(regional)
-        expected, said = _expected(regional, assumed)
-        rented = aws_rented(regional, templates(with_images(regional)), expected)
+        expected, added_notes = _expected(regional, assumed)
+        rented = aws_rented(regional, templates(with_image_digests(regional)), expected)
         rented += traffic_rented(regional, expected.place) + _endpoints(aws_section.agents)
         audio = aws_audio(aws_section, load, has_load=regional.load is not None)
-        said += (SPOT,) * any(fleet.purchase.option == "spot" for fleet in aws_section.asr)
+        added_notes += (SPOT,) * any(fleet.purchase.option == "spot" for fleet in aws_section.asr)
         conversation_usage = conversations.aws_conversations(aws_section, load)
-        found.append(Section("aws", aws_section.region, tuple(rented), audio, notes + said, conversation_usage))
+        resources.append(
+            Section("aws", aws_section.region, tuple(rented), audio, notes + added_notes, conversation_usage)
+        )
     if deployment.azure_section:
         from voice_sandbox.rehearsals.azure import Rehearsal  # noqa: PLC0415  a file without this section needs no Pulumi
 
@@ -124,16 +127,18 @@ def sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
             azure_load = designed_load(azure_only)
         except ValueError:
             azure_load = None  # no service accepts audio
-        expected, said = _expected(azure_only, assumed)
+        expected, added_notes = _expected(azure_only, assumed)
         rented = azure_rented(graphs, expected)
         if azure_only.load:
             rented = [*_without_traffic(rented), *azure_traffic(azure_section, azure_only.load, expected.place)]
         rented += _endpoints(azure_section.agents)
         audio = azure_audio(azure_section, azure_load, has_load=azure_only.load is not None)
         conversation_usage = conversations.azure_conversations(azure_section, azure_load)
-        said += (SPOT,) * any(pool.purchase.option == "spot" for pool in azure_section.pools)
-        found.append(Section("azure", azure_section.location, tuple(rented), audio, notes + said, conversation_usage))
-    return found
+        added_notes += (SPOT,) * any(pool.purchase.option == "spot" for pool in azure_section.pools)
+        resources.append(
+            Section("azure", azure_section.location, tuple(rented), audio, notes + added_notes, conversation_usage)
+        )
+    return resources
 
 
 def _expected(deployment: Deployment, assumed: Assumptions) -> tuple[Expected, tuple[str, ...]]:
@@ -152,7 +157,7 @@ def _expected(deployment: Deployment, assumed: Assumptions) -> tuple[Expected, t
         return Expected(EXPECTED_UTILIZATION), (note,)
 
 
-def _sharing_load(deployment: Deployment) -> list[Deployment]:
+def _regional_deployments(deployment: Deployment) -> list[Deployment]:
     """Return the AWS section in each region with an equal part of the calls, for a month without an outage."""
     regions = deployment.in_regions()
     if not deployment.load:
@@ -161,22 +166,26 @@ def _sharing_load(deployment: Deployment) -> list[Deployment]:
     return [regional.model_copy(update={"load": part}) for regional in regions]
 
 
-def aws_rented(deployment: Deployment, stacks: Mapping[str, Mapping[str, Any]], expected: Expected) -> list[Rented]:
+def aws_rented(
+    deployment: Deployment, stacks: Mapping[str, Mapping[str, Any]], expected: Expected
+) -> list[ChargedResource]:
     """Return every resource of the templates with its charged items."""
     all_templates = aws.Templates(stacks, expected)
     prefix = names.stack(deployment, "")
-    found = [
-        Rented.by(aws, stack.removeprefix(prefix), name, kind, all_templates, stack, properties)
+    resources = [
+        ChargedResource.by(aws, stack.removeprefix(prefix), name, kind, all_templates, stack, properties)
         for stack, name, kind, properties in all_templates.resources()
     ]
-    return found if deployment.load is None else _without_traffic(found)
+    return resources if deployment.load is None else _without_traffic(resources)
 
 
-def _without_traffic(found: Iterable[Rented]) -> list[Rented]:
-    return [replace(each, by_use=tuple(use for use in each.by_use if use[0] not in traffic.PRICED)) for each in found]
+def _without_traffic(resources: Iterable[ChargedResource]) -> list[ChargedResource]:
+    return [
+        replace(each, by_use=tuple(use for use in each.by_use if use[0] not in traffic.PRICED)) for each in resources
+    ]
 
 
-def traffic_rented(deployment: Deployment, utilization: float) -> list[Rented]:
+def traffic_rented(deployment: Deployment, utilization: float) -> list[ChargedResource]:
     """Return the AWS usage of the load in addition to hosts; empty without a load."""
     load, section = deployment.load, deployment.aws
     if load is None:
@@ -187,40 +196,40 @@ def traffic_rented(deployment: Deployment, utilization: float) -> list[Rented]:
     return _traffic((stored, *traffic.aws_usage(section, load, calls, utilization))) + conversation_traffic
 
 
-def azure_traffic(azure_section: Azure, load: CallLoad, utilization: float) -> list[Rented]:
+def azure_traffic(azure_section: Azure, load: CallLoad, utilization: float) -> list[ChargedResource]:
     """Return the Azure usage of the load in addition to nodes."""
     calls = azure_calls(azure_section, load)
     conversation_traffic = _traffic(conversations.azure_usage(azure_section, load), conversations.AGENTS)
     return _traffic(traffic.azure_uses(azure_section, load, calls, utilization)) + conversation_traffic
 
 
-def _traffic(uses: Iterable[tuple[str, Use]], tier: str = "traffic") -> list[Rented]:
-    return [Rented(tier, use.item, kind, (use,), (), free=False, known=True) for kind, use in uses]
+def _traffic(uses: Iterable[tuple[str, Use]], tier: str = "traffic") -> list[ChargedResource]:
+    return [ChargedResource(tier, use.item, kind, (use,), (), free=False, has_rule=True) for kind, use in uses]
 
 
-def _endpoints(agents: AwsAgents | AgentPods | None) -> list[Rented]:
+def _endpoints(agents: AwsAgents | AgentPods | None) -> list[ChargedResource]:
     """Return the external engines of conversations, whose operator sets the price."""
     engines = [each for each in (agents.chat, agents.speech) if isinstance(each, Endpoint)] if agents else []
     return [
-        Rented(
+        ChargedResource(
             conversations.AGENTS,
             each.model,
             each.model,
             (),
             ((f"{each.url}, an external endpoint whose price is unknown", None),),
             free=False,
-            known=True,
+            has_rule=True,
         )
         for each in engines
     ]
 
 
-def azure_rented(graphs: Iterable[Graph], expected: Expected) -> list[Rented]:
+def azure_rented(graphs: Iterable[Graph], expected: Expected) -> list[ChargedResource]:
     """Return every resource of the Pulumi programs with its charged items."""
     from voice_sandbox.azure.graph import short_type  # noqa: PLC0415
 
     return [
-        Rented.by(azure, _tier(graph, kind), resource.name, kind, resource.inputs, expected)
+        ChargedResource.by(azure, _tier(graph, kind), resource.name, kind, resource.inputs, expected)
         for graph in graphs
         for resource in graph.managed()
         for kind in [short_type(resource.type)]
@@ -237,12 +246,12 @@ def price(section: Section, book: PriceBook) -> Estimate:
     missing: dict[tuple[str, str], Use] = {}
     unpriced: dict[Unpriced, None] = {}
     for resource in section.rented:
-        if not resource.known:
+        if not resource.has_rule:
             unpriced[Unpriced(resource.kind, "everything", NEW_TYPE)] = None
         for use in resource.uses:
-            found = book.find(use.item, section.region, exact=use.exact)
-            if found:
-                lines.append(Line(resource.tier, resource.name, resource.kind, found, use.amount))
+            price = book.find(use.item, section.region, exact=use.exact)
+            if price:
+                lines.append(Line(resource.tier, resource.name, resource.kind, price, use.amount))
             else:
                 before = missing.get((resource.kind, use.item))
                 missing[resource.kind, use.item] = replace(use, amount=before.amount + use.amount) if before else use
@@ -269,11 +278,11 @@ def price(section: Section, book: PriceBook) -> Estimate:
     )
 
 
-def _elsewhere(use: Use, book: PriceBook, region: str) -> Elsewhere:
-    known = book.nearest(use.item, region)
-    usd = [price.usd_per_month for price in known]
-    regions = tuple(price.region for price in known)
-    return Elsewhere(use.item, regions, use.amount * min(usd), use.amount * max(usd))
+def _elsewhere(use: Use, book: PriceBook, region: str) -> UnavailableHosts:
+    nearest_prices = book.nearest_prices(use.item, region)
+    usd = [price.usd_per_month for price in nearest_prices]
+    regions = tuple(price.region for price in nearest_prices)
+    return UnavailableHosts(use.item, regions, use.amount * min(usd), use.amount * max(usd))
 
 
 def _unpriced_reason(use: Use, region: str) -> str:

@@ -68,12 +68,12 @@ class Expected:
         return Amount.between(low, peak, self.place)
 
 
-NOTHING = Amount.fixed(0)
+ZERO = Amount.fixed(0)
 
 
 def total(amounts: Iterable[Amount]) -> Amount:
     """Return the sum for each case."""
-    return sum(amounts, NOTHING)
+    return sum(amounts, ZERO)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Unpriced:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class UnavailableHosts:
     """Hosts of a size without a price in the region, with the prices of the nearest regions.
 
     Attributes:
@@ -172,7 +172,7 @@ class Conversations:
     """
 
     minutes: Amount
-    own: Mapping[str, float]
+    own_usd: Mapping[str, float]
     assumed: str
 
 
@@ -194,7 +194,7 @@ class Estimate:
     unpriced: tuple[Unpriced, ...] = ()
     free: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    hosts: tuple[Elsewhere, ...] = ()
+    hosts: tuple[UnavailableHosts, ...] = ()
     conversations: Conversations | None = None
 
     @property
@@ -203,8 +203,10 @@ class Estimate:
         usage, hours = self.conversations, self.audio.hours
         if usage is None or hours is None:
             return None
-        own = total(line.usd * usage.own.get(line.tier, usage.own.get(line.resource, 0.0)) for line in self.lines)
-        cases = zip(own.cases, self.usd.cases, usage.minutes.cases, hours.cases, strict=True)
+        own_total = total(
+            line.usd * usage.own_usd.get(line.tier, usage.own_usd.get(line.resource, 0.0)) for line in self.lines
+        )
+        cases = zip(own_total.cases, self.usd.cases, usage.minutes.cases, hours.cases, strict=True)
         return Amount(
             *(
                 own_usd_case / minutes + (usd - own_usd_case) / (60 * audio_hours)
@@ -221,7 +223,7 @@ class Estimate:
         """Return USD per month by tier, in the order of the templates."""
         sums: dict[str, Amount] = {}
         for line in self.lines:
-            sums[line.tier] = sums.get(line.tier, NOTHING) + line.usd
+            sums[line.tier] = sums.get(line.tier, ZERO) + line.usd
         return sums
 
     @property

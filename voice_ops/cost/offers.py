@@ -92,9 +92,9 @@ def _meters_by_sku() -> Mapping[str, list[tuple[str, AwsMeter]]]:
     return meters
 
 
-def _item(fields: Mapping[str, Any], known: Mapping[str, list[tuple[str, AwsMeter]]]) -> MeterMatch | None:
+def _item(fields: Mapping[str, Any], known_meters: Mapping[str, list[tuple[str, AwsMeter]]]) -> MeterMatch | None:
     usage = fields.get("usagetype") or fields.get("usageType") or ""
-    meters = [pair for name in {usage, re.sub(REGION_PREFIX, "", usage)} for pair in known.get(name, ())]
+    meters = [pair for name in {usage, re.sub(REGION_PREFIX, "", usage)} for pair in known_meters.get(name, ())]
     if not meters:
         return None
     # A column of the CSV file is named after the JSON file's attribute, in words: "Region Code".

@@ -59,7 +59,7 @@ class PriceBook:
             return regional_prices.get(region) or regional_prices[GLOBAL]
         return None if exact else max(regional_prices.values(), key=lambda price: price.date, default=None)
 
-    def nearest(self, item: str, region: str) -> tuple[Price, ...]:
+    def nearest_prices(self, item: str, region: str) -> tuple[Price, ...]:
         """Return the item's prices in the regions with the most similar names.
 
         For eu-west-1, they are those of eu-west, otherwise of eu, otherwise all.

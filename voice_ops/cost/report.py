@@ -2,11 +2,11 @@
 
 from rich.table import Table
 
-from voice_ops.cost.model import NOTHING, Amount, Elsewhere, Estimate, Line, total
+from voice_ops.cost.model import ZERO, Amount, Estimate, Line, UnavailableHosts, total
 from voice_ops.output import empty_table, out, styled
 
 CASES = ("low", "expected", "peak")
-FEW_REGIONS = 3
+MAX_LISTED_REGIONS = 3
 MIN_SHOWN_SHARE = 0.001
 """Share of the peak; smaller items are summed in one row."""
 
@@ -97,15 +97,13 @@ def difference_as_dict(estimate: Estimate | None, other: Estimate | None) -> dic
 
 
 def _difference(estimate: Estimate | None, other: Estimate | None) -> Amount:
-    return (estimate.usd if estimate else NOTHING) - (other.usd if other else NOTHING)
+    return (estimate.usd if estimate else ZERO) - (other.usd if other else ZERO)
 
 
 def _tier_changes(estimate: Estimate | None, other: Estimate | None) -> dict[str, Amount]:
     own_tiers = estimate.by_tier() if estimate else {}
     other_tiers = other.by_tier() if other else {}
-    return {
-        tier: own_tiers.get(tier, NOTHING) - other_tiers.get(tier, NOTHING) for tier in {**own_tiers, **other_tiers}
-    }
+    return {tier: own_tiers.get(tier, ZERO) - other_tiers.get(tier, ZERO) for tier in {**own_tiers, **other_tiers}}
 
 
 def _tier_table(estimate: Estimate) -> Table:
@@ -116,7 +114,9 @@ def _tier_table(estimate: Estimate) -> Table:
     at_least = ", at least" if estimate.hosts else ""
     table.add_row("at least" if estimate.hosts else "total", *(f"{case:,.0f}" for case in estimate.usd.cases))
     for hosts in estimate.hosts:
-        named = ", ".join(hosts.regions) if len(hosts.regions) <= FEW_REGIONS else f"{len(hosts.regions)} regions"
+        named = (
+            ", ".join(hosts.regions) if len(hosts.regions) <= MAX_LISTED_REGIONS else f"{len(hosts.regions)} regions"
+        )
         table.add_row(f"and {hosts.item.removeprefix('Standard_')}, as in {named}", *_ranges(hosts))
     per_hour = estimate.audio.usd_per_hour(estimate.usd)
     if per_hour and estimate.audio.hours:
@@ -129,7 +129,7 @@ def _tier_table(estimate: Estimate) -> Table:
     return table
 
 
-def _ranges(hosts: Elsewhere) -> list[str]:
+def _ranges(hosts: UnavailableHosts) -> list[str]:
     pairs = zip(hosts.min_usd.cases, hosts.most.cases, strict=True)
     return [f"{low:,.0f}" if low == high else f"{low:,.0f}-{high:,.0f}" for low, high in pairs]
 

@@ -38,7 +38,7 @@ from voice_blueprint.file.model.load import CallLoad
 from voice_blueprint.hosts import asr_images
 from voice_blueprint.images import specs
 from voice_blueprint.limits import PUBLISH_EVERY_S
-from voice_ops.cost.model import NOTHING, Amount, Use, total
+from voice_ops.cost.model import ZERO, Amount, Use, total
 from voice_ops.cost.prices import DAYS_PER_MONTH, HOURS_PER_MONTH
 
 PRICED = frozenset(
@@ -50,7 +50,7 @@ PRICED = frozenset(
         *("snapshots", "weights and compiled programs", "access logs"),
     }
 )
-"""Items of ``BY_USE`` that this module prices."""
+"""Items of ``ITEMS_BY_TYPE`` that this module prices."""
 
 EVENTS_PER_S, EVENT_BYTES = 3, 400
 """Transcript events of a speaking caller. Their size is ASSUMED."""
@@ -169,10 +169,10 @@ def image_storage(images: Iterable[Image]) -> tuple[str, Use]:
 def aws_logs(aws: Aws, opened: Amount) -> Iterator[tuple[str, Use]]:
     """Yield the logs of this number of calls or conversations."""
     logs = opened * (LOG_BYTES_PER_CALL / 1e9)
-    kept_days = max(aws.network.flow_log_retention_days, aws.observability.log_retention_days)
+    retention_days = max(aws.network.flow_log_retention_days, aws.observability.log_retention_days)
     yield "AWS::Logs::LogGroup", Use("logs-ingested", logs)
     # CloudWatch charges compressed storage, so this is an upper limit.
-    yield "AWS::Logs::LogGroup", Use("logs-stored", logs * (kept_days / DAYS_PER_MONTH))
+    yield "AWS::Logs::LogGroup", Use("logs-stored", logs * (retention_days / DAYS_PER_MONTH))
 
 
 def azure_logs(opened: Amount) -> Iterator[tuple[str, Use]]:
@@ -214,7 +214,7 @@ def _caller_uses(load: CallLoad, calls: Amount) -> Iterator[tuple[str, Use]]:
     yield "network:PrivateEndpoint", Use("private-endpoint-data", calls * (HOURS_PER_MONTH * _speech_gb(load)))
 
 
-def edge_units(load: CallLoad, calls: Amount, extra_gb: Amount = NOTHING) -> Amount:
+def edge_units(load: CallLoad, calls: Amount, extra_gb: Amount = ZERO) -> Amount:
     """Return the capacity units of the edge beyond its reserve, for this number of calls and additional GB per hour.
 
     Of the three dimensions of a unit, the most used one is charged.

@@ -82,7 +82,7 @@ class Stream:
         self.chunks = session.chunks
         self._waiting: dict[int, NDArray[np.int16]] = {}
         self._expected: int | None = None
-        self.heard_at = time.monotonic()
+        self.last_packet_at = time.monotonic()
         self.host: Host | None = None
         self.sent: deque[bytes] = deque(maxlen=RESEND_BUFFER_CHUNKS)
         self.last_sequence = session.last_sequence
@@ -94,7 +94,7 @@ class Stream:
                 packet = self._srtp.unprotect(packet)
             except SrtpError:
                 return []
-        self.heard_at = time.monotonic()
+        self.last_packet_at = time.monotonic()
         _, marked_type, sequence, timestamp, _ = _RTP.unpack_from(packet)
         if marked_type & 0x7F != self.session.media.payload_type:
             return []
@@ -118,13 +118,13 @@ class Stream:
                 packet = self._srtp.unprotect_rtcp(packet)
             except SrtpError:
                 return []
-        self.heard_at = time.monotonic()
+        self.last_packet_at = time.monotonic()
         mark = next((mark for kind, mark in _MARKS.items() if packet[9:10] == kind), NO_MARK)
         return self.close(mark) if mark else []
 
     def close(self, mark: ChunkFlag = NO_MARK) -> list[AudioChunk]:
         """End the utterance, since no packets have arrived for a while or the sender requests it."""
-        chunks = [chunk for sequence in list(self._waiting) for chunk in self._play(sequence)]
+        chunks = [chunk for sequence in list(self._waiting) for chunk in self._take_chunks(sequence)]
         self._expected = None
         return chunks + self._utterances.close(mark)
 
@@ -132,7 +132,7 @@ class Stream:
         chunks: list[AudioChunk] = []
         while self._expected is not None and self._waiting:
             if self._expected in self._waiting:
-                chunks += self._play(self._expected)
+                chunks += self._take_chunks(self._expected)
             elif len(self._waiting) >= REORDER_FRAMES:
                 silence = np.zeros(CHUNK_FRAME_SAMPLES, np.int16)
                 chunks += self._utterances.take(silence, is_concealed=True)
@@ -141,7 +141,7 @@ class Stream:
             self._expected = (self._expected + 1) % _SEQUENCES
         return chunks
 
-    def _play(self, sequence: int) -> list[AudioChunk]:
+    def _take_chunks(self, sequence: int) -> list[AudioChunk]:
         return self._utterances.take(self._waiting.pop(sequence), is_concealed=False)
 
 
@@ -206,7 +206,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
             for stream in live:
                 if stream.sent:
                     self._pin(stream, starts_utterance=False)
-                if time.monotonic() - stream.heard_at > SILENCE_TIMEOUT_S:
+                if time.monotonic() - stream.last_packet_at > SILENCE_TIMEOUT_S:
                     self._send_chunks(stream, stream.close())
                 if stream.session.expires_at < time.time():
                     self._streams.pop(stream.session.ssrc, None)
@@ -241,7 +241,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
 
     async def _forget_closed(self, live: list[Stream]) -> None:
         for stream in live:
-            if time.monotonic() - stream.heard_at < SLOT_TIMEOUT_S:
+            if time.monotonic() - stream.last_packet_at < SLOT_TIMEOUT_S:
                 continue
             session = await self._sessions.read(stream.session.ssrc)
             if session is None or session.state is not SessionState.OPEN:

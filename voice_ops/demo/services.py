@@ -186,7 +186,7 @@ class VoicePath:
         )
         return self._start(_STORE, [program, str(configuration)], {}, lambda: self._is_listening(self.store_port))
 
-    def start_gateway(self, name: str = "gateway", http_port: int = 0, **more: str) -> "Gateway":
+    def start_gateway(self, name: str = "gateway", http_port: int = 0, **variables: str) -> "Gateway":
         http, media = http_port or free_port(), free_port()
         environment = self._common_settings(name, "gateway") | {
             "VOICE_HTTP_PORT": str(http),
@@ -207,7 +207,7 @@ class VoicePath:
             "VOICE_CALLER_SESSIONS": "1000",
             "VOICE_CALLER_CREATIONS_PER_S": "50",
             "VOICE_MAX_CONNECTIONS": "4096",
-            **more,
+            **variables,
         }
         self._start(name, _python("voice_gateway"), environment, lambda: _is_healthy(http))
         return Gateway(f"http://{LOOPBACK}:{http}")
@@ -237,7 +237,7 @@ class VoicePath:
             }
         return self._start(name, command, environment, lambda: self._is_listening(health))
 
-    def start_engine(self, name: str = "asr", address: str = LOOPBACK, **more: str) -> Service:
+    def start_engine(self, name: str = "asr", address: str = LOOPBACK, **variables: str) -> Service:
         """Start an ASR host. Several of them need addresses of their own, since they use the same port for chunks."""
         environment = self._common_settings(name, "asr", address) | {
             "VOICE_CHUNK_PORT": str(self.chunk_port),
@@ -247,7 +247,7 @@ class VoicePath:
             "VOICE_CACHE_DIR": str(self.folder),
             "VOICE_MODEL": str(self.model),
             "VOICE_DRAIN_TIMEOUT_S": "20",
-            **more,
+            **variables,
         }
         health = int(environment["VOICE_HEALTH_PORT"])
         return self._start(name, _python("voice_whisper"), environment, lambda: _is_healthy(health))

@@ -34,7 +34,7 @@ class Utterances:
 
     def __init__(self, ssrc: int, first: int, number: int = 0) -> None:
         self._ssrc = ssrc
-        self._next = first
+        self._next_sequence = first
         self._number = number
         self._mark = ChunkFlag(0)
         self._vad = webrtcvad.Vad(_AGGRESSIVENESS)
@@ -50,15 +50,15 @@ class Utterances:
     def take(self, samples: NDArray[np.int16], *, is_concealed: bool) -> list[AudioChunk]:
         """Process the next 20 ms, and return the chunks that they complete."""
         is_voiced = self._vad.is_speech(samples.tobytes(), SAMPLE_RATE)
-        place, self._next = self._next, self._next + 1
+        sequence, self._next_sequence = self._next_sequence, self._next_sequence + 1
         self._voiced = self._voiced + 1 if is_voiced else 0
         if not self._speaking:
-            self._recent.append((place, samples, is_concealed))
+            self._recent.append((sequence, samples, is_concealed))
             if self._voiced < ONSET_FRAMES:
                 return []
             self._begin()
         else:
-            self._pending.append((place, samples, is_concealed, is_voiced))
+            self._pending.append((sequence, samples, is_concealed, is_voiced))
         self._quiet = 0 if is_voiced else self._quiet + 1
         return self._flush(ends_utterance=self._quiet >= HANGOVER_FRAMES)
 
@@ -69,19 +69,19 @@ class Utterances:
             chunks = self._flush(ends_utterance=True)
             self._mark = NO_MARK
             return chunks
-        if not mark or self._next == 0:
+        if not mark or self._next_sequence == 0:
             return []
         self._recent.clear()
         flags = ChunkFlag.START_OF_SPEECH | ChunkFlag.END_OF_SPEECH | ChunkFlag.SILENCE | mark
-        return [self._numbered(self._next - 1, flags, self._rows[:0])]
+        return [self._numbered(self._next_sequence - 1, flags, self._rows[:0])]
 
-    def resume_at(self, place: int) -> None:
+    def resume_at(self, sequence: int) -> None:
         """Continue at a position given by the session's clock, after all audio that was sent."""
-        self._next = max(place, self._next)
+        self._next_sequence = max(sequence, self._next_sequence)
 
     def _begin(self) -> None:
         self._speaking = self._starts = True
-        self._pending = [(place, samples, is_concealed, False) for place, samples, is_concealed in self._recent]
+        self._pending = [(sequence, samples, is_concealed, False) for sequence, samples, is_concealed in self._recent]
         self._recent.clear()
 
     def _flush(self, *, ends_utterance: bool) -> list[AudioChunk]:
@@ -98,7 +98,7 @@ class Utterances:
                 chunks = [
                     replace(chunk, flags=chunk.flags & ~(ChunkFlag.END_OF_SPEECH | self._mark)) for chunk in chunks
                 ]
-                chunks.append(self._numbered(self._next - 1, ChunkFlag.END_OF_SPEECH | self._mark, self._rows))
+                chunks.append(self._numbered(self._next_sequence - 1, ChunkFlag.END_OF_SPEECH | self._mark, self._rows))
                 self._rows = self._rows[:0]
         return chunks
 
@@ -116,6 +116,6 @@ class Utterances:
         rows, self._rows = self._rows[:CHUNK_MEL_FRAMES], self._rows[CHUNK_MEL_FRAMES:]
         return self._numbered(frames[0][0], flags, rows)
 
-    def _numbered(self, place: int, flags: ChunkFlag, rows: Rows) -> AudioChunk:
+    def _numbered(self, sequence: int, flags: ChunkFlag, rows: Rows) -> AudioChunk:
         self._number += 1
-        return AudioChunk(self._ssrc, place, flags, rows, self._number - 1)
+        return AudioChunk(self._ssrc, sequence, flags, rows, self._number - 1)

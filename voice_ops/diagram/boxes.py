@@ -179,7 +179,7 @@ def _launch(templates: Templates, launches: Mapping[Key, Mapping[str, Any]], gro
 def _common(names: list[str]) -> str:
     """Return the common leading words of names: ``vad`` of ``vad-a`` and ``vad-b``."""
     words = zip(*(name.split("-") for name in names), strict=False)
-    return "-".join(same[0] for same in words if len(set(same)) == 1)
+    return "-".join(words_at[0] for words_at in words if len(set(words_at)) == 1)
 
 
 def _group_name(group: Resource) -> str:

@@ -27,7 +27,7 @@ def derive(title: str, by_tier: Mapping[str, Template]) -> Graph:
         *(box.node for box in box_list),
     )
     present = {node.tier for node in nodes}
-    held = any(line.endswith(HELD_AT_ZERO) for node in nodes for line in node.lines)
+    at_zero = any(line.endswith(HELD_AT_ZERO) for node in nodes for line in node.lines)
     return Graph(
         title=title,
         tiers={
@@ -38,7 +38,7 @@ def derive(title: str, by_tier: Mapping[str, Template]) -> Graph:
         nodes=nodes,
         edges=(*arrows, *_endpoint_edges(nodes)),
         signals=tuple(signals(templates, box_list)),
-        notes=(_HELD_NOTE,) if held else (),
+        notes=(_HELD_NOTE,) if at_zero else (),
     )
 
 

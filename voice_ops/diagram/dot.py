@@ -8,7 +8,7 @@ from voice_ops.diagram.graph import Edge, Graph, Node, Path
 
 FONT = "Helvetica"
 INK = "#1c2733"
-MUTED = "#52606d"
+SECONDARY_COLOR = "#52606d"
 SIGNAL = "#c2410c"
 PATHS = {
     Path.AUDIO: ("#1d4ed8", 2.4, "audio: callers to transcripts"),
@@ -102,7 +102,7 @@ def _table(rows: str, attributes: str) -> str:
 
 def _box(graph: Graph, node: Node, fill: str = "white", border: str = "#8795a1") -> str:
     """Return a box: its title and lines, and below a separator each signal that scales it."""
-    rows = [_row(f"<B>{escape(node.title)}</B>"), *([_row(_small(node.lines, MUTED))] if node.lines else [])]
+    rows = [_row(f"<B>{escape(node.title)}</B>"), *([_row(_small(node.lines, SECONDARY_COLOR))] if node.lines else [])]
     for signal in graph.signals_for(node.id):
         rows += ["<HR/>", _row(_small((f"{signal.metric} {signal.condition}:", signal.change), SIGNAL))]
     attributes = f'BORDER="1" CELLBORDER="0" CELLPADDING="4" BGCOLOR="{fill}" COLOR="{border}"'
@@ -127,7 +127,7 @@ def _arrows(graph: Graph) -> Iterator[str]:
         labels = (f" {part} " for line in first_edge.lines for part in wrap(line, _LABEL_WIDTH))
         attributes = {
             "color": colour,
-            "fontcolor": MUTED if first_edge.path is Path.SUPPORT else colour,
+            "fontcolor": SECONDARY_COLOR if first_edge.path is Path.SUPPORT else colour,
             "penwidth": width,
             "weight": 1 if first_edge.path is Path.SUPPORT else 4,
             "label": "" if first_edge.target == _AWS_APIS else "\\n".join(labels),

@@ -141,19 +141,19 @@ def _store_traffic(templates: Templates) -> dict[str, tuple[Path, str]]:
 def _forwards(templates: Templates, box_list: list[Box]) -> Iterator[tuple[str, int, str]]:
     """Yield load balancer, listening port and target box, through listener and target group."""
     box_by_resource = {key: box.node.id for box in box_list for key in box.resources}
-    behind: dict[Key | None, set[str]] = {}
+    downstream: dict[Key | None, set[str]] = {}
     for group in templates.resources_by_type("AutoScaling::AutoScalingGroup"):
         for arn in templates.origins(group.tier, group.properties.get("TargetGroupARNs")):
-            behind.setdefault(arn, set()).add(box_by_resource[group.key])
+            downstream.setdefault(arn, set()).add(box_by_resource[group.key])
     for service in templates.resources_by_type("ECS::Service"):
         for entry in service.properties.get("LoadBalancers", []):
             targets = templates.origin(service.tier, entry["TargetGroupArn"])
-            behind.setdefault(targets, set()).add(box_by_resource[service.key])
+            downstream.setdefault(targets, set()).add(box_by_resource[service.key])
     for listener in templates.resources_by_type("ElasticLoadBalancingV2::Listener"):
         balancer = templates.origin(listener.tier, listener.properties["LoadBalancerArn"])
         for action in listener.properties["DefaultActions"]:
             targets = templates.origin(listener.tier, action.get("TargetGroupArn"))
-            for box in sorted(behind.get(targets, ())):
+            for box in sorted(downstream.get(targets, ())):
                 if balancer and targets:
                     yield box_by_resource[balancer], int(listener.properties["Port"]), box
 

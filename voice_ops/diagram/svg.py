@@ -46,11 +46,11 @@ def render(graph: Graph) -> str:
         raise LayoutError(f"Graphviz failed: {layout.stderr.strip()}")
     output = json.loads(layout.stdout)
     # Without a fixed size, the diagram fills its container and keeps its proportions.
-    picture = re.sub(r'(<svg) width="\d+pt" height="\d+pt"', r"\1", output["svg"], count=1)
-    return _with_text_lengths(picture, dict(_widths(json.loads(output["json"]))))
+    svg = re.sub(r'(<svg) width="\d+pt" height="\d+pt"', r"\1", output["svg"], count=1)
+    return _with_text_lengths(svg, dict(_widths(json.loads(output["json"]))))
 
 
-def _with_text_lengths(picture: str, widths: Mapping[Style, float]) -> str:
+def _with_text_lengths(svg: str, widths: Mapping[Style, float]) -> str:
     """Set the width of each text to that of its box, so that it fits with any font."""
 
     def set_length(match: re.Match[str]) -> str:
@@ -58,7 +58,7 @@ def _with_text_lengths(picture: str, widths: Mapping[Style, float]) -> str:
         style = Style(_plain(html.unescape(text)), float(size), 'font-weight="bold"' in attributes)
         return f'<text{attributes} textLength="{widths[style]:g}" lengthAdjust="spacingAndGlyphs">{text}</text>'
 
-    return re.sub(r'<text([^>]* font-size="([\d.]+)"[^>]*)>([^<]*)</text>', set_length, picture)
+    return re.sub(r'<text([^>]* font-size="([\d.]+)"[^>]*)>([^<]*)</text>', set_length, svg)
 
 
 def _widths(drawing: object) -> Iterator[tuple[Style, float]]:

@@ -18,7 +18,7 @@ from voice_ops.drain.tasks import Task
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
 from voice_ops.findings import load_region
 from voice_ops.options import DeploymentFile, Json, Region
-from voice_ops.output import complain, err, out, print_json, stop
+from voice_ops.output import err, out, print_error, print_json, stop
 from voice_ops.progress import Progress, heartbeat
 
 POLL_S = 5.0
@@ -106,7 +106,7 @@ def _instance(account: Account, instance: str, *, replace_host: bool, dry_run: b
     with heartbeat(err, f"find {instance}"):
         host = hosts.find(account, instance)
     if not as_json:
-        out.print(f"{host.id}: {host.fleet} in {host.zone}, {host.state}; runs {', '.join(host.carries)}")
+        out.print(f"{host.id}: {host.fleet} in {host.zone}, {host.state}; runs {', '.join(host.sessions)}")
         out.print(
             f"group {host.group}: {host.in_service} of {host.desired} desired hosts in service, minimum {host.low}"
         )
@@ -118,12 +118,12 @@ def _instance(account: Account, instance: str, *, replace_host: bool, dry_run: b
     if not dry_run:
         if not host.is_leaving:
             hosts.terminate(account, host, replaced=replace_host)
-        host = _follow(host, partial(hosts.look, account), hosts.TERMINATED)
+        host = _follow(host, partial(hosts.describe_host, account), hosts.TERMINATED)
     if as_json:
         print_json({"dry_run": dry_run, "host": host}, account.deployment.name)
     has_terminated = dry_run or host.state == hosts.TERMINATED
     if not has_terminated:
-        complain(_timeout_message(host))
+        print_error(_timeout_message(host))
     return has_terminated
 
 
@@ -136,21 +136,21 @@ def _task(account: Account, name: str, *, dry_run: bool, as_json: bool) -> bool:
     if not dry_run:
         if not task.leaves:
             tasks.stop(account, task)
-        task = _follow(task, partial(tasks.look, account), tasks.STOPPED)
+        task = _follow(task, partial(tasks.describe_task, account), tasks.STOPPED)
     if as_json:
         print_json({"dry_run": dry_run, "host": task}, account.deployment.name)
     has_terminated = dry_run or task.state == tasks.STOPPED
     if not has_terminated:
-        complain(f"{task.id} is still {task.state}; see `aws ecs describe-tasks --cluster {task.cluster}`")
+        print_error(f"{task.id} is still {task.state}; see `aws ecs describe-tasks --cluster {task.cluster}`")
     return has_terminated
 
 
 def _follow(draining: Draining, describe: Callable[[Draining], Draining], end: str) -> Draining:
     """Wait until it has terminated, at most until its timeout."""
     progress = Progress(err)
-    since = time.monotonic()
+    started_at = time.monotonic()
     with progress.phase(f"drain {draining.id}"):
-        while draining.state != end and (waited := time.monotonic() - since) <= draining.max_drain_s:
+        while draining.state != end and (waited := time.monotonic() - started_at) <= draining.max_drain_s:
             progress.detail(f"{draining.state}, {waited:.0f} s of at most {draining.max_drain_s} s")
             time.sleep(POLL_S)
             draining = describe(draining)

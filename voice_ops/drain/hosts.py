@@ -25,7 +25,7 @@ class Host:
     """An instance of a fleet.
 
     Attributes:
-        carries: Images that it runs.
+        sessions: Images that it runs.
         state: Lifecycle state in its group; ``Terminated`` after the group has removed it.
         low: Minimum number of hosts of the group.
         hook: Name of the hook that delays its termination until it has drained.
@@ -37,7 +37,7 @@ class Host:
     fleet: str
     group: str
     zone: str
-    carries: tuple[str, ...]
+    sessions: tuple[str, ...]
     state: str
     in_service: int
     desired: int
@@ -84,7 +84,7 @@ def find(account: Account, instance: str) -> Host:
         fleet=group_settings.fleet,
         group=group,
         zone=result[0]["AvailabilityZone"],
-        carries=group_settings.images,
+        sessions=group_settings.images,
         state=result[0]["LifecycleState"],
         in_service=len(serving),
         desired=live["DesiredCapacity"],
@@ -115,7 +115,7 @@ def terminate(account: Account, host: Host, *, replaced: bool) -> None:
     )
 
 
-def look(account: Account, host: Host) -> Host:
+def describe_host(account: Account, host: Host) -> Host:
     client = account.session.client("autoscaling")
     result = client.describe_auto_scaling_instances(InstanceIds=[host.id])["AutoScalingInstances"]
     return replace(host, state=result[0]["LifecycleState"] if result else TERMINATED)

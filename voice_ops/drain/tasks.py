@@ -48,8 +48,8 @@ def find(account: Account, host: str) -> Task:
     """
     match = TASK.fullmatch(host)
     assert match  # noqa: S101  the caller has looked
-    place = account.gateway()
-    task = _describe(account, place[0], match[1]) if place else None
+    gateway = account.gateway()
+    task = _describe(account, gateway[0], match[1]) if gateway else None
     if task:
         return task
     raise NotDrainableError(
@@ -63,7 +63,7 @@ def stop(account: Account, task: Task) -> None:
     client.stop_task(cluster=task.cluster, task=task.id, reason="voice drain")
 
 
-def look(account: Account, task: Task) -> Task:
+def describe_task(account: Account, task: Task) -> Task:
     """Return the current state of the task. ECS removes a stopped one after an hour."""
     return _describe(account, task.cluster, task.id) or Task(task.id, task.cluster, STOPPED, leaves=True)
 

@@ -18,7 +18,7 @@ from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
 from voice_ops.findings import load_region
 from voice_ops.gameday.simulated import Effect, simulate_scenarios
 from voice_ops.options import DeploymentFile, Json, Region
-from voice_ops.output import WholeTable, err, out, print_json, stop, styled
+from voice_ops.output import FullTable, err, out, print_json, stop, styled
 from voice_ops.progress import Progress, heartbeat
 from voice_ops.sandbox.month import BAD_IMAGE, REDIS, SERVE_STEP, Month, with_digests
 from voice_sandbox.rehearsals.aws import Rehearsal
@@ -139,7 +139,7 @@ def _rehearse_month(deployment: Deployment) -> Iterator[Row]:
 def _run_drill(deployment: Deployment, name: str, progress: Progress, drill: Callable[[], list[Claim]]) -> Row:
     begin = time.monotonic()
     with progress.phase(name):
-        failed_claims = tuple(claim.text for claim in drill() if not claim.holds)
+        failed_claims = tuple(claim.text for claim in drill() if not claim.passed)
     duration_s = time.monotonic() - begin
     return Row(
         name, None if failed_claims else 0, None, duration_s, "the local AWS", runbooks(deployment, name), failed_claims
@@ -162,7 +162,7 @@ def runbooks(deployment: Deployment, scenario: str) -> tuple[str, ...]:
 
 
 def _print(rows: list[Row]) -> None:
-    table = WholeTable(title="game day", title_justify="left", box=box.SIMPLE_HEAD)
+    table = FullTable(title="game day", title_justify="left", box=box.SIMPLE_HEAD)
     for heading in ("scenario", "calls lost", "recovers after", "by", "alerts", "runbook", ""):
         table.add_column(heading)
     for row in rows:

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from voice_blueprint.aws.edge import ALIAS_TTL_S
 from voice_blueprint.file.model.aws import Rollout
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import with_images
+from voice_blueprint.hosts import with_image_digests
 from voice_ops.simulate.calls import REDIAL_SHARE
-from voice_ops.simulate.capacity import FleetPlan, fleet_plans, store_calls, usual_peak
+from voice_ops.simulate.capacity import FleetPlan, fleet_plans, regular_peak, store_calls
 from voice_ops.simulate.metrics import MODELS, check_modelled
-from voice_ops.simulate.policies import own
+from voice_ops.simulate.policies import configured
 from voice_ops.simulate.run import DAY_TICK_S, Result, Settings, Simulation
 from voice_ops.simulate.shortfall import SCATTER
 from voice_ops.simulate.traces import (
     NOTICED_S,
-    REGION_BACK_S,
     REGION_LOST_S,
+    REGION_RESTORED_S,
     Trace,
     az_outage,
     flash_crowd,
@@ -32,7 +32,7 @@ CALL_S = 180.0
 SEED = 1
 WITHHELD_METRICS = frozenset({*MODELS, "OpenSockets", "Conversations"})
 """Metrics of hosts: telemetry has stopped."""
-CROWD_S = 600.0
+FLASH_CROWD_S = 600.0
 """Start of the surge in `flash_crowd`."""
 
 
@@ -63,7 +63,7 @@ def simulate_scenarios(deployment: Deployment) -> Mapping[str, Effect | str]:
     plans = fleet_plans(deployment, {})
     for plan in plans:
         check_modelled(plan)
-    hours = _Hours(deployment, plans)
+    hours = _FaultComparison(deployment, plans)
     outage_trace, wave_trace, crowd_trace = (make(hours.peak) for make in (az_outage, spot_wave, flash_crowd))
     metrics = any(rule.adds_hosts for plan in plans for rule in plan.rules)
     return {
@@ -74,7 +74,7 @@ def simulate_scenarios(deployment: Deployment) -> Mapping[str, Effect | str]:
         "spot wave": hours.effect(wave_trace, replace(wave_trace, spot_waves=()), wave_trace.spot_waves[0].start_s)
         if any(plan.spot for plan in plans)
         else "the file has no spot fleet",
-        "quota refusal": hours.effect(crowd_trace, crowd_trace, CROWD_S, quotas=_exhausted_quotas(plans)),
+        "quota refusal": hours.effect(crowd_trace, crowd_trace, FLASH_CROWD_S, quotas=_exhausted_quotas(plans)),
         "silent metric": hours.effect(crowd_trace, crowd_trace, 0.0, silent=WITHHELD_METRICS)
         if metrics
         else "no rule of the file uses a metric of hosts",
@@ -91,14 +91,14 @@ def _exhausted_quotas(plans: tuple[FleetPlan, ...]) -> dict[str, int]:
     return exhausted
 
 
-class _Hours:
+class _FaultComparison:
     """The same two or three hours, with and without a fault."""
 
     def __init__(self, deployment: Deployment, plans: tuple[FleetPlan, ...]) -> None:
         aws = deployment.aws_section
-        self._plans, self._alerts_of = plans, with_images(deployment)
+        self._plans, self._image_deployment = plans, with_image_digests(deployment)
         store = store_calls(deployment)
-        self.peak = usual_peak(plans, store)
+        self.peak = regular_peak(plans, store)
         self.settings = Settings(
             zones=aws.availability_zones if aws else deployment.azure.availability_zones,
             call_s=CALL_S,
@@ -109,12 +109,12 @@ class _Hours:
             store_calls=store,
             redial_share=REDIAL_SHARE,
         )
-        self._calm: dict[str, Result] = {}
+        self._baselines: dict[str, Result] = {}
 
     def effect(self, trace: Trace, baseline_trace: Trace, at_s: float, **fault: object) -> Effect:
-        if baseline_trace.name not in self._calm:
-            self._calm[baseline_trace.name] = self._run(baseline_trace)
-        faulty, baseline = self._run(trace, **fault), self._calm[baseline_trace.name]
+        if baseline_trace.name not in self._baselines:
+            self._baselines[baseline_trace.name] = self._run(baseline_trace)
+        faulty, baseline = self._run(trace, **fault), self._baselines[baseline_trace.name]
         lost = [result.ledger.refused + result.ledger.cut for result in (faulty, baseline)]
         recovers_s = _recovery(faulty, baseline.course.carried, at_s)
         # A quota and missing metrics apply from the start; an outage and a wave begin at their time.
@@ -133,7 +133,7 @@ class _Hours:
         refused, before = (result.ledger.refused + result.ledger.cut for result in (faulty, baseline_trace))
         missed_calls = half_peak + half_peak / CALL_S * (NOTICED_S + ALIAS_TTL_S / 2)
         course = faulty.course
-        requested_calls = np.where(course.second < REGION_BACK_S, course.wanted, 0)
+        requested_calls = np.where(course.second < REGION_RESTORED_S, course.wanted, 0)
         recovers_s = _recovery(faulty, requested_calls, REGION_LOST_S)
         return Effect(
             round(missed_calls) + max(0, refused - before),
@@ -144,7 +144,7 @@ class _Hours:
 
     def _run(self, trace: Trace, **fault: object) -> Result:
         settings = replace(self.settings, **fault)  # type: ignore[arg-type]
-        return Simulation(self._plans, own(self._plans), trace, settings, alerts_of=self._alerts_of).run()
+        return Simulation(self._plans, configured(self._plans), trace, settings, alerts_of=self._image_deployment).run()
 
 
 def _fired_alerts(faulty: Result, at_s: float) -> tuple[str, ...]:

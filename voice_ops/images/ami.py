@@ -19,14 +19,14 @@ class Proposal:
     Attributes:
         in_file: Value in the file; ``None`` for AWS's latest at each deploy.
         proposed: Value to write; ``None`` if the region has no image.
-        made: Owner.
+        created: Owner.
         since: Creation date, or the version of AWS's parameter.
     """
 
     fleet: str
     in_file: str | None
     proposed: str | None
-    made: str = ""
+    created: str = ""
     since: str = ""
 
 
@@ -40,7 +40,7 @@ def _baked_image(account: Account, fleet: Fleet) -> Proposal | None:
     tags = names.baked_tags(account.deployment, fleet.name)
     filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
     filters.append({"Name": "state", "Values": ["available"]})
-    result = account.listed("ec2", "describe_images", "Images[]", Owners=["self"], Filters=filters)
+    result = account.list_all("ec2", "describe_images", "Images[]", Owners=["self"], Filters=filters)
     newest = max(result, key=lambda image: image["CreationDate"], default=None)
     return newest and Proposal(fleet.name, fleet.machine_image, newest["ImageId"], OWN, newest["CreationDate"])
 

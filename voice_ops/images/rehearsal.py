@@ -80,9 +80,9 @@ def _run(command: list[str], timeout_s: float = 1800) -> str:
 class Rehearsal:
     """A temporary image storage."""
 
-    def __init__(self, folder: Path, say: Report) -> None:
+    def __init__(self, folder: Path, report: Report) -> None:
         self._folder = folder
-        self._say = say
+        self._say = report
         self._digests: dict[str, str] = {}
 
     def _buildah(self, command: str, *arguments: str, prefix: tuple[str, ...] = ()) -> str:
@@ -222,11 +222,11 @@ class Rehearsal:
 
 
 @contextmanager
-def rehearsal(say: Report) -> Iterator[Rehearsal]:
+def rehearsal(report: Report) -> Iterator[Rehearsal]:
     """Open a rehearsal, whose storage is deleted when it closes."""
     install_tools()
     with TemporaryDirectory(prefix="voice-images-") as folder:
-        yield Rehearsal(Path(folder), say)
+        yield Rehearsal(Path(folder), report)
 
 
 def rehearse(spec: BuiltImage, stage: Rehearsal) -> ImageResult:

@@ -23,8 +23,8 @@ def check_signatures(deployment: Deployment, key: ImageSigning, registry: str) -
     Raises:
         RegistryError: skopeo is not installed.
     """
-    listed = is_verified(key.public_key, key.signature, manifest(deployment.images).encode())
-    yield "images", None if listed else "the signature does not match the digests in the file"
+    is_manifest_signed = is_verified(key.public_key, key.signature, manifest(deployment.images).encode())
+    yield "images", None if is_manifest_signed else "the signature does not match the digests in the file"
     for image, digest in deployment.images.items():
         yield image.value, _signature_problem(f"{registry}/{image.value}", digest, key.public_key)
 

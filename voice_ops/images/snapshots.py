@@ -21,7 +21,7 @@ Versions = Mapping[str, Collection[str]]
 """Versions of each package."""
 
 
-def pockets(suite: str) -> tuple[str, ...]:
+def archive_suites(suite: str) -> tuple[str, ...]:
     """Return the folders of a suite's archives on a mirror."""
     return (
         f"debian/dists/{suite}/main",
@@ -41,9 +41,9 @@ def versions(lists: str) -> Versions:
 def archive(suite: str) -> Versions:
     """Return the current versions in Debian's archive."""
     lists = []
-    for pocket in pockets(suite):
+    for archive_suite in archive_suites(suite):
         for each in LISTS:
-            with urllib.request.urlopen(f"{MIRROR}/{pocket}/{each}.xz", timeout=TIMEOUT_S) as answer:  # noqa: S310  a URL of http
+            with urllib.request.urlopen(f"{MIRROR}/{archive_suite}/{each}.xz", timeout=TIMEOUT_S) as answer:  # noqa: S310  a URL of http
                 lists.append(lzma.decompress(answer.read()).decode())
     return versions("\n".join(lists))
 

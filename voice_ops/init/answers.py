@@ -10,7 +10,7 @@ import typer
 from voice_blueprint.file.suggestion import choice
 from voice_ops.exits import REFUSED
 from voice_ops.init.sizes import UnsupportedAnswersError, max_calls, offers_gpus, regions
-from voice_ops.output import complain, out, stop
+from voice_ops.output import out, print_error, stop
 
 if TYPE_CHECKING:
     from voice_ops.init.drafts import PricedDraft
@@ -95,7 +95,7 @@ def budget_for(files: list["PricedDraft"], budget: int | None, region_name: str)
         typer.Exit: The budget is too low for all drafts, or standard input ends.
     """
 
-    def covered(text: str) -> tuple["PricedDraft", int]:
+    def cheapest_draft(text: str) -> tuple["PricedDraft", int]:
         usd = _parse_integer(text)
         if draft := next((each for each in files if each.month.expected <= usd), None):
             return draft, usd
@@ -107,10 +107,10 @@ def budget_for(files: list["PricedDraft"], budget: int | None, region_name: str)
 
     try:
         if budget is not None:
-            return covered(str(budget))
+            return cheapest_draft(str(budget))
         for each in files:
             out.print(f"{each.name} cost {each.words} a month", soft_wrap=True)
-        return _ask("Budget of a month, USD", _round_up(files[0].month.expected * HEADROOM), covered)
+        return _ask("Budget of a month, USD", _round_up(files[0].month.expected * HEADROOM), cheapest_draft)
     except UnsupportedAnswersError as error:
         raise stop(str(error), REFUSED) from None
     except typer.Abort:
@@ -123,7 +123,7 @@ def _ask(question: str, default: object, check: Callable[[str], T]) -> T:
         try:
             return check(text.strip())
         except UnsupportedAnswersError as error:
-            complain(str(error))
+            print_error(str(error))
 
 
 def _missing_options(options: str) -> typer.Exit:

@@ -15,13 +15,13 @@ from voice_blueprint.capacity.bounds import (
     STREAMS_PER_CORE,
     VAD_STREAMS,
     asr_host,
+    binding_bound,
     gateway_task,
-    least,
     store,
 )
 from voice_blueprint.capacity.conversations import CONVERSATIONS_PER_CORE
 from voice_blueprint.capacity.load import peak_requests_per_s
-from voice_blueprint.capacity.tiers import FILL, caller_capacities
+from voice_blueprint.capacity.tiers import TARGET_UTILIZATION, caller_capacities
 from voice_blueprint.checks.azure.pools import PLACEHOLDER, POD_PREFIX
 from voice_blueprint.checks.azure.sizing import share_gib
 from voice_blueprint.contract.network import Tier
@@ -83,8 +83,10 @@ def bounds(calls: int, capacities: int) -> HostCount:
     A tenth and one are added to the peak, since the number of calls varies, and an alert fires while a fleet is at its
     maximum.
     """
-    low, most = (math.ceil(each / (capacities * FILL)) for each in (mean_calls(calls), CAPACITY_FACTOR * calls))
-    return HostCount(min=max(2, low), max=max(3, most + 1))
+    low, high = (
+        math.ceil(each / (capacities * TARGET_UTILIZATION)) for each in (mean_calls(calls), CAPACITY_FACTOR * calls)
+    )
+    return HostCount(min=max(2, low), max=max(3, high + 1))
 
 
 def regions(cloud: str) -> list[str]:
@@ -110,7 +112,9 @@ def max_calls(cloud: str, region: str, *, agents: bool) -> int:
     if not offers_gpus(cloud, region):
         return MAX_SMALL_CALLS
     if cloud == "aws":
-        store_capacity = max(least(store(StateStore(node_type=kind.name), archives=False)).calls for kind in _nodes())
+        store_capacity = max(
+            binding_bound(store(StateStore(node_type=kind.name), archives=False)).calls for kind in _nodes()
+        )
     else:
         unit_count = dict.fromkeys(_CPU_TIERS, HostCount(min=1, max=1))
         store_capacity = max(caller_capacities(_callers(unit_count, sku))[-1].calls for sku in get_args(RedisSku))
@@ -148,13 +152,13 @@ def agent_units(calls: int) -> HostCount:
 
 def _sized_calls(calls: int, units: HostCount | None) -> int:
     """Return the calls for which the other tiers are sized, which limit the conversations of agents."""
-    return max(calls, math.ceil(units.max * CONVERSATIONS_PER_CORE * FILL)) if units else calls
+    return max(calls, math.ceil(units.max * CONVERSATIONS_PER_CORE * TARGET_UTILIZATION)) if units else calls
 
 
 def _required_capacity(calls: int, *, agents: bool) -> int:
     """Return the calls that a store must have room for, so that the peak does not raise its alert."""
     # The file contains the mean, rounded up, and its peak is twice that.
-    return math.ceil((calls + calls % 2) / (FILL if agents else STORE_FILL))
+    return math.ceil((calls + calls % 2) / (TARGET_UTILIZATION if agents else STORE_FILL))
 
 
 def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
@@ -172,21 +176,26 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
     carried = _sized_calls(calls, units)
     unit_count = HostCount(min=0, max=1)
     capacities = {
-        row.name: least(asr_host(AsrFleet(name="gpu", instance_type=row.name, hosts=unit_count, scaling=()))).calls
+        row.name: binding_bound(
+            asr_host(AsrFleet(name="gpu", instance_type=row.name, hosts=unit_count, scaling=()))
+        ).calls
         for row in rows
     }
     store_capacity = _required_capacity(carried, agents=units is not None)
     suitable_nodes = [
         kind
         for kind in _nodes()
-        if least(store(StateStore(node_type=kind.name), archives=False)).calls >= store_capacity
+        if binding_bound(store(StateStore(node_type=kind.name), archives=False)).calls >= store_capacity
     ]
     if not suitable_nodes:
         raise _too_many_calls_error(calls)
     asr = min(rows, key=lambda row: _min_price(row.usd_per_hour) / capacities[row.name])
     streams_per_host = STREAMS_PER_CORE * VAD_QUEUES
-    hosts, per_zone = bounds(carried, capacities[asr.name]), math.ceil(carried / (2 * streams_per_host * FILL))
-    task = least(gateway_task(GatewayService(tasks=TaskCount(min=1, max=1)))).calls
+    hosts, per_zone = (
+        bounds(carried, capacities[asr.name]),
+        math.ceil(carried / (2 * streams_per_host * TARGET_UTILIZATION)),
+    )
+    task = binding_bound(gateway_task(GatewayService(tasks=TaskCount(min=1, max=1)))).calls
     tasks, accepted_calls = (
         bounds(carried, task),
         min(hosts.max * capacities[asr.name], 4 * per_zone * streams_per_host),
@@ -216,10 +225,10 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
 
 def _throttle(calls: int) -> str:
     """Return the rate limits of the session API with a margin for repeated requests; empty if the default suffices."""
-    need = math.ceil(REQUEST_MARGIN * peak_requests_per_s(CallLoad(calls=mean_calls(calls))))
-    if need <= Throttle().requests_per_s:
+    required_rate = math.ceil(REQUEST_MARGIN * peak_requests_per_s(CallLoad(calls=mean_calls(calls))))
+    if required_rate <= Throttle().requests_per_s:
         return ""
-    return f"\n    throttle: {{requests_per_s: {need}, burst: {min(2 * need, API_BURST)}}}"
+    return f"\n    throttle: {{requests_per_s: {required_rate}, burst: {min(2 * required_rate, API_BURST)}}}"
 
 
 def _azure_pools(region: str, calls: int = 1) -> dict[str, tuple[int, Quantization]]:
@@ -289,8 +298,8 @@ def _pod_range(nodes: int) -> str:
     It is empty if the default is sufficient.
     """
     # Each of two pools rounds its surge up.
-    most = nodes + surge_nodes(nodes) + 1
-    prefix, default = POD_PREFIX - math.ceil(math.log2(most)), ClusterNetwork().pod_cidr
+    max_nodes = nodes + surge_nodes(nodes) + 1
+    prefix, default = POD_PREFIX - math.ceil(math.log2(max_nodes)), ClusterNetwork().pod_cidr
     if prefix >= IPv4Network(default).prefixlen:
         return ""
     return f"\n  network: {{pod_cidr: 10.128.0.0/{prefix}}}  # a /{POD_PREFIX} for each node"
@@ -318,8 +327,8 @@ def size_callers(calls: int, agents: HostCount | None = None) -> tuple[Callers, 
         pods[Tier.AGENT.value] = (AGENT_CPUS + SIDECAR_CPUS, agents)
     each = [cpus for cpus, _ in pods.values()]
     low = cpu_nodes(CPU_SIZE, each, sum(cpus * count.min for cpus, count in pods.values()))
-    most = cpu_nodes(CPU_SIZE, each, sum(cpus * (count.max + 1) for cpus, count in pods.values()))
-    return callers, HostCount(min=max(2, low), max=max(3, most))
+    max_nodes = cpu_nodes(CPU_SIZE, each, sum(cpus * (count.max + 1) for cpus, count in pods.values()))
+    return callers, HostCount(min=max(2, low), max=max(3, max_nodes))
 
 
 def _callers(replicas: Mapping[Tier, HostCount], sku: RedisSku = "Balanced_B3") -> Callers:

@@ -103,7 +103,8 @@ def loadtest(  # noqa: PLR0917  typer's parameters have names
         work = LoadTest(
             api=tested_api,
             endpoints=[
-                options.parse_endpoint(*place, tested_api, model, body, auth, api_key_env) for place in endpoint_urls
+                options.parse_endpoint(*parsed_url, tested_api, model, body, auth, api_key_env)
+                for parsed_url in endpoint_urls
             ],
             driver=options.driver_maker(
                 tested_api,
@@ -143,19 +144,19 @@ def loadtest(  # noqa: PLR0917  typer's parameters have names
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
         raise stop("interrupted: no report was written", INTERRUPTED) from None
-    _show(report, output, as_json=as_json)
+    _print_report(report, output, as_json=as_json)
     if report.failed:
         raise typer.Exit(FAILED)
 
 
-def _show(report: Report, output: Path | None, *, as_json: bool) -> None:
+def _print_report(report: Report, output: Path | None, *, as_json: bool) -> None:
     if as_json:
         print_json(report.as_dict())
     else:
         out.print(results_grid(report).to_table())
         for comparison in report.comparisons:
             out.print(comparison_grid(report, comparison).to_table())
-    for caveat in report.doubts:
+    for caveat in report.warnings:
         err.print(styled("[yellow]![/] {}", caveat), soft_wrap=True)
     if output:
         from voice_ops.loadtest.plots import save  # noqa: PLC0415  matplotlib would slow down every other command

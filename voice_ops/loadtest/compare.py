@@ -74,8 +74,8 @@ def differences(rounds: Sequence[Round], seed: int) -> list[Difference]:
     results = []
     for name in METRICS:
         values = [(_values(measured, name), _values(baseline, name)) for measured, baseline in rounds]
-        everywhere = all(measured.size and baseline.size for measured, baseline in values)
-        if everywhere and any(side.any() for both in values for side in both):
+        has_all_values = all(measured.size and baseline.size for measured, baseline in values)
+        if has_all_values and any(side.any() for both in values for side in both):
             results += [_difference(name, statistic, values, seed) for statistic in ("p50", "p95")]
     rates = [(_rate(measured), _rate(baseline)) for measured, baseline in rounds]
     return [*results, _difference("requests/s", "mean", rates, seed)]

@@ -32,12 +32,12 @@ class Conversation:
 
     async def send(self, index: int, trace: Trace) -> None:
         """Send a recording as a question. A piece of the response is a delta with audio."""
-        which = index % len(self.recordings)
-        trace.input_audio_s = self.recordings[which].seconds
+        recording_index = index % len(self.recordings)
+        trace.input_audio_s = self.recordings[recording_index].seconds
         async with self.endpoint.session.ws_connect(
             self.endpoint.at("/v1/realtime"), headers={"X-Request-Id": trace.request_id}, max_msg_size=0
         ) as socket:
-            speaking = asyncio.create_task(self._speak(socket, which, trace))
+            speaking = asyncio.create_task(self._speak(socket, recording_index, trace))
             try:
                 await _listen(socket, trace)
             finally:
@@ -49,8 +49,8 @@ class Conversation:
     def _frames(self) -> list[list[str]]:
         return [[_message(frame) for frame in split_frames(recording)] for recording in self.recordings]
 
-    async def _speak(self, socket: aiohttp.ClientWebSocketResponse, which: int, trace: Trace) -> None:
-        await feed(self._frames[which], socket.send_str, trace)
+    async def _speak(self, socket: aiohttp.ClientWebSocketResponse, recording_index: int, trace: Trace) -> None:
+        await feed(self._frames[recording_index], socket.send_str, trace)
         # A microphone continues to send: its silence ends a turn.
         silence, loop = _message(bytes(2 * round(FRAME_S * RATE))), asyncio.get_running_loop()
         begin = loop.time()

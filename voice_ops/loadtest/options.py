@@ -49,14 +49,14 @@ def parse_endpoint(  # noqa: PLR0917  one place calls it
 ) -> Endpoint:
     if api is not Api.SESSION and auth:
         raise OptionError(f"--auth only applies to session: {api} uses an API key as OpenAI's API does")
-    place = parse_url(url, option)
+    parsed_url = parse_url(url, option)
     try:
         key = secret_from(key_variable)
         # For an OpenAI-compatible endpoint, a key is a bearer token.
-        headers = access(Auth.JWT if key and api is not Api.SESSION else auth, key, str(place))
+        headers = access(Auth.JWT if key and api is not Api.SESSION else auth, key, str(parsed_url))
     except AccessError as error:
         raise OptionError(str(error)) from None
-    return Endpoint(name, place, model, parse_body(body), headers)
+    return Endpoint(name, parsed_url, model, parse_body(body), headers)
 
 
 def select_api(api: Api | None, name: str | None, *, model: str, baseline: str | None) -> Api:

@@ -115,9 +115,9 @@ def _distribution(axes: Axes, report: Report) -> None:
 def _percentiles(axes: Axes, report: Report) -> None:
     positions = np.arange(len(report.results))
     width = 0.26
-    for place, (percentile, color) in enumerate((("p50", "#93c5fd"), ("p95", "#3b82f6"), ("p99", "#1e3a8a"))):
+    for index, (percentile, color) in enumerate((("p50", "#93c5fd"), ("p95", "#3b82f6"), ("p99", "#1e3a8a"))):
         heights = [getattr(result.summary.metrics.get("first"), percentile, 0.0) for result in report.results]
-        bars = axes.bar(positions + (place - 1) * width, heights, width, color=color, label=percentile)
+        bars = axes.bar(positions + (index - 1) * width, heights, width, color=color, label=percentile)
         axes.bar_label(bars, fmt="{:,.0f}", fontsize=8, color=_INK)
     _plot_published(axes, report, "first", positions - 1.5 * width)
     _label_axes(axes, f"{label('first', report.api).capitalize()}, percentiles", "", "ms")
@@ -144,8 +144,8 @@ def _legend_above_bars(axes: Axes) -> None:
 
 def _plot_published(axes: Axes, report: Report, key: str, positions: Sequence[float] | np.ndarray[Any, Any]) -> None:
     published_values = [
-        (place, result.published[key])
-        for place, result in zip(positions, report.results, strict=True)
+        (position, result.published[key])
+        for position, result in zip(positions, report.results, strict=True)
         if key in result.published
     ]
     if published_values:
@@ -183,15 +183,15 @@ def _comparisons(report: Report) -> Figure:
 def _forest_plot(axes: Axes, comparison: Comparison, report: Report) -> None:
     measured, baseline = dict.fromkeys(result.endpoint for result in report.results)
     shown_differences = [difference for difference in comparison.differences if difference.baseline]
-    for place, outcome in enumerate(reversed(shown_differences)):
+    for index, outcome in enumerate(reversed(shown_differences)):
         low, estimate, high = (
             100 * value / outcome.baseline for value in (outcome.low, outcome.difference, outcome.high)
         )
         color = "#1d4ed8" if outcome.is_shown else "#9ca3af"
-        axes.plot([low, high], [place, place], color=color, linewidth=3, solid_capstyle="butt")
-        axes.plot(estimate, place, "o", color=color, markersize=7)
+        axes.plot([low, high], [index, index], color=color, linewidth=3, solid_capstyle="butt")
+        axes.plot(estimate, index, "o", color=color, markersize=7)
         axes.annotate(
-            f"{estimate:+.1f} %", (estimate, place), (0, 7), textcoords="offset points", ha="center", fontsize=8
+            f"{estimate:+.1f} %", (estimate, index), (0, 7), textcoords="offset points", ha="center", fontsize=8
         )
     texts = [
         f"{label(outcome.metric, report.api) if outcome.metric in METRICS else outcome.metric}, {outcome.statistic}"

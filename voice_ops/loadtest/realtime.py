@@ -41,8 +41,8 @@ class Realtime:
 
     async def send(self, index: int, trace: Trace) -> None:
         """Stream a recording; a piece of the response is a ``transcription.delta`` with text."""
-        which = index % len(self.recordings)
-        trace.input_audio_s = self.recordings[which].seconds
+        recording_index = index % len(self.recordings)
+        trace.input_audio_s = self.recordings[recording_index].seconds
         async with self.endpoint.session.ws_connect(
             self.endpoint.at("/v1/realtime"), headers={"X-Request-Id": trace.request_id}, max_msg_size=0
         ) as socket:
@@ -51,7 +51,7 @@ class Realtime:
                 raise AnswerError(f"received {created.type or 'an unknown event'} instead of session.created")
             await socket.send_json({"type": "session.update", "model": self.endpoint.model} | dict(self.endpoint.body))
             await socket.send_json(_START)
-            feed_task = asyncio.create_task(_speak(socket, self._frames[which], trace))
+            feed_task = asyncio.create_task(_speak(socket, self._frames[recording_index], trace))
             try:
                 await _read(socket, trace)
             finally:

@@ -24,7 +24,7 @@ class Result:
     published: Published
 
     @property
-    def doubts(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Caveats of these results."""
         subject = f"{self.endpoint}, {self.summary.load}"
         matches = [
@@ -70,9 +70,9 @@ class Report:
     comparisons: Sequence[Comparison]
 
     @property
-    def doubts(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Caveats of all results."""
-        return [doubt for result in self.results for doubt in result.doubts]
+        return [doubt for result in self.results for doubt in result.warnings]
 
     @property
     def failed(self) -> bool:
@@ -98,5 +98,5 @@ class Report:
                 }
                 for comparison in self.comparisons
             ],
-            "doubts": self.doubts,
+            "doubts": self.warnings,
         }

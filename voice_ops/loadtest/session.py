@@ -68,7 +68,7 @@ class LoadTest:
                 with progress.phase(f"warm up {driver.endpoint.name}"):
                     await self._warm_up(driver)
             for load, requests in self.loads.items():
-                progress_count = _Count(requests * len(drivers), progress)
+                progress_count = _LoadProgress(requests * len(drivers), progress)
                 with progress.phase(f"{load}: {requests} requests" + (" to each" if len(drivers) > 1 else "")):
                     generator = Generator(self.timeout_s, self.seed, progress_count)
                     rounds = await interleave(generator, drivers, load, requests=requests, rounds=self.rounds)
@@ -120,7 +120,7 @@ def _failure(endpoint: Endpoint, reason: str) -> LoadTestError:
     return LoadTestError(f"{endpoint.url}: {reason}" + (f"\n{remedy}" if remedy else ""))
 
 
-class _Count:
+class _LoadProgress:
     """Shows the progress of a load."""
 
     def __init__(self, requests: int, progress: Progress) -> None:

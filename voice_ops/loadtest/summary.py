@@ -117,6 +117,6 @@ def _harness(run: Run) -> Harness:
     start_lag = Distribution.of([1000 * (trace.started_s - trace.intended_s) for trace in run.traces])
     if start_lag is None:
         raise ValueError("a run without requests has no results")
-    feeds = [1000 * trace.pacing_lag_s for trace in run.traces if trace.input_ended_s is not None]
+    pacing_lags_ms = [1000 * trace.pacing_lag_s for trace in run.traces if trace.input_ended_s is not None]
     loop_lag = Distribution.of([1000 * lag for lag in run.loop_lags_s])
-    return Harness(start_lag, loop_lag, Distribution.of(feeds), run.cpu_s / run.elapsed_s)
+    return Harness(start_lag, loop_lag, Distribution.of(pacing_lags_ms), run.cpu_s / run.elapsed_s)

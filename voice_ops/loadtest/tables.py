@@ -12,7 +12,7 @@ from voice_ops.loadtest.metrics import METRICS, Metric, label
 from voice_ops.loadtest.report import Comparison, Report, Result
 from voice_ops.loadtest.scenarios import SOURCE
 from voice_ops.loadtest.summary import Distribution, Summary
-from voice_ops.output import WholeTable
+from voice_ops.output import FullTable
 
 _INTEGER_MIN = 100
 _ONE_DECIMAL_MIN = 10
@@ -27,7 +27,7 @@ class Grid:
     rows: Sequence[Sequence[str]]
 
     def to_table(self) -> Table:
-        table = WholeTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD)
+        table = FullTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD)
         for number, heading in enumerate(self.headings):
             table.add_column(heading, justify="right" if number else "left")
         for row in self.rows:
@@ -97,7 +97,7 @@ def _rows(api: Api) -> list[tuple[str, str, _Cell]]:
 
 def results_grid(report: Report) -> Grid:
     """Return the figures with a column for each endpoint and load, published ones below measured ones."""
-    several = len({result.endpoint for result in report.results}) > 1
+    has_several_endpoints = len({result.endpoint for result in report.results}) > 1
     rows = []
     for key, text, cell in _rows(report.api):
         cells = [cell(result.summary) for result in report.results]
@@ -106,7 +106,8 @@ def results_grid(report: Report) -> Grid:
         if any(key in result.published for result in report.results):
             rows.append(["  published", *(_published(result, key) for result in report.results)])
     headings = [
-        f"{result.endpoint}, {result.summary.load}" if several else result.summary.load for result in report.results
+        f"{result.endpoint}, {result.summary.load}" if has_several_endpoints else result.summary.load
+        for result in report.results
     ]
     source = f" (published: {SOURCE})" if any(result.published for result in report.results) else ""
     return Grid(f"{report.title}{source}", ["of each: p50 / p95 / p99", *headings], rows)
@@ -159,7 +160,7 @@ def markdown(report: Report, plots: Sequence[str]) -> str:
         f"# {report.title}",
         "\n".join(f"- {key}: {value}" for key, value in report.setup.items()),
         *(grid.markdown() for grid in grids),
-        *(["## Doubts\n\n" + "\n".join(f"- {doubt}" for doubt in report.doubts)] if report.doubts else []),
+        *(["## Doubts\n\n" + "\n".join(f"- {doubt}" for doubt in report.warnings)] if report.warnings else []),
         *(f"![{name.removesuffix('.png')}]({name})" for name in plots),
         "## What is measured\n\n" + "\n".join(meanings),
     ]

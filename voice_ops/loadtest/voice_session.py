@@ -29,27 +29,27 @@ class VoiceSession:
 
     async def send(self, index: int, trace: Trace) -> None:
         """Stream a recording; a piece of the response is a partial or final transcript with text."""
-        which = index % len(self.recordings)
-        trace.input_audio_s = self.recordings[which].seconds
+        recording_index = index % len(self.recordings)
+        trace.input_audio_s = self.recordings[recording_index].seconds
         opened = await self._open(trace)
-        both = [
-            asyncio.create_task(self._speak(opened, self._frames[which], trace)),
+        tasks = [
+            asyncio.create_task(self._speak(opened, self._frames[recording_index], trace)),
             asyncio.create_task(self._listen(opened, trace)),
         ]
         try:
-            await asyncio.gather(*both)
+            await asyncio.gather(*tasks)
         finally:
-            for task in both:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     @cached_property
     def _frames(self) -> list[list[bytes]]:
         return [split_frames(recording) for recording in self.recordings]
 
     async def _open(self, trace: Trace) -> SessionResponse:
-        asked = {"transport": "websocket"} | dict(self.endpoint.body)
-        async with self.endpoint.post(SESSIONS_PATH, trace.request_id, json=asked) as response:
+        request = {"transport": "websocket"} | dict(self.endpoint.body)
+        async with self.endpoint.post(SESSIONS_PATH, trace.request_id, json=request) as response:
             try:
                 return SessionResponse.model_validate_json(await response.read())
             except ValidationError as error:

@@ -6,9 +6,9 @@ from rich.table import Table
 
 from voice_blueprint.capacity.conversations import Link, conversation_chains, conversations_in
 from voice_blueprint.capacity.load import peak_calls, recommended_sizes, sized_callers
-from voice_blueprint.capacity.tiers import by_tier, of_callers
+from voice_blueprint.capacity.tiers import by_tier, caller_tiers_for
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.output import empty_table, span
+from voice_ops.output import empty_table, format_range
 
 
 def _recommended_sizes(deployment: Deployment) -> dict[str, str]:
@@ -24,7 +24,7 @@ def _recommended_sizes(deployment: Deployment) -> dict[str, str]:
 
 def capacity_table(deployment: Deployment) -> Table | None:
     """Return the tiers with their calls, and with a load the recommended settings. None without callers."""
-    load, result, recommended = deployment.load, of_callers(deployment), _recommended_sizes(deployment)
+    load, result, recommended = deployment.load, caller_tiers_for(deployment), _recommended_sizes(deployment)
     if not result:
         return None
     # The store has its own limit by memory; the other tiers limit concurrent calls.
@@ -47,7 +47,7 @@ def capacity_table(deployment: Deployment) -> Table | None:
         table.add_row(
             each.name,
             f"{each.calls:,}",
-            span(each.units.min, each.units.max),
+            format_range(each.units.min, each.units.max),
             f"{each.low:,}-{each.max_calls:,}",
             f"{bound.name} ({bound.kind}): {bound.source}",
             *([recommended.get(each.name, "-")] if recommended else []),
@@ -71,8 +71,10 @@ def conversation_tables(deployment: Deployment) -> Iterator[Table]:
         if recommended:
             table.add_column("units for the load", no_wrap=True)
         for each in chain:
-            cells = [f"{each.calls:,}", span(each.units.min, each.units.max), f"{each.low:,}-{each.most:,}"]
-            table.add_row(each.name, *cells, each.source, *([span(*recommended[each.name])] if recommended else []))
+            cells = [f"{each.calls:,}", format_range(each.units.min, each.units.max), f"{each.low:,}-{each.most:,}"]
+            table.add_row(
+                each.name, *cells, each.source, *([format_range(*recommended[each.name])] if recommended else [])
+            )
         yield table
 
 
@@ -106,5 +108,5 @@ def capacity_as_dict(deployment: Deployment) -> list[dict[str, object]]:
     recommended = _recommended_sizes(deployment)
     return [
         vars(each) | {"calls": each.calls, "most": each.max_calls, "for_load": recommended.get(each.name)}
-        for each in of_callers(deployment)
+        for each in caller_tiers_for(deployment)
     ]

@@ -66,7 +66,7 @@ def plan(
         from voice_ops.plan import release  # noqa: PLC0415  a plan by itself synthesizes nothing
 
         comparison = release.Comparison.of(deployment, against, accept_replace or ()) if against else None
-        if record and not (comparison and comparison.away):
+        if record and not (comparison and comparison.outages):
             release.record(deployment, record)
     if as_json:
         print_json(
@@ -95,7 +95,7 @@ def plan(
         blocking = sum(finding.blocks for finding in findings)
         raise stop(f"refused: {blocking} error(s)", REFUSED)
     if comparison:
-        refuse_outages(comparison.away)
+        refuse_outages(comparison.outages)
 
 
 def _with_load(deployment: Deployment, calls: int | None, conversations: int | None) -> Deployment:
@@ -103,18 +103,20 @@ def _with_load(deployment: Deployment, calls: int | None, conversations: int | N
         return deployment
     if calls and conversations:
         raise stop("--calls and --conversations both set the number of callers; specify one of them", REFUSED)
-    if conversations and not any(half and half.agents for half in (deployment.aws_section, deployment.azure_section)):
+    if conversations and not any(
+        section and section.agents for section in (deployment.aws_section, deployment.azure_section)
+    ):
         raise stop(
             "the file has no section `agents`, so it supports no conversations; use --calls for the other tiers",
             REFUSED,
         )
     load_values = deployment.load.model_dump() if deployment.load else {}
     load_values |= {"calls": calls} if calls else {"calls": conversations, "conversation_share": 1.0}
-    with_load = deployment.model_copy(update={"load": CallLoad(**load_values)})
-    if deployment.cells or not exceeds_one_deployment(with_load):
-        return with_load
+    loaded_deployment = deployment.model_copy(update={"load": CallLoad(**load_values)})
+    if deployment.cells or not exceeds_one_deployment(loaded_deployment):
+        return loaded_deployment
     # More than any state store supports: as many copies as the load requires.
-    return with_load.model_copy(update={"cells": Cells(calls=peak_calls(designed_load(deployment)))})
+    return loaded_deployment.model_copy(update={"cells": Cells(calls=peak_calls(designed_load(deployment)))})
 
 
 def resource_counts(deployment: Deployment) -> dict[str, Counter[str]]:

@@ -7,7 +7,7 @@ from voice_blueprint.aws.fleets import fleets
 from voice_blueprint.file.model.azure import CPU_POOL, JumpHost
 from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.output import empty_table, span
+from voice_ops.output import empty_table, format_range
 
 
 def fleet_table(deployment: Deployment) -> Table:
@@ -26,8 +26,9 @@ def fleet_table(deployment: Deployment) -> Table:
             fleet.name,
             row.name,
             f"{row.accelerator.count} x {row.accelerator.model}" if row.accelerator else "-",
-            span(fleet.min_hosts, fleet.max_hosts) + (f" + {fleet.warm_hosts} warm" if fleet.warm_hosts else ""),
-            span(*fleet.vcpus),
+            format_range(fleet.min_hosts, fleet.max_hosts)
+            + (f" + {fleet.warm_hosts} warm" if fleet.warm_hosts else ""),
+            format_range(*fleet.vcpus),
             f"{price * fleet.min_hosts:,.2f}-{price * fleet.max_hosts:,.2f}" if price else "not listed",
         )
     return table
@@ -55,8 +56,8 @@ def pool_table(deployment: Deployment) -> Table:
             name,
             size.name.removeprefix("Standard_"),
             f"{size.gpu_count} x {size.gpu}" if size.gpu else "-",
-            span(nodes.min, nodes.max),
-            span(nodes.min * size.vcpus, nodes.max * size.vcpus),
+            format_range(nodes.min, nodes.max),
+            format_range(nodes.min * size.vcpus, nodes.max * size.vcpus),
             cost if purchase == "on-demand" else f"{cost} ({purchase})",
         )
     return table

@@ -28,12 +28,12 @@ class Comparison:
 
     Attributes:
         summary: Number of resources that are created, updated, replaced and deleted.
-        away: Unaccepted replacements and deletions of resources that serve calls or store state, and removed stacks.
+        outages: Unaccepted replacements and deletions of resources that serve calls or store state, and removed stacks.
         hosts: Lines of the groups whose hosts a deploy replaces.
     """
 
     summary: str
-    away: list[Outage]
+    outages: list[Outage]
     hosts: tuple[str, ...] = ()
 
     @property
@@ -42,20 +42,20 @@ class Comparison:
         return "\n  ".join([self.summary, *self.hosts])
 
     def as_dict(self) -> dict[str, object]:
-        return {"outages": [vars(each) for each in self.away], "replaced_hosts": self.hosts}
+        return {"outages": [vars(each) for each in self.outages], "replaced_hosts": self.hosts}
 
     @classmethod
     def of(cls, deployment: Deployment, record_folder: Path, accepted: Sequence[str]) -> Self:
         """Synthesize the templates and run the Pulumi programs, as a deploy would."""
         ops: list[Op] = []
-        away: list[Outage] = []
+        outage_list: list[Outage] = []
         hosts: tuple[str, ...] = ()
         if deployment.aws_section:
             old, new = _recorded_templates(deployment, record_folder), templates(deployment)
             # A deploy ignores stacks that were removed from the file, so it does not delete their resources.
             steps = diff.compare({stack: old[stack] for stack in old if stack in new}, new)
-            ops, away = [step.op for step in steps], outages(steps, accepted)
-            away += [step.outage() for step in removal_steps(deployment, old, new, accepted)]
+            ops, outage_list = [step.op for step in steps], outages(steps, accepted)
+            outage_list += [step.outage() for step in removal_steps(deployment, old, new, accepted)]
             hosts = tuple(replaced_hosts(old, new))
         if deployment.azure_section:
             from voice_ops.preview.changes import (  # noqa: PLC0415  extra `azure`
@@ -71,8 +71,8 @@ class Comparison:
                 raise _no_record_error(deployment, record_folder)
             changes = steps_since(files, rehearsed)
             ops += [step.op for steps in changes for step in steps]
-            away += unaccepted_outages(changes, accepted)
-        return cls(describe(ops), away, hosts)
+            outage_list += unaccepted_outages(changes, accepted)
+        return cls(describe(ops), outage_list, hosts)
 
 
 def record(deployment: Deployment, folder: Path) -> None:

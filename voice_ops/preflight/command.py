@@ -11,7 +11,7 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.exits import FAILED, REFUSED
 from voice_ops.findings import load_region
 from voice_ops.options import DeploymentFile, Json, Region
-from voice_ops.output import complain, err, out, print_json, stop, styled
+from voice_ops.output import err, out, print_error, print_json, stop, styled
 from voice_ops.preflight.models import FILE, MODELS, access_rows, calls_rows, file_rows, licence_rows
 from voice_ops.preflight.quota import QUOTAS
 from voice_ops.preflight.report import Increase, IncreaseError, Row, Status, print_report, summary
@@ -48,73 +48,73 @@ def preflight(  # noqa: PLR0917  typer's options
     if request_increases and offline:
         raise stop("--offline sends no requests; omit --offline or --request-increases", REFUSED)
     try:
-        made, kinds = ({}, Counter[str]()) if offline and not permissions else _made(deployment)
+        rendered, kinds = ({}, Counter[str]()) if offline and not permissions else _render(deployment)
     except EngineError as error:
         raise stop(str(error), FAILED) from None
     if permissions:
-        print_json(_permissions(deployment, made, kinds), deployment.name)
+        print_json(_permissions(deployment, rendered, kinds), deployment.name)
         return
-    rows = list(_of_file(deployment)) if offline else _ask(deployment, made, kinds)
+    rows = list(_offline_rows(deployment)) if offline else _ask(deployment, rendered, kinds)
     if not as_json:
         print_report(out, rows)
         out.print(f"\n{summary(rows)}")
     unknown = _unknown_quotas(rows) if request_increases else []
-    filed = _file(rows, unknown, ask=not yes) if request_increases else []
+    filed = _file(rows, unknown, confirm=not yes) if request_increases else []
     if as_json:
         print_json({"answers": [row.as_dict() for row in rows], "filed": filed}, deployment.name)
-    if not offline and not _has_answers(rows):
+    if not offline and not _is_authenticated(rows):
         raise stop("no account was checked; sign in, or specify --offline to check only the file", FAILED)
     if unknown or any(row.status.fails for row in rows) or any("refused" in answer for answer in filed):
         raise typer.Exit(FAILED)
 
 
-def _of_file(deployment: Deployment) -> Iterator[Row]:
+def _offline_rows(deployment: Deployment) -> Iterator[Row]:
     yield from file_rows(deployment)
     yield from calls_rows(deployment)
     yield from licence_rows(deployment)
 
 
-def _has_answers(rows: list[Row]) -> bool:
+def _is_authenticated(rows: list[Row]) -> bool:
     """Return True if a request to each account succeeded, so that the report is not based on the file only."""
-    asked: dict[str, bool] = {}
+    responses: dict[str, bool] = {}
     for row in rows:
         if row.area not in {FILE, MODELS}:
-            asked[row.area] = asked.get(row.area, False) or row.status is not Status.NOT_ASKED
-    return all(asked.values())
+            responses[row.area] = responses.get(row.area, False) or row.status is not Status.NOT_ASKED
+    return all(responses.values())
 
 
-def _made(deployment: Deployment) -> tuple[dict[str, dict[str, Any]], Counter[str]]:
+def _render(deployment: Deployment) -> tuple[dict[str, dict[str, Any]], Counter[str]]:
     """Return the templates of the AWS section and the resource types of the Azure section."""
     progress = Progress(err)
-    made: dict[str, dict[str, Any]] = {}
+    rendered: dict[str, dict[str, Any]] = {}
     kinds: Counter[str] = Counter()
     if deployment.aws_section:
         with progress.phase("synthesize the CloudFormation templates"):
-            made = templates(deployment)
+            rendered = templates(deployment)
     if deployment.azure_section:
         from voice_sandbox.azure.project import Project  # noqa: PLC0415
-        from voice_sandbox.azure.recorder import Existing, Mode  # noqa: PLC0415
+        from voice_sandbox.azure.recorder import Mode, PreexistingResources  # noqa: PLC0415
         from voice_sandbox.azure.run import run  # noqa: PLC0415
         from voice_sandbox.rehearsals.azure import PROJECTS  # noqa: PLC0415
 
         with progress.phase("run the cluster's Pulumi program"):
             config = {"deployment": str(Path(deployment.source.file).resolve())}
             project = Project.load(PROJECTS[0], deployment.name, config)
-            kinds = run(project, Mode.PREVIEW, Existing()).graph.counts()
-    return made, kinds
+            kinds = run(project, Mode.PREVIEW, PreexistingResources()).graph.counts()
+    return rendered, kinds
 
 
-def _ask(deployment: Deployment, made: dict[str, dict[str, Any]], kinds: Counter[str]) -> list[Row]:
+def _ask(deployment: Deployment, rendered: dict[str, dict[str, Any]], kinds: Counter[str]) -> list[Row]:
     # Imported here, since the clouds' SDKs are large, and a deployment often needs only one of them.
     progress = Progress(err)
-    rows = list(_of_file(deployment))
+    rows = list(_offline_rows(deployment))
     with progress.phase("check access to the models"):
         rows += access_rows(deployment)
     if deployment.aws_section:
         from voice_ops.preflight import aws  # noqa: PLC0415
 
         with progress.phase("query AWS"):
-            rows += aws.examine(deployment, made)
+            rows += aws.examine(deployment, rendered)
     if deployment.azure_section:
         from voice_ops.preflight import azure  # noqa: PLC0415
 
@@ -124,7 +124,7 @@ def _ask(deployment: Deployment, made: dict[str, dict[str, Any]], kinds: Counter
 
 
 def _permissions(
-    deployment: Deployment, made: dict[str, dict[str, Any]], kinds: Counter[str]
+    deployment: Deployment, rendered: dict[str, dict[str, Any]], kinds: Counter[str]
 ) -> dict[str, dict[str, object]]:
     printed: dict[str, dict[str, object]] = {}
     if deployment.aws_section:
@@ -132,7 +132,7 @@ def _permissions(
         from voice_ops.preflight.aws.commands import ACTIONS  # noqa: PLC0415
 
         account = deployment.aws.account or "ACCOUNT"
-        types = {resource["Type"] for template in made.values() for resource in template["Resources"].values()}
+        types = {resource["Type"] for template in rendered.values() for resource in template["Resources"].values()}
         printed["aws"] = {
             "deployer": aws.deployer_policy(account, deployment.aws.region),
             "cloudformation_execution": list(aws.policies(aws.actions_for(types))),
@@ -148,21 +148,21 @@ def _permissions(
 def _unknown_quotas(rows: list[Row]) -> list[str]:
     """Return the quota checks without a result."""
     silent = {Status.NOT_ASKED, Status.UNANSWERED}
-    return [f"{row.asked} of {row.area}" for row in rows if row.asked.endswith(QUOTAS) and row.status in silent]
+    return [f"{row.question} of {row.area}" for row in rows if row.question.endswith(QUOTAS) and row.status in silent]
 
 
-def _file(rows: list[Row], unknown: list[str], *, ask: bool) -> list[dict[str, object]]:
+def _file(rows: list[Row], unknown: list[str], *, confirm: bool) -> list[dict[str, object]]:
     """Request the missing increases; return the requests for ``--json``."""
     increases = [row.increase for row in rows if row.increase]
     if unknown:
-        complain(f"required increases are unknown: there is no result for {', '.join(unknown)}")
+        print_error(f"required increases are unknown: there is no result for {', '.join(unknown)}")
     elif not increases:
         err.print("no increase is required: every quota is sufficient or has an open request")
     if not increases:
         return []
     for increase in increases:
         err.print(f"{increase.quota}: {increase.limit} -> {increase.desired}", soft_wrap=True)
-    if ask and not typer.confirm(f"request {len(increases)} increase(s)?", err=True):
+    if confirm and not typer.confirm(f"request {len(increases)} increase(s)?", err=True):
         return []
     return [_file_one(increase) for increase in increases]
 
@@ -170,9 +170,9 @@ def _file(rows: list[Row], unknown: list[str], *, ask: bool) -> list[dict[str, o
 def _file_one(increase: Increase) -> dict[str, object]:
     request: dict[str, object] = {"quota": increase.quota, "limit": increase.limit, "desired": increase.desired}
     try:
-        said = increase.file()
+        command = increase.file()
     except IncreaseError as error:
-        complain(f"{increase.quota}: {error}")
+        print_error(f"{increase.quota}: {error}")
         return request | {"refused": str(error)}
-    err.print(styled("[green]✓[/] {}: {}", increase.quota, said), soft_wrap=True)
-    return request | {"answer": said}
+    err.print(styled("[green]✓[/] {}: {}", increase.quota, command), soft_wrap=True)
+    return request | {"answer": command}

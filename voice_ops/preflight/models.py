@@ -7,11 +7,11 @@ from urllib.request import Request, urlopen
 
 from voice_blueprint import catalog
 from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.capacity.tiers import by_tier, of_callers
+from voice_blueprint.capacity.tiers import by_tier, caller_tiers_for
 from voice_blueprint.catalog import ModelCard
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import images_for
-from voice_ops.preflight.report import Row, Status, answer
+from voice_ops.preflight.report import Row, Status, make_row
 
 FILE = "deployment file"
 MODELS = "models"
@@ -31,7 +31,7 @@ _REFUSED = {
 def file_rows(deployment: Deployment) -> Iterator[Row]:
     """Yield the checks that only need the file."""
     missing = [image for image in images_for(deployment) if image not in deployment.images]
-    yield answer(
+    yield make_row(
         FILE,
         "digests of the images in the file",
         f"none for {', '.join(missing)}" if missing else "every image has a digest",
@@ -42,13 +42,13 @@ def file_rows(deployment: Deployment) -> Iterator[Row]:
 
 def calls_rows(deployment: Deployment) -> Iterator[Row]:
     """Report the calls that a file's tiers support. Earlier checks refuse an excessive load."""
-    room, load = by_tier(of_callers(deployment)), deployment.load
-    if not room:
+    tier_ranges, load = by_tier(caller_tiers_for(deployment)), deployment.load
+    if not tier_ranges:
         return
-    tier, (_, most) = min(room.items(), key=lambda item: item[1][1])
-    low = min(fewest for fewest, _ in room.values())
+    tier, (_, max_calls) = min(tier_ranges.items(), key=lambda item: item[1][1])
+    low = min(min_count for min_count, _ in tier_ranges.values())
     needed = f"{load.calls:,}, at the peak {peak_calls(load):,}" if load else ""
-    yield answer(FILE, "concurrent calls", f"{low:,} to {most:,}; limited by {tier}", needed)
+    yield make_row(FILE, "concurrent calls", f"{low:,} to {max_calls:,}; limited by {tier}", needed)
 
 
 def licence_rows(deployment: Deployment) -> Iterator[Row]:
@@ -74,36 +74,38 @@ def _licence(deployment: Deployment, card: ModelCard) -> Row:
     azure = deployment.azure_section
     agreed = {each.model: each.reference for each in azure.model_agreements} if azure else {}
     result = card.licence + (f"; agreement: {agreed[card.name]}" if card.name in agreed else "")
-    fine = card.commercial_use or card.name in agreed or (azure is not None and not azure.commercial)
-    return answer(
+    is_allowed = card.commercial_use or card.name in agreed or (azure is not None and not azure.commercial)
+    return make_row(
         MODELS,
         f"licence of {card.name}",
         result,
         "non-commercial use" if azure and not azure.commercial else "commercial use",
-        blocks="" if fine else "add the agreement to azure.model_agreements, or use another model",
+        blocks="" if is_allowed else "add the agreement to azure.model_agreements, or use another model",
     )
 
 
 def _access(card: ModelCard, environment: Mapping[str, str]) -> Row:
-    asked = f"weights of {card.repository}"
+    question = f"weights of {card.repository}"
     token = environment.get(TOKEN)
     if not token:
-        return Row(MODELS, asked, Status.NOT_ASKED, f"{TOKEN} is not set", remedy=f"set {TOKEN} to query Hugging Face")
+        return Row(
+            MODELS, question, Status.NOT_ASKED, f"{TOKEN} is not set", remedy=f"set {TOKEN} to query Hugging Face"
+        )
     hub = environment.get("HF_ENDPOINT", "https://huggingface.co")
     request = Request(  # noqa: S310  the operator's own endpoint
         f"{hub}/api/models/{card.repository}/auth-check", headers={"Authorization": f"Bearer {token}"}
     )
     try:
         with urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310
-            return answer(MODELS, asked, "the token can download them", "read access")
+            return make_row(MODELS, question, "the token can download them", "read access")
     except HTTPError as error:
         if error.code not in _REFUSED:
             result, remedy = f"Hugging Face returned {error.code}", "run it again in a minute"
-            return Row(MODELS, asked, Status.UNANSWERED, result, "read access", remedy)
+            return Row(MODELS, question, Status.UNANSWERED, result, "read access", remedy)
         result, remedy = _REFUSED[error.code]
         page = f"{hub}/{card.repository}"
-        return answer(MODELS, asked, result, "read access", blocks=remedy.format(token=TOKEN, page=page))
+        return make_row(MODELS, question, result, "read access", blocks=remedy.format(token=TOKEN, page=page))
     except (URLError, TimeoutError, ValueError) as error:
         reason = getattr(error, "reason", error)
         remedy = "run the command again where Hugging Face is reachable"
-        return Row(MODELS, asked, Status.UNANSWERED, f"cannot reach {hub}: {reason}", remedy=remedy)
+        return Row(MODELS, question, Status.UNANSWERED, f"cannot reach {hub}: {reason}", remedy=remedy)

@@ -14,7 +14,7 @@ class Refusal:
         no_credentials: Whether all further requests will fail as well.
     """
 
-    found: str
+    result: str
     remedy: str
     no_credentials: bool = False
 
@@ -33,21 +33,21 @@ def run_questions(
         errors: Exceptions of its SDK.
         explain: Function that explains an exception.
     """
-    for index, (about, ask) in enumerate(questions.items()):
+    for index, (topic, rows_for) in enumerate(questions.items()):
         try:
-            yield from list(ask())
+            yield from list(rows_for())
         except errors as error:
             refusal = explain(error)
-            yield Row(area, about, Status.UNANSWERED, refusal.found, remedy=refusal.remedy)
+            yield Row(area, topic, Status.UNANSWERED, refusal.result, remedy=refusal.remedy)
             if refusal.no_credentials:
                 yield from unanswered_rows(area, list(questions)[index + 1 :], "the credentials were rejected")
                 return
 
 
-def unanswered_rows(area: str, topics: Iterable[str], because: str, remedy: str = "") -> Iterator[Row]:
+def unanswered_rows(area: str, topics: Iterable[str], reason: str, remedy: str = "") -> Iterator[Row]:
     """Report the skipped checks, with the remedy at the first."""
-    for index, about in enumerate(topics):
-        yield Row(area, about, Status.NOT_ASKED, because, remedy=remedy if index == 0 else "")
+    for index, topic in enumerate(topics):
+        yield Row(area, topic, Status.NOT_ASKED, reason, remedy=remedy if index == 0 else "")
 
 
 def first_line(text: str, limit: int = 200) -> str:

@@ -57,14 +57,14 @@ def quota_row(area: str, state: QuotaState, pending: Pending | None, file: Calla
     """
     desired = state.others + state.high
     fits = desired <= state.limit
-    status = Status.FINE if fits else Status.WARNING
+    status = Status.SUFFICIENT if fits else Status.WARNING
     if state.others + state.low > state.limit:
         status = Status.BLOCKS
     result = f"{state.limit} {state.unit}, {state.others} in use elsewhere"
     remedy, increase = "", None
     if not fits and pending:
-        asked_for = "an increase" if pending.desired is None else f"{pending.desired} {state.unit}"
-        result += f"; {asked_for} requested ({pending.reference})"
+        requested = "an increase" if pending.desired is None else f"{pending.desired} {state.unit}"
+        result += f"; {requested} requested ({pending.reference})"
         remedy = "wait for the open request; no other one is filed"
         if pending.desired is not None and pending.desired < desired:
             remedy = f"the open request is too small: request {desired} in its support case"

@@ -8,13 +8,13 @@ from itertools import groupby
 from rich import box
 from rich.console import Console
 
-from voice_ops.output import WholeTable, styled
+from voice_ops.output import FullTable, styled
 
 
 class Status(StrEnum):
     """Effect of a result on the deploy."""
 
-    FINE = "fine"
+    SUFFICIENT = "fine"
     WARNING = "warning"
     """The deploy works, but a later problem is expected, or the catalogue is out of date."""
     BLOCKS = "blocks"
@@ -30,7 +30,7 @@ class Status(StrEnum):
 
 
 MARKS = {
-    Status.FINE: "[green]✓[/]",
+    Status.SUFFICIENT: "[green]✓[/]",
     Status.WARNING: "[yellow]![/]",
     Status.BLOCKS: "[red]✗[/]",
     Status.UNANSWERED: "[red]?[/]",
@@ -64,9 +64,9 @@ class Row:
     """A result."""
 
     area: str
-    asked: str
+    question: str
     status: Status
-    found: str
+    result: str
     needed: str = ""
     remedy: str = ""
     increase: Increase | None = None
@@ -75,33 +75,33 @@ class Row:
         """Return the result for ``--json``."""
         return {
             "area": self.area,
-            "asked": self.asked,
+            "asked": self.question,
             "status": self.status.value,
-            "found": self.found,
+            "found": self.result,
             "needed": self.needed,
             "remedy": self.remedy,
         }
 
 
-def answer(area: str, asked: str, found: str, needed: str = "", *, blocks: str = "", warns: str = "") -> Row:
+def make_row(area: str, question: str, result: str, requirement: str = "", *, blocks: str = "", warns: str = "") -> Row:
     """Return a result: one that blocks the deploy or warns has a remedy, any other one is fine."""
-    status = Status.BLOCKS if blocks else Status.WARNING if warns else Status.FINE
-    return Row(area, asked, status, found, needed, blocks or warns)
+    status = Status.BLOCKS if blocks else Status.WARNING if warns else Status.SUFFICIENT
+    return Row(area, question, status, result, requirement, blocks or warns)
 
 
 def print_report(console: Console, rows: Iterable[Row]) -> None:
     """Print a table per area with remedies."""
     for area, members in groupby(rows, key=lambda row: row.area):
         answers = list(members)
-        table = WholeTable(title=area, title_justify="left", box=box.SIMPLE_HEAD)
+        table = FullTable(title=area, title_justify="left", box=box.SIMPLE_HEAD)
         for heading in ("", "asked", "found", "needed"):
             table.add_column(heading)
         for row in answers:
-            table.add_row(styled(MARKS[row.status]), row.asked, row.found, row.needed)
+            table.add_row(styled(MARKS[row.status]), row.question, row.result, row.needed)
         console.print(table)
         for row in answers:
             if row.remedy:
-                console.print(styled(f"  {MARKS[row.status]} {{}}", row.asked), soft_wrap=True)
+                console.print(styled(f"  {MARKS[row.status]} {{}}", row.question), soft_wrap=True)
                 console.print(f"    → {row.remedy}", soft_wrap=True)
 
 

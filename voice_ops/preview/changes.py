@@ -11,11 +11,11 @@ from voice_sandbox.azure.diff import Step, compare
 from voice_sandbox.azure.errors import EngineError, PolicyPackError, ProgramError, ProjectError
 from voice_sandbox.azure.policy import PolicyViolation
 from voice_sandbox.changes import Outage
-from voice_sandbox.rehearsals.azure import Rehearsal, Rehearsed
+from voice_sandbox.rehearsals.azure import CreatedProject, Rehearsal
 from voice_sandbox.rehearsals.azure_outages import outages
 
 
-def rehearse(deployment: Deployment) -> tuple[list[Rehearsed], list[PolicyViolation]]:
+def rehearse(deployment: Deployment) -> tuple[list[CreatedProject], list[PolicyViolation]]:
     """Run the Pulumi programs of a deployment and the policy pack; a failure ends the command."""
     try:
         with Rehearsal.of(deployment) as rehearsal:
@@ -28,12 +28,12 @@ def rehearse(deployment: Deployment) -> tuple[list[Rehearsed], list[PolicyViolat
         raise stop("interrupted: the programs have been stopped", INTERRUPTED) from None
 
 
-def recordings(folder: Path, deployment: Deployment, rehearsed: Sequence[Rehearsed]) -> list[Path]:
+def recordings(folder: Path, deployment: Deployment, rehearsed: Sequence[CreatedProject]) -> list[Path]:
     """Return the folders with the recorded previews of each project."""
     return [state.state_file(folder, deployment.name, each.project.name) for each in rehearsed]
 
 
-def steps_since(recorded: Sequence[Path], rehearsed: Sequence[Rehearsed]) -> list[list[Step]]:
+def steps_since(recorded: Sequence[Path], rehearsed: Sequence[CreatedProject]) -> list[list[Step]]:
     """Return the changes of each project; all resources are new without a record."""
     return [compare(state.load(file), each.preview.graph) for file, each in zip(recorded, rehearsed, strict=True)]
 

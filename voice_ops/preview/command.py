@@ -20,7 +20,7 @@ from voice_sandbox.azure.diff import Step
 from voice_sandbox.azure.policy import PolicyViolation
 from voice_sandbox.azure.refusals import Refused, refused
 from voice_sandbox.changes import describe
-from voice_sandbox.rehearsals.azure import Rehearsed
+from voice_sandbox.rehearsals.azure import CreatedProject
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -78,7 +78,7 @@ def azure(
 
 def report(
     deployment: Deployment,
-    rehearsed: list[Rehearsed],
+    rehearsed: list[CreatedProject],
     violations: list[PolicyViolation],
     preview_folder: Path,
     *,
@@ -104,16 +104,16 @@ def report(
     if reasons := [f"{count} {description}" for count, description in counts if count]:
         raise stop(f"refused: {' and '.join(reasons)}", REFUSED)
     refuse_outages(outages_found)
-    for kept, each in zip(files, rehearsed, strict=True):
-        state.save(kept, each.preview.graph)
+    for file, each in zip(files, rehearsed, strict=True):
+        state.save(file, each.preview.graph)
 
 
-def _print_project(each: Rehearsed, steps: list[Step], file: Path, *, dependencies: bool) -> None:
+def _print_project(each: CreatedProject, steps: list[Step], file: Path, *, dependencies: bool) -> None:
     out.print(tree(each.preview.graph, steps, dependencies=dependencies))
     out.print(f"  {describe_counts(each.preview.graph)}", soft_wrap=True)
     change_text = describe(step.op for step in steps)
-    took = f"{each.up.duration_s:.1f} s"
-    out.print(styled("  {}; every resource waits for its dependencies [dim]{}[/]", change_text, took))
+    duration = f"{each.up.duration_s:.1f} s"
+    out.print(styled("  {}; every resource waits for its dependencies [dim]{}[/]", change_text, duration))
     for message in each.preview.messages:
         # The programs run in folders of their own, with an absolute path.
         message_text = message.replace(str(file.resolve()), str(file))
@@ -121,7 +121,7 @@ def _print_project(each: Rehearsed, steps: list[Step], file: Path, *, dependenci
 
 
 def _as_json(
-    rehearsed: list[Rehearsed], steps: list[list[Step]], violations: list[PolicyViolation], refusals: list[Refused]
+    rehearsed: list[CreatedProject], steps: list[list[Step]], violations: list[PolicyViolation], refusals: list[Refused]
 ) -> dict[str, Any]:
     return {
         "projects": {

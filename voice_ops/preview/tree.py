@@ -93,8 +93,8 @@ def print_violations(console: Console, violations: Sequence[PolicyViolation]) ->
     """Print a policy pack's violations, mandatory ones first."""
     for violation in sorted(violations, key=lambda violation: not violation.mandatory):
         mark = "[red]✗ refused[/]" if violation.mandatory else "[yellow]! advice[/]"
-        about = violation.resource or "the stack"
-        console.print(styled(f"{mark} [bold]{{}}[/] {{}}", violation.policy, about), soft_wrap=True)
+        resource_name = violation.resource or "the stack"
+        console.print(styled(f"{mark} [bold]{{}}[/] {{}}", violation.policy, resource_name), soft_wrap=True)
         for line in violation.message.splitlines():
             console.print(f"  {line}", soft_wrap=True)
 

@@ -21,7 +21,7 @@ from voice_ops.prune.leaving import Removal, leaving, missing_capacity
 from voice_ops.synthesis import synthesize, templates
 from voice_ops.teardown.command import DRY_RUN_HELP, NAME_HELP, YES_HELP, is_guarded, refuse_guarded
 from voice_ops.teardown.outside import delete_logs, end_jobs, end_rollout
-from voice_ops.teardown.removal import OperatorAws, Resource, empty_log_buckets, existing, lift_protection
+from voice_ops.teardown.removal import OperatorAws, Resource, disable_protection, empty_log_buckets, existing
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
 
@@ -52,7 +52,7 @@ def prune(
         refuse_guarded(first, name)
     try:
         result = leaving([Account(each, templates(each), sign_in(each)) for each in regions])
-        _show(result, first.name, as_json=as_json)
+        _print_removal(result, first.name, as_json=as_json)
         if missing := [text for each in result if not each.is_whole_region for text in missing_capacity(each)]:
             raise stop("\n".join(missing), FAILED)
         if dry_run or not result:
@@ -86,7 +86,7 @@ def prune_region(removal: Removal, report: Callable[[str], None]) -> None:
         if removal.is_whole_region:
             end_jobs(account, report)
         resources = existing(account, templates)
-        lift_protection(account, removal.stacks, resources)
+        disable_protection(account, removal.stacks, resources)
         empty_log_buckets(account, resources)
         importers = removal.importers()
         if importers:
@@ -114,11 +114,11 @@ def _deploy(account: Account, stacks: Sequence[str], report: Callable[[str], Non
 
 def _print_kept(resources: Sequence[Resource], report: Callable[[str], None]) -> None:
     for each in resources:
-        if each.kept:
+        if each.is_retained:
             report(f"kept by its deletion policy: {each.kind} {each.physical_id}")
 
 
-def _show(removal: list[Removal], name: str, *, as_json: bool) -> None:
+def _print_removal(removal: list[Removal], name: str, *, as_json: bool) -> None:
     rows = [
         {"region": each.account.region, "stack": stack, "hosts": count}
         for each in removal

@@ -30,7 +30,7 @@ def drain(removal: Removal, report: Callable[[str], None]) -> None:
         DrainError: Hosts still exist after the maximum time of their hooks.
     """
     if removal.is_whole_region:
-        _send_callers_elsewhere(removal, report)
+        _redirect_callers(removal, report)
     packets = names.stack(removal.account.deployment, "vad")
     groups = list(removal.of_type(GROUP))
     for first in (True, False):
@@ -51,7 +51,7 @@ def drain(removal: Removal, report: Callable[[str], None]) -> None:
             _wait(lambda: dict(_tasks(removal, services)), TASK_S, report)
 
 
-def _send_callers_elsewhere(removal: Removal, report: Callable[[str], None]) -> None:
+def _redirect_callers(removal: Removal, report: Callable[[str], None]) -> None:
     """Make the regions' shared name resolve to the other regions, by inverting this region's health check."""
     route53: Any = removal.account.session.client("route53")
     checks = [check for _, check in removal.of_type(HEALTH_CHECK)]
@@ -107,8 +107,8 @@ def _stop(removal: Removal, services: list[str]) -> None:
     ecs: Any = removal.account.session.client("ecs")
     for arn in services:
         cluster, name = arn.split("/")[-2:]
-        listed = removal.account.listed("ecs", "list_tasks", "taskArns[]", cluster=cluster, serviceName=name)
-        for task in list(listed):
+        task_arns = removal.account.list_all("ecs", "list_tasks", "taskArns[]", cluster=cluster, serviceName=name)
+        for task in list(task_arns):
             ecs.stop_task(cluster=cluster, task=task, reason="voice prune")
 
 
@@ -121,10 +121,10 @@ def _tasks(removal: Removal, services: list[str]) -> Iterator[tuple[str, int]]:
 
 
 def _wait(remaining: Callable[[], dict[str, int]], longest_s: int, report: Callable[[str], None]) -> None:
-    since, last_report = time.monotonic(), ""
+    started_at, last_report = time.monotonic(), ""
     while remaining_counts := remaining():
         text = ", ".join(f"{count} of {name}" for name, count in remaining_counts.items())
-        waited = time.monotonic() - since
+        waited = time.monotonic() - started_at
         if waited > longest_s:
             raise DrainError(
                 f"{text} still there after {waited:.0f} s, and may take {longest_s} s to drain: see "

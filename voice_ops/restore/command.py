@@ -63,7 +63,7 @@ def restore(
         if take:
             _print_snapshot(deployment, create_snapshot(account, take, source_snapshot), as_json=as_json)
             return
-        _show(account, list(snapshots(account)), as_json=as_json)
+        _print_snapshots(account, list(snapshots(account)), as_json=as_json)
         if deployment.aws.state.restore_from:
             _recreate_store(account, deploy=deploy, is_verbose=not as_json)
         elif deploy:
@@ -95,14 +95,14 @@ def _print_snapshot(deployment: Deployment, snapshot: Snapshot, *, as_json: bool
         out.print(f"{snapshot.name} is {snapshot.status}; `state.restore_from: {snapshot.name}` restores from it")
 
 
-def _show(account: Account, snapshots: list[Snapshot], *, as_json: bool) -> None:
+def _print_snapshots(account: Account, snapshots: list[Snapshot], *, as_json: bool) -> None:
     if as_json:
         print_json({"live": live_group(account), "snapshots": snapshots}, account.deployment.name)
         return
     table = empty_table("snapshots of the state store", ["name", "of", "taken by", "Valkey", "status"], [], "at (UTC)")
     for each in snapshots:
-        taken = f"{each.taken:%Y-%m-%d %H:%M}" if each.taken else ""
-        table.add_row(each.name, each.group, each.source, each.version, each.status, taken)
+        created = f"{each.created_at:%Y-%m-%d %H:%M}" if each.created_at else ""
+        table.add_row(each.name, each.group, each.source, each.version, each.status, created)
     out.print(table)
 
 
@@ -117,7 +117,7 @@ def _print_plan(account: Account, snapshot: Snapshot) -> None:
         if each["Type"] == "AWS::ElastiCache::ReplicationGroup"
     )  # fmt: skip
     last = "after a final snapshot" if group["UpdateReplacePolicy"] == "Snapshot" else "without a final snapshot"
-    since = f"{snapshot.taken:%Y-%m-%d %H:%M} UTC" if snapshot.taken else "then"
+    created = f"{snapshot.created_at:%Y-%m-%d %H:%M} UTC" if snapshot.created_at else "then"
     for number, step in enumerate(
         (
             f"{stack} creates {new} from {snapshot.name}, next to {live}",
@@ -129,7 +129,7 @@ def _print_plan(account: Account, snapshot: Snapshot) -> None:
         1,
     ):
         out.print(f"  {number}. {step}", soft_wrap=True)
-    out.print(f"  lost is what was written to {live} since {since}", soft_wrap=True)
+    out.print(f"  lost is what was written to {live} since {created}", soft_wrap=True)
 
 
 def restore_store(account: Account) -> None:

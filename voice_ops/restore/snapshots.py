@@ -25,7 +25,7 @@ class Snapshot:
 
     Attributes:
         source: Creator; ``automated`` snapshots are deleted with their group.
-        taken: Time; ``None`` while it is being created.
+        created_at: Time; ``None`` while it is being created.
         version: Version of its engine, and therefore the oldest version that can restore it.
     """
 
@@ -34,15 +34,17 @@ class Snapshot:
     source: str
     status: str
     version: str
-    taken: datetime | None
+    created_at: datetime | None
 
 
 def snapshots(account: Account) -> Iterator[Snapshot]:
     """Yield the snapshots of all current and former stores of the deployment, the newest last."""
-    results = (_snapshot(each) for each in account.listed("elasticache", "describe_snapshots", "Snapshots"))
+    results = (_snapshot(each) for each in account.list_all("elasticache", "describe_snapshots", "Snapshots"))
     prefix = names.state_prefix(account.deployment)
     own_snapshots = [each for each in results if each.group == prefix or each.group.startswith(f"{prefix}-")]
-    yield from sorted(own_snapshots, key=lambda each: (each.taken is not None, each.taken and each.taken.timestamp()))
+    yield from sorted(
+        own_snapshots, key=lambda each: (each.created_at is not None, each.created_at and each.created_at.timestamp())
+    )
 
 
 def requested_snapshot(account: Account) -> Snapshot:
@@ -52,10 +54,10 @@ def requested_snapshot(account: Account) -> Snapshot:
         SnapshotError: It cannot be restored.
     """
     state = account.deployment.aws.state
-    listed = {each.name: each for each in snapshots(account)}
-    result = listed.get(state.restore_from or "")
+    snapshots_by_name = {each.name: each for each in snapshots(account)}
+    result = snapshots_by_name.get(state.restore_from or "")
     if result is None:
-        available = ", ".join(listed) or "none"
+        available = ", ".join(snapshots_by_name) or "none"
         raise SnapshotError(f"no snapshot {state.restore_from} of this deployment's store; available: {available}")
     if result.status != AVAILABLE:
         raise SnapshotError(f"{result.name} is {result.status}: run this again when it is {AVAILABLE}")
@@ -113,7 +115,7 @@ def _snapshot(response: Any) -> Snapshot:  # noqa: ANN401  two of boto3's types
         source=response.get("SnapshotSource", ""),
         status=response["SnapshotStatus"],
         version=response.get("EngineVersion", ""),
-        taken=min(nodes, default=None),
+        created_at=min(nodes, default=None),
     )
 
 

@@ -47,7 +47,7 @@ def rollout_on_aws(regions: Sequence[Deployment], probe: Probe, *, deploy: bool,
         plans = [(account, rolls(account)) for account in accounts]
         _print_plans(plans, regions[0].name, as_json=as_json)
         for account, result in plans if deploy else ():
-            problem = result and roll_out(account, result, prober(*vars(probe).values()))
+            problem = result and roll_out(account, result, create_probe(*vars(probe).values()))
             if problem:
                 raise stop(f"{''.join(finished)}the rollout was rolled back: {problem}", FAILED)
             finished.append(f"{account.region} is rolled out; ")
@@ -69,7 +69,7 @@ def _print_plans(plans: list[tuple[Account, list[Roll]]], name: str, *, as_json:
         print_json({"rolls": rows, "left": [stack for stacks in unused_stacks.values() for stack in stacks]}, name)
     for account, result in plans:
         if not as_json:
-            _show(result)
+            _print_rolls(result)
             if stacks := unused_stacks[account.region]:
                 out.print(
                     f"no longer in the file, but in service until `voice prune`: {', '.join(stacks)}", soft_wrap=True
@@ -78,7 +78,7 @@ def _print_plans(plans: list[tuple[Account, list[Roll]]], name: str, *, as_json:
             raise stop(short, FAILED)
 
 
-def _show(rolls: list[Roll]) -> None:
+def _print_rolls(rolls: list[Roll]) -> None:
     if not rolls:
         out.print("a deploy replaces no host")
         return
@@ -107,7 +107,7 @@ def _show(rolls: list[Roll]) -> None:
     out.print(f"rolled back by {', '.join(dict.fromkeys(name for roll in rolls for name in roll.guards))}")
 
 
-def prober(
+def create_probe(
     url: str | None, auth: str | None, api_key_env: str | None, recording: Path | None, transcript: Path | None
 ) -> Callable[[], str]:
     """Measure the current latency and word errors, and return a function that compares a new call with them."""

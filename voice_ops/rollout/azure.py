@@ -54,10 +54,10 @@ def rolls(new: DefinedWorkloads, now: Mapping[tuple[str, str], LiveDeployment]) 
 
 
 def _roll(key: tuple[str, str], now: LiveDeployment, changed: tuple[str, ...]) -> Roll:
-    return Roll(*key, now.desired, _at_a_time(now), longest_s(now), changed)
+    return Roll(*key, now.desired, _batch_size(now), longest_s(now), changed)
 
 
-def _at_a_time(now: LiveDeployment) -> int:
+def _batch_size(now: LiveDeployment) -> int:
     """Return the number of pods that are replaced at the same time: surge pods, or unavailable ones."""
     limits = now.manifest["spec"].get("strategy", {}).get("rollingUpdate", {}).values()
     return max([1, *(each for each in limits if isinstance(each, int))])
@@ -69,7 +69,7 @@ def longest_s(now: LiveDeployment) -> float:
     starts = [_window_s(each.get("startupProbe")) for each in spec["containers"]]
     init_container_s = sum(_window_s(each.get("startupProbe")) for each in spec.get("initContainers") or ())
     pod_s = START_S + init_container_s + max(starts) + spec.get("terminationGracePeriodSeconds", GRACE_S)
-    return float(max(1, math.ceil(now.desired / _at_a_time(now))) * pod_s)
+    return float(max(1, math.ceil(now.desired / _batch_size(now))) * pod_s)
 
 
 def _window_s(probe: Mapping[str, Any] | None) -> float:
@@ -82,7 +82,7 @@ def rollout_on_azure(
     """Show the replacements of a deploy, or monitor a rollout in progress; exit if it fails."""
     subscription = subscription_in(environment)
     if isinstance(subscription, Refusal):
-        raise stop(f"{subscription.found}: {subscription.remedy}", FAILED)
+        raise stop(f"{subscription.result}: {subscription.remedy}", FAILED)
     try:
         kubernetes = Cluster(account.connect(deployment, Counter(), subscription)).kubernetes
         new = defined_workloads(deployment)
@@ -90,7 +90,7 @@ def rollout_on_azure(
         if as_json:
             print_json({"rolls": [vars(each) for each in result]}, deployment.name)
         elif not follow:
-            _show(result)
+            _print_rolls(result)
         if follow:
             if result:
                 names = ", ".join(each.deployment for each in result)
@@ -99,7 +99,7 @@ def rollout_on_azure(
             (err if as_json else out).print(f"{count} Deployments are rolled out")
     except AzureError as error:
         refusal = explain_cluster(error)
-        raise stop(f"{refusal.found}: {refusal.remedy}", FAILED) from None
+        raise stop(f"{refusal.result}: {refusal.remedy}", FAILED) from None
     except EngineError as error:
         raise stop(str(error), FAILED) from None
     except KeyboardInterrupt:
@@ -143,7 +143,7 @@ def _late_message(key: tuple[str, str], now: LiveDeployment) -> str:
     )
 
 
-def _show(rolls: list[Roll]) -> None:
+def _print_rolls(rolls: list[Roll]) -> None:
     if not rolls:
         out.print("a deploy replaces no pod")
         return

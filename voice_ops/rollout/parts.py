@@ -137,6 +137,6 @@ class Deploy:
 
     def stop_cli(self) -> None:
         """Stop the CLI; CloudFormation continues."""
-        self._cdk.leave()
+        self._cdk.deregister()
         # Its output is read to the end before its folder is deleted.
         wait([self._done], CLI_EXIT_TIMEOUT_S)

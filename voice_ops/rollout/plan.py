@@ -67,9 +67,9 @@ def shortages(rolls: Sequence[Roll]) -> Iterator[str]:
 def missing_artifacts(account: Account, rolls: Sequence[Roll]) -> Iterator[str]:
     """Report the missing artifacts of each fleet whose new hosts could not start without them."""
     changed_fleets = {account.groups[roll.group].fleet for roll in rolls}
-    for fleet, place, complete in prepared(account):
+    for fleet, location, complete in prepared(account):
         if fleet.name in changed_fleets and not complete:
-            yield f"{place} is not complete, so no new host of {fleet.name} would start: {remedy(account, fleet)}"
+            yield f"{location} is not complete, so no new host of {fleet.name} would start: {remedy(account, fleet)}"
 
 
 def _roll(
@@ -84,7 +84,7 @@ def _roll(
     at_a_time = surge(aws.rollout.surge_percent, result["DesiredCapacity"]) or min(hosts, 1)
     batches = math.ceil(hosts / at_a_time) if hosts else 0
     pauses = (len(aws.rollout.checkpoint_percentages) + 1) * aws.rollout.checkpoint_pause_s
-    more = at_a_time * fleet.instance_type.vcpus if surges(fleet.purchase or OnDemand()) else 0
+    surge_vcpus = at_a_time * fleet.instance_type.vcpus if surges(fleet.purchase or OnDemand()) else 0
     family = catalog.quotas()[fleet.instance_type.quota_code].family
     return Roll(
         group=group,
@@ -94,9 +94,9 @@ def _roll(
         # Time from launch to service, followed by the group's warm-up, and the drain of the old host.
         longest_s=batches * (2 * settings.warm_up_s + settings.drain_timeout_s)
         + (pauses + aws.rollout.bake_s) * bool(hosts),
-        more_vcpus=more,
+        more_vcpus=surge_vcpus,
         quota=family,
-        room_vcpus=unused_quota(family, spot=isinstance(fleet.purchase, Spot)) if more else None,
+        room_vcpus=unused_quota(family, spot=isinstance(fleet.purchase, Spot)) if surge_vcpus else None,
         changed=changed,
         guards=rollback_alarms(account.deployment, fleet.tier, fleet.name),
     )

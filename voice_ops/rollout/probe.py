@@ -91,7 +91,7 @@ def word_error_rate(expected: str, transcript: str) -> float:
     distances = list(range(len(result) + 1))
     for number, word in enumerate(desired, start=1):
         diagonal, distances[0] = distances[0], number
-        for place, other in enumerate(result, start=1):
-            cheapest = min(distances[place] + 1, distances[place - 1] + 1, diagonal + (word != other))
-            diagonal, distances[place] = distances[place], cheapest
+        for position, other in enumerate(result, start=1):
+            cheapest = min(distances[position] + 1, distances[position - 1] + 1, diagonal + (word != other))
+            diagonal, distances[position] = distances[position], cheapest
     return distances[-1] / max(1, len(desired))

@@ -25,19 +25,19 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
             deployment, {f"{deployment.name}-{tier}": {} for tier in ("state", "edge")}, sign_in(deployment)
         )
         results = list(users(account))
-        begun = [user for user in results if user.is_begun]
-        unsettled_users = [user for user in begun if not has_settled(user)]
-        if unsettled_users and len(begun) == len(results):
+        started_users = [user for user in results if user.is_started]
+        unsettled_users = [user for user in started_users if not has_settled(user)]
+        if unsettled_users and len(started_users) == len(results):
             ready_at = max(user.settled_at for user in unsettled_users)
             raise stop(
                 f"programs are still reading the new passwords: run this command again after {ready_at:%H:%M} UTC",
                 FAILED,
             )
         # An interrupted rotation is started for the remaining users, and waits for them.
-        users_to_start = [user for user in results if not user.is_begun] if len(begun) < len(results) else []
+        users_to_start = [user for user in results if not user.is_started] if len(started_users) < len(results) else []
         for user in users_to_start:
             begin(account, user)
-        for user in begun if not users_to_start else []:
+        for user in started_users if not users_to_start else []:
             end(account, user)
         if users_to_start:
             account.renew_services()
@@ -46,7 +46,7 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
     except ERRORS as error:
         raise command_error(error) from None
     if as_json:
-        ended = [user.id for user in begun if not users_to_start]
+        ended = [user.id for user in started_users if not users_to_start]
         print_json({"begun": [user.id for user in users_to_start], "ended": ended}, deployment.name)
     elif users_to_start:
         out.print(
@@ -54,4 +54,4 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
             soft_wrap=True,
         )
     else:
-        out.print(f"ended for {len(begun)} users: the old passwords are invalid")
+        out.print(f"ended for {len(started_users)} users: the old passwords are invalid")

@@ -37,7 +37,7 @@ class User:
     changed: datetime
 
     @property
-    def is_begun(self) -> bool:
+    def is_started(self) -> bool:
         return self.passwords > 1
 
     @property
@@ -55,8 +55,8 @@ def users(account: Account) -> Iterator[User]:
             continue
         (result,) = elasticache.describe_users(UserId=resource["Properties"]["UserId"])["Users"]
         (named,) = set(re.findall(r'"Ref": "(\w+)"', json.dumps(resource["Properties"]["AuthenticationMode"])))
-        about: Any = secrets.describe_secret(SecretId=physical_names[named])
-        changed = about.get("LastChangedDate") or about["CreatedDate"]
+        description: Any = secrets.describe_secret(SecretId=physical_names[named])
+        changed = description.get("LastChangedDate") or description["CreatedDate"]
         yield User(result["UserId"], physical_names[named], result["Authentication"]["PasswordCount"], changed)
 
 

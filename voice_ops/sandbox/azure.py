@@ -54,8 +54,8 @@ def rehearse(rehearsal: Rehearsal, progress: Progress) -> bool:
 
 
 def _print_teardown(plan: Teardown) -> None:
-    out.print(f"  teardown: {len(plan.deleted)} deleted, none while something needs it; {len(plan.kept)} kept")
-    for resource, reason in sorted(plan.kept, key=lambda each: (each[1], each[0].label)):
+    out.print(f"  teardown: {len(plan.deleted)} deleted, none while something needs it; {len(plan.retained)} kept")
+    for resource, reason in sorted(plan.retained, key=lambda each: (each[1], each[0].label)):
         out.print(styled("  [dim]kept: {}, {}[/]", resource.label, reason), soft_wrap=True)
-    for resource in sorted(plan.forgotten, key=lambda each: each.label):
+    for resource in sorted(plan.removed_from_state, key=lambda each: each.label):
         out.print(styled("  [dim]remaining in the cloud: {}[/]", resource.label), soft_wrap=True)

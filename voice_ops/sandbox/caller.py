@@ -81,7 +81,7 @@ class PeerServices(VoicePath):
 
 
 @dataclass(frozen=True)
-class Heard:
+class CallTranscripts:
     """Transcripts of one call with the demo's recording.
 
     Attributes:
@@ -97,13 +97,13 @@ def _no_op() -> None:
     pass
 
 
-async def speak(
+async def transcribe_call(
     gateway: Gateway,
     during_stream: Callable[[], None] = _no_op,
     times: int = 1,
     target_address: str | None = None,
     sources: Sequence[str] = ("",),
-) -> Heard:
+) -> CallTranscripts:
     """Stream the demo's sample and wait for all transcripts.
 
     Args:
@@ -139,6 +139,6 @@ async def speak(
         await side_task
     if not first:
         raise CallError("the caller received no transcript")
-    return Heard(
+    return CallTranscripts(
         first[0], word_error_rate(" ".join([SAMPLE_TEXT.read_text(encoding="utf-8")] * times), " ".join(finals))
     )

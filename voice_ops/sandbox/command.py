@@ -14,7 +14,7 @@ from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_ops.exits import FAILED, INTERRUPTED
 from voice_ops.findings import load_checked
 from voice_ops.images.rehearsal import RehearsalError
-from voice_ops.output import WholeTable, describe_types, out, stack_table, stop, styled
+from voice_ops.output import FullTable, describe_types, out, stack_table, stop, styled
 from voice_ops.progress import Progress
 from voice_ops.sandbox.azure import rehearse_azure
 from voice_ops.sandbox.month import REDIS, Month, fail_once
@@ -115,15 +115,15 @@ def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bo
         regions = deployment.in_regions()
         for regional in regions:
             month = Month(regional, rehearsal)
-            place = f"{regional.aws.region}: " if len(regions) > 1 else ""
+            prefix = f"{regional.aws.region}: " if len(regions) > 1 else ""
             for label, step in month.steps.items():
-                with progress.phase(f"{place}{label}"):
+                with progress.phase(f"{prefix}{label}"):
                     claims = month.play(step)
                 passed = print_claims(claims) and passed
         return passed
     with progress.phase("cdk destroy --all"):
         rehearsal.cdk.destroy()
-    remaining = rehearsal.left()
+    remaining = rehearsal.remaining_resources()
     out.print(f"  teardown: {remaining.total()} left" + (f": {describe_types(remaining)}" if remaining else ""))
     return passed and not remaining
 
@@ -136,16 +136,16 @@ def print_alert(message: Message) -> None:
 
 def print_claims(claims: list[Claim]) -> bool:
     """Print the number of passed checks, and the failed ones, or all if there are few; return True if all passed."""
-    broken = [claim for claim in claims if not claim.holds]
+    broken = [claim for claim in claims if not claim.passed]
     out.print(f"  {len(claims) - len(broken)} of {len(claims)} checks passed")
     for claim in claims if len(claims) <= MAX_LISTED_CLAIMS else broken:
-        out.print(styled(f"  {'[green]✓[/]' if claim.holds else '[red]✗[/]'} {{}}", claim.text), soft_wrap=True)
+        out.print(styled(f"  {'[green]✓[/]' if claim.passed else '[red]✗[/]'} {{}}", claim.text), soft_wrap=True)
     return not broken
 
 
 def drill_table(outcomes: list[Outcome]) -> Table:
     """Return a table of the drill's scenarios with the capacities before and after each."""
-    table = WholeTable(title="scaling drill: desired capacity of each group", title_justify="left", box=box.SIMPLE_HEAD)
+    table = FullTable(title="scaling drill: desired capacity of each group", title_justify="left", box=box.SIMPLE_HEAD)
     for heading in ("fleet", "scenario", "before", "after", ""):
         table.add_column(heading)
     for outcome in outcomes:

@@ -26,7 +26,7 @@ from voice_ops.findings import load_checked
 from voice_ops.images.rehearsal import rehearsal as image_rehearsal
 from voice_ops.output import empty_table, out, styled
 from voice_ops.progress import Progress
-from voice_ops.sandbox.caller import Heard, PeerServices, speak
+from voice_ops.sandbox.caller import CallTranscripts, PeerServices, transcribe_call
 from voice_sandbox.hosts.acceleration import KVM, accelerator
 from voice_sandbox.hosts.cloud import WAITING_STATE, Cloud, Host
 from voice_sandbox.hosts.disk import CACHE, Disk, HostsError, disk
@@ -117,9 +117,9 @@ def _archive(image: Image, root: Disk, progress: Progress) -> Path:
 def _sources_hash(image: Image) -> str:
     """Return a hash of all sources of an image that git tracks."""
     command = ["git", "-C", str(CONTEXT), "ls-files", f"images/{image}", *_SHARED]
-    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603  git
+    tracked_files = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603  git
     sources = hashlib.sha256()
-    for path in sorted(listed.split()):
+    for path in sorted(tracked_files.split()):
         if "/tests/" not in path:
             sources.update(path.encode() + (CONTEXT / path).read_bytes())
     return sources.hexdigest()[:16]
@@ -138,8 +138,8 @@ def _rehearse_vad_host(cloud: Cloud, progress: Progress) -> bool:
     finally:
         out.print(_timeline_table(host, accelerator(cloud.disk.kernel)))
         for claim in claims:
-            out.print(styled(f"  {'[green]✓[/]' if claim.holds else '[red]✗[/]'} {{}}", claim.text), soft_wrap=True)
-    return all(claim.holds for claim in claims)
+            out.print(styled(f"  {'[green]✓[/]' if claim.passed else '[red]✗[/]'} {{}}", claim.text), soft_wrap=True)
+    return all(claim.passed for claim in claims)
 
 
 def _calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progress: Progress) -> Iterator[Claim]:
@@ -151,26 +151,33 @@ def _calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progre
     before = cloud.instances(host.group)
     with progress.phase("a call through it, for which its fleet grows"):
         host.machine.note("call")
-        call = asyncio.run(speak(gateway, during_stream=lambda: wait_for_growth(cloud, host), times=LONG_CALL_REPEATS))
+        call = asyncio.run(
+            transcribe_call(gateway, during_stream=lambda: wait_for_growth(cloud, host), times=LONG_CALL_REPEATS)
+        )
         host.machine.note("heard")
     yield _transcript_claim(call)
     yield Claim(f"{target.forwarded_packets} packets came through the load balancer", target.forwarded_packets > 0)
-    more = {instance: state for instance, state in cloud.instances(host.group).items() if instance not in before}
+    new_instances = {
+        instance: state for instance, state in cloud.instances(host.group).items() if instance not in before
+    }
     yield Claim(
-        f"the fleet's metrics trigger a scale-out: {', '.join(more.values())}", [*more.values()] == [WAITING_STATE]
+        f"the fleet's metrics trigger a scale-out: {', '.join(new_instances.values())}",
+        [*new_instances.values()] == [WAITING_STATE],
     )
     with progress.phase("a call through a network that loses packets"), router.path_router():
-        call = asyncio.run(speak(gateway))
+        call = asyncio.run(transcribe_call(gateway))
     lost_packets = router.lost()
     yield _transcript_claim(call)
     yield Claim(f"netem lost {lost_packets} of its packets", lost_packets > 0)
-    if more and accelerator(cloud.disk.kernel) == KVM:
-        yield from _call_across_hosts(cloud, host, cloud.boot(min(more), host.group), gateway, progress)
+    if new_instances and accelerator(cloud.disk.kernel) == KVM:
+        yield from _call_across_hosts(cloud, host, cloud.boot(min(new_instances), host.group), gateway, progress)
     else:
         out.print("  one host alone: emulated, two take longer than a rehearsal is worth")
     with progress.phase("terminate it in its group while a call runs"):
         # The load balancer moves the flows of a terminating host, so this caller bypasses it.
-        call = asyncio.run(speak(gateway, during_stream=lambda: terminate(cloud, host), target_address=host.address))
+        call = asyncio.run(
+            transcribe_call(gateway, during_stream=lambda: terminate(cloud, host), target_address=host.address)
+        )
     yield _transcript_claim(call)
     yield Claim("the load balancer has deregistered it", cloud.balancer.target(host.address) is None)
     yield Claim("the XDP program is detached after the drain", detached(host))
@@ -184,7 +191,7 @@ def _call_across_hosts(cloud: Cloud, host: Host, other: Host, gateway: Gateway, 
     for change, sources in (("port", CALLERS[:1] * 2), ("address", _addresses_per_host(cloud, host, other))):
         before = [target.forwarded_packets for target in targets]
         with progress.phase(f"a call whose source {change} changes"):
-            call = asyncio.run(speak(gateway, sources=sources))
+            call = asyncio.run(transcribe_call(gateway, sources=sources))
         yield _transcript_claim(call)
         forwarded_packets = [
             target.forwarded_packets - earlier for target, earlier in zip(targets, before, strict=True)
@@ -200,7 +207,7 @@ def _addresses_per_host(cloud: Cloud, host: Host, other: Host) -> list[str]:
     return [addresses[each.address] for each in (host, other) if each.address in addresses]
 
 
-def _transcript_claim(call: Heard) -> Claim:
+def _transcript_claim(call: CallTranscripts) -> Claim:
     text = f"a caller received the first words after {call.first_s:.1f} s, and {call.words_wrong:.0%} of all wrong"
     return Claim(text, call.words_wrong <= WORST_ERROR_RATE)
 

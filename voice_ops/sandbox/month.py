@@ -132,13 +132,13 @@ class Month:
 
     def _roll_back(self) -> Iterator[Claim]:
         before, (image, *_) = self._boots(), asr_images(self._now.aws.asr[0])
-        bad = self._now.model_copy(update={"images": {**self._now.images, image: f"sha256:{'b' * 64}"}})
-        alarm, *_ = rollback_alarms(bad, Tier.ASR, self._fleet)
+        broken_deployment = self._now.model_copy(update={"images": {**self._now.images, image: f"sha256:{'b' * 64}"}})
+        alarm, *_ = rollback_alarms(broken_deployment, Tier.ASR, self._fleet)
         set_state = partial(self._client("cloudwatch").set_alarm_state, AlarmName=alarm, StateReason="a rehearsal")
         set_state(StateValue="ALARM")
         message = ""
         try:
-            self._roll(bad)
+            self._roll(broken_deployment)
         except CdkError as error:
             message = str(error)
         set_state(StateValue="OK")
@@ -159,9 +159,9 @@ class Month:
 
     def _rotate(self) -> Iterator[Claim]:
         account, counts = self._account(self._now), []
-        for half in (begin, end):
+        for boundary in (begin, end):
             for user in users(account):
-                half(account, user)
+                boundary(account, user)
             counts.append({user.passwords for user in users(account)})
             account.renew_services()
         yield Claim("two passwords let each user in meanwhile, and one at the end", counts == [{2}, {1}])
@@ -209,14 +209,17 @@ class Month:
     def _tear_down(self) -> Iterator[Claim]:
         report: dict[str, Any] = {}
         stores = {names.state_group(self._now), names.state_prefix(self._now)}
-        gone = tear_down(self._now, report, dry_run=False, confirm=False, as_json=True)
+        is_removed = tear_down(self._now, report, dry_run=False, confirm=False, as_json=True)
         self._client("ssm").delete_parameters(Names=[PARAMETER.format(fleet=name) for name in self._fleets])
-        yield Claim(f"only retained resources remain: {describe_types(self._rehearsal.left(self._region))}", gone)
+        yield Claim(
+            f"only retained resources remain: {describe_types(self._rehearsal.remaining_resources(self._region))}",
+            is_removed,
+        )
         snapshot_names = {
             each["SnapshotName"] for each in self._client("elasticache").describe_snapshots()["Snapshots"]
         }
         yield Claim("each store has a final snapshot", {f"{store}-final" for store in stores} <= snapshot_names)
-        yield from (Claim(f"{left.id} is gone", holds=False) for left in report["left"]["behind"])
+        yield from (Claim(f"{resource.id} is gone", passed=False) for resource in report["left"]["behind"])
         succeeded = tear_down(self._now, {}, dry_run=False, confirm=False, as_json=True)
         yield Claim("a repeated teardown succeeds", succeeded)
 
@@ -256,8 +259,8 @@ class Month:
 
     def _roll(self, deployment: Deployment) -> None:
         account = self._account(deployment)
-        for _, place, _ in prepared(account):
-            bucket, _, name = place.removeprefix("s3://").partition("/")
+        for _, location, _ in prepared(account):
+            bucket, _, name = location.removeprefix("s3://").partition("/")
             # Output of a fleet's job, since no machine boots here.
             self._client("s3").put_object(Bucket=bucket, Key=f"{name}/complete", Body=b"complete")
         roll_out(account, rolls(account), lambda: "")

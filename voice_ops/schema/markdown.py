@@ -112,18 +112,18 @@ def _section(schema: Schema, title: str, part: Schema, titles: Mapping[int, str]
     return [*lines, ""]
 
 
-def _sections(schema: Schema, path: str, part: Schema, seen: set[str]) -> Iterator[tuple[str, Schema]]:
+def _sections(schema: Schema, path: str, part: Schema, visited: set[str]) -> Iterator[tuple[str, Schema]]:
     """Yield title and schema of a part of the file and of all its children, each type only at its first location."""
     yield path or "The whole file", part
     for name, setting in part["properties"].items():
         kinds = [kind for kind in types_in(setting) if _is_section(schema, kind)]
-        below = f"{path}.{name}".removeprefix(".") + ("[]" if "items" in setting else "")
+        child_path = f"{path}.{name}".removeprefix(".") + ("[]" if "items" in setting else "")
         for kind in kinds:
-            if kind not in seen:
-                seen.add(kind)
+            if kind not in visited:
+                visited.add(kind)
                 section = schema["$defs"][kind]
                 yield from _sections(
-                    schema, below + (f": {_selector_value(section)}" if len(kinds) > 1 else ""), section, seen
+                    schema, child_path + (f": {_selector_value(section)}" if len(kinds) > 1 else ""), section, visited
                 )
 
 

@@ -36,7 +36,7 @@ class Account:
         self.used[kind.quota_code] = used
         return True
 
-    def give_back(self, plan: FleetPlan) -> None:
+    def release(self, plan: FleetPlan) -> None:
         """Release a host."""
         if plan.instance_type:
             self.used[plan.instance_type.quota_code] -= plan.instance_type.vcpus

@@ -41,7 +41,7 @@ Read = Callable[["Simulation"], Values]
 
 
 @dataclass(frozen=True)
-class Watched:
+class AlertRule:
     """An alert on metrics that follow from calls and hosts.
 
     Attributes:
@@ -76,7 +76,7 @@ class Firing:
 class Replay:
     """One alert during a simulation."""
 
-    def __init__(self, simulation: Simulation, watched: Watched) -> None:
+    def __init__(self, simulation: Simulation, watched: AlertRule) -> None:
         self._simulation, self._watched = simulation, watched
         self._samples: list[list[Values]] = [[] for _ in watched.reads]
         self.firings: list[Firing] = []
@@ -135,39 +135,39 @@ _STATISTICS: Mapping[str, Callable[[Values], float]] = {
 }
 
 
-def watched(deployment: Deployment, simulation: Simulation) -> Iterator[Watched]:
+def watched(deployment: Deployment, simulation: Simulation) -> Iterator[AlertRule]:
     """Yield the alerts of a file that can be replayed.
 
     If the file has both sections, they are those of AWS, since callers use it.
     """
     if deployment.aws_section:
         for alert in aws_alerts(deployment):
-            if found := _on_aws(deployment, simulation, alert):
-                yield found
+            if rules := _on_aws(deployment, simulation, alert):
+                yield rules
     else:
         for rule in azure_alerts(deployment):
-            if found := _on_azure(simulation, rule):
-                yield found
+            if rules := _on_azure(simulation, rule):
+                yield rules
         for each in platform_alerts(deployment):
             # Load, errors and connections of Azure's services do not follow from calls and hosts.
             if each.id == "redis-memory-high":
                 above = AlarmRule(Comparison.ABOVE, each.threshold, 1, 1, MissingData.NOT_BREACHING)
                 reads, period_s = (_store_percent,), each.minutes * MINUTE_S
-                yield Watched(each.id, each.id, above, period_s, reads, (each.aggregation,), lambda values: values[0])
+                yield AlertRule(each.id, each.id, above, period_s, reads, (each.aggregation,), lambda values: values[0])
 
 
 # --- AWS ------------------------------------------------------------------------------------------------------
 
 
-def _on_aws(deployment: Deployment, simulation: Simulation, alert: AwsAlert) -> Watched | None:
+def _on_aws(deployment: Deployment, simulation: Simulation, alert: AwsAlert) -> AlertRule | None:
     reads = [_series(simulation, each) for each in alert.series]
-    known = [each for each in reads if each]
-    if len(known) < len(reads):
+    available = [each for each in reads if each]
+    if len(available) < len(reads):
         return None
     statistics = tuple(series.statistic for series in alert.series)
     name = alert.alarm_name(deployment)
     windows = () if alert.confirm_s is None else tuple(alert.windows.values())
-    return Watched(alert.id, name, alert.rule, alert.period_s, tuple(known), statistics, alert.folded, windows)
+    return AlertRule(alert.id, name, alert.rule, alert.period_s, tuple(available), statistics, alert.folded, windows)
 
 
 _COUNTED: Mapping[str, str] = {
@@ -222,8 +222,8 @@ def _groups(simulation: Simulation) -> Iterator[Group]:
 
 
 def _store_percent(run: Simulation) -> Values:
-    most = run.calls.store_calls
-    return np.array([100.0 * run.calls.carried / most]) if most else np.zeros(0)
+    max_calls = run.calls.store_calls
+    return np.array([100.0 * run.calls.carried / max_calls]) if max_calls else np.zeros(0)
 
 
 def _added(field: str) -> Read:
@@ -232,8 +232,8 @@ def _added(field: str) -> Read:
 
     def read(run: Simulation) -> Values:
         now = int(getattr(run.calls.ledger, field))
-        gained, before[0] = max(0, now - before[0]), now
-        return np.array([float(gained)])
+        increase, before[0] = max(0, now - before[0]), now
+        return np.array([float(increase)])
 
     return read
 
@@ -241,7 +241,7 @@ def _added(field: str) -> Read:
 # --- Azure ----------------------------------------------------------------------------------------------------
 
 
-def _on_azure(simulation: Simulation, alert: AzureAlert) -> Watched | None:
+def _on_azure(simulation: Simulation, alert: AzureAlert) -> AlertRule | None:
     # Latency objectives do not follow from calls and hosts.
     latency = alert.id == ERROR_BUDGET and not (alert.target or "").startswith("admission-")
     reads = None if latency else _azure_reads(simulation, alert)
@@ -252,12 +252,12 @@ def _on_azure(simulation: Simulation, alert: AzureAlert) -> Watched | None:
     statistics = ("Sum",) * len(reads) if alert.id in counted else ("Maximum",)
     fold = _share if len(reads) == 2 else lambda values: values[0]  # noqa: PLR2004  a part and the rest
     windows = _windows(alert) if alert.id == ERROR_BUDGET else ()
-    return Watched(alert.id, alert.name, rule, MINUTE_S, reads, statistics, fold, windows)
+    return AlertRule(alert.id, alert.name, rule, MINUTE_S, reads, statistics, fold, windows)
 
 
 def _windows(alert: AzureAlert) -> tuple[int, ...]:
-    (found,) = (each for each in WINDOWS if alert.name.endswith(f"-{each.name}"))
-    return found.long_s, found.short_s
+    (window,) = (each for each in WINDOWS if alert.name.endswith(f"-{each.name}"))
+    return window.long_s, window.short_s
 
 
 def _share(values: Sequence[float | None]) -> float | None:
@@ -283,7 +283,7 @@ def _azure_reads(simulation: Simulation, alert: AzureAlert) -> tuple[Read, ...] 
         case "replicas-at-maximum":
             return (lambda _: np.array([_ready(fleet) / fleet.plan.max_hosts for fleet in scaled] or [0.0]),)
         case "replicas-missing":
-            return (lambda _: np.array([float(_wanted(fleet) - _ready(fleet)) for fleet in fleets]),)
+            return (lambda _: np.array([float(_desired_hosts(fleet) - _ready(fleet)) for fleet in fleets]),)
         case "service-down" if alert.target in by_deployment:
             fleet = by_deployment[alert.target]
             return (lambda _: np.array([float(_ready(fleet))]),)
@@ -303,5 +303,5 @@ def _ready(fleet: Fleet) -> int:
     return int(np.count_nonzero(fleet.open))
 
 
-def _wanted(fleet: Fleet) -> int:
+def _desired_hosts(fleet: Fleet) -> int:
     return sum(group.desired for group in fleet.groups)

@@ -33,7 +33,7 @@ REDIAL_S = 15.0
 
 
 @dataclass
-class Ledger:
+class CallResults:
     """Results for callers, in calls and call-seconds.
 
     Attributes:
@@ -93,16 +93,18 @@ class Calls:
         self.store_calls, self.redial_share = store_calls, redial_share
         self.waiting_to_redial = 0
         self.fronts, self.asr, self.trace, self.mean_s, self.cross_zone = fronts, asr, trace, mean_s, cross_zone
-        self.ledger = Ledger()
-        arriving, going = np.random.SeedSequence(seed).spawn(2)
-        self.arriving, self.chance = np.random.default_rng(arriving), np.random.default_rng(going)
+        self.ledger = CallResults()
+        arrival_seed, leaving_seed = np.random.SeedSequence(seed).spawn(2)
+        self.arriving, self.random = np.random.default_rng(arrival_seed), np.random.default_rng(leaving_seed)
 
     def arrivals(self, now: float, tick_s: float) -> int:
         """Return the new callers of a tick: the increase of the trace, and replacements for ended calls."""
-        wanted, later = self.trace.at(now), self.trace.at(now + tick_s)
-        came = int(self.arriving.poisson(max(0.0, later - wanted + (wanted + later) / 2 * tick_s / self.mean_s)))
-        self.ledger.offered += came
-        return came
+        requested, later = self.trace.at(now), self.trace.at(now + tick_s)
+        arrived = int(
+            self.arriving.poisson(max(0.0, later - requested + (requested + later) / 2 * tick_s / self.mean_s))
+        )
+        self.ledger.offered += arrived
+        return arrived
 
     def populate(self, count: int) -> None:
         """Assign slots to the initial callers."""
@@ -110,46 +112,46 @@ class Calls:
 
     def advance(self, now: float, tick_s: float) -> None:
         """Start and end calls until ``now + tick_s``."""
-        stay = math.exp(-tick_s / self.mean_s)
-        self._depart(1 - stay)
-        came = self.arrivals(now, tick_s) + self._count_redials(tick_s)
-        self.ledger.attempts += came
+        remaining_share = math.exp(-tick_s / self.mean_s)
+        self._end_calls(1 - remaining_share)
+        arrived = self.arrivals(now, tick_s) + self._count_redials(tick_s)
+        self.ledger.attempts += arrived
         # Some of the new calls end within the tick; the fleets never see them.
-        brief = int(self.chance.binomial(came, 1 - self.mean_s / tick_s * (1 - stay)))
-        placed = self._enter(came - brief)
-        full = came - brief - placed
+        short_calls = int(self.random.binomial(arrived, 1 - self.mean_s / tick_s * (1 - remaining_share)))
+        admitted = self._enter(arrived - short_calls)
+        full = arrived - short_calls - admitted
         if full:
-            full += int(self.chance.binomial(brief, full / (came - brief)))
-            self._turn_away(full)
+            full += int(self.random.binomial(short_calls, full / (arrived - short_calls)))
+            self._refuse_calls(full)
 
     def _count_redials(self, tick_s: float) -> int:
         """Return the number of repeated calls within a tick."""
         if not self.waiting_to_redial:
             return 0
-        again = int(self.chance.binomial(self.waiting_to_redial, 1 - math.exp(-tick_s / REDIAL_S)))
-        self.waiting_to_redial -= again
-        return again
+        redials = int(self.random.binomial(self.waiting_to_redial, 1 - math.exp(-tick_s / REDIAL_S)))
+        self.waiting_to_redial -= redials
+        return redials
 
-    def _turn_away(self, count: int) -> None:
-        again = int(self.chance.binomial(count, self.redial_share)) if self.redial_share else 0
-        self.waiting_to_redial += again
+    def _refuse_calls(self, count: int) -> None:
+        redials = int(self.random.binomial(count, self.redial_share)) if self.redial_share else 0
+        self.waiting_to_redial += redials
         self.ledger.turned_away += count
-        self.ledger.refused += count - again
+        self.ledger.refused += count - redials
 
-    def vacate(self, host: Host, gap_s: float) -> None:
+    def move_calls(self, host: Host, gap_s: float) -> None:
         """Move the calls of a host that accepts no more; each is degraded for ``gap_s``."""
         fleet, carried = host.group.fleet, self.carried
         count = int(fleet.calls[host.index])
         fleet.calls[host.index] = 0
-        moved = self._share_out(fleet, count) if fleet in self.fronts else self._fill(count)
+        redistributed = self._distribute_calls(fleet, count) if fleet in self.fronts else self._fill(count)
         if fleet in self.fronts:
-            self._leave_asr(count - moved)
+            self._leave_asr(count - redistributed)
         for front in self.fronts:
             if front is not fleet:
-                self._leave(front, count - moved, carried)
-        self.ledger.cut += count - moved
-        self.waiting_to_redial += int(self.chance.binomial(count - moved, self.redial_share))
-        self.ledger.degraded_s += moved * gap_s
+                self._remove_ended(front, count - redistributed, carried)
+        self.ledger.cut += count - redistributed
+        self.waiting_to_redial += int(self.random.binomial(count - redistributed, self.redial_share))
+        self.ledger.degraded_s += redistributed * gap_s
 
     @property
     def carried(self) -> int:
@@ -159,53 +161,53 @@ class Calls:
         """Return the number of requested calls that are not served, as if refused callers waited in a queue."""
         return max(0.0, self.trace.at(now) - self.carried)
 
-    def _depart(self, share: float) -> None:
+    def _end_calls(self, share: float) -> None:
         ended, carried = 0, self.carried
         for fleet in self.asr:
-            gone = self.chance.binomial(fleet.calls, share)
-            fleet.calls -= gone
-            ended += int(gone.sum())
+            ended_calls = self.random.binomial(fleet.calls, share)
+            fleet.calls -= ended_calls
+            ended += int(ended_calls.sum())
         for front in self.fronts:
-            self._leave(front, ended, carried)
+            self._remove_ended(front, ended, carried)
 
-    def _leave(self, front: Fleet, count: int, carried: int) -> None:
+    def _remove_ended(self, front: Fleet, count: int, carried: int) -> None:
         """Remove a front's random share of ending calls."""
         if not count:
             return
-        theirs = int(front.calls.sum())
-        if theirs < carried:
-            count = int(self.chance.hypergeometric(theirs, carried - theirs, count))
+        front_calls = int(front.calls.sum())
+        if front_calls < carried:
+            count = int(self.random.hypergeometric(front_calls, carried - front_calls, count))
         if count:
-            front.calls -= self.chance.multivariate_hypergeometric(front.calls, count, method="marginals")
+            front.calls -= self.random.multivariate_hypergeometric(front.calls, count, method="marginals")
 
     def _leave_asr(self, count: int) -> None:
         if not count:
             return
         calls = np.concatenate([fleet.calls for fleet in self.asr])
-        chosen = self.chance.multivariate_hypergeometric(calls, count, method="marginals")
-        for fleet, lost in zip(self.asr, _of_each(self.asr, chosen), strict=True):
+        chosen = self.random.multivariate_hypergeometric(calls, count, method="marginals")
+        for fleet, lost in zip(self.asr, _split_by_fleet(self.asr, chosen), strict=True):
             fleet.calls -= lost
 
     def _enter(self, count: int) -> int:
         """Assign callers a slot in each tier; return how many succeeded."""
         if self.store_calls is not None:
             count = min(count, max(0, self.store_calls - self.carried))
-        placed = self._fill(count) if count else 0
+        admitted = self._fill(count) if count else 0
         for number, front in enumerate(self.fronts):
-            want = placed if front.plan.share == 1 else int(self.chance.binomial(placed, front.plan.share))
-            refused = want - self._share_out(front, want)
+            want = admitted if front.plan.share == 1 else int(self.random.binomial(admitted, front.plan.share))
+            refused = want - self._distribute_calls(front, want)
             if refused:
                 carried = self.carried
                 self._leave_asr(refused)
                 for before in self.fronts[:number]:
-                    self._leave(before, refused, carried)
-                placed -= refused
+                    self._remove_ended(before, refused, carried)
+                admitted -= refused
             if front.plan.kind == "agent":
                 self.ledger.conversations += want
                 self.ledger.conversations_refused += refused
-        return placed
+        return admitted
 
-    def _share_out(self, front: Fleet, count: int) -> int:
+    def _distribute_calls(self, front: Fleet, count: int) -> int:
         """Distribute calls over a front's hosts as the load balancer does, and over agents with forwarding.
 
         Returns:
@@ -214,40 +216,40 @@ class Calls:
         hosts = np.flatnonzero(front.open)
         if not count or not hosts.size:
             return 0
-        odds = np.full(hosts.size, 1.0)
+        weights = np.full(hosts.size, 1.0)
         if not self.cross_zone:
             zone = front.zone[hosts]
-            odds /= np.bincount(zone)[zone]
-        room = np.maximum(front.plan.places - front.calls[hosts], 0)
-        taken = np.minimum(self.chance.multinomial(count, odds / odds.sum()), room)
+            weights /= np.bincount(zone)[zone]
+        free_slots = np.maximum(front.plan.slots - front.calls[hosts], 0)
+        assigned = np.minimum(self.random.multinomial(count, weights / weights.sum()), free_slots)
         if front.plan.kind in {"agent", "asr"}:
-            room -= taken
-            over = min(count - int(taken.sum()), int(room.sum()))
-            taken += self.chance.multivariate_hypergeometric(room, over, method="marginals")
-        front.calls[hosts] += taken
-        return int(taken.sum())
+            free_slots -= assigned
+            remainder = min(count - int(assigned.sum()), int(free_slots.sum()))
+            assigned += self.random.multivariate_hypergeometric(free_slots, remainder, method="marginals")
+        front.calls[hosts] += assigned
+        return int(assigned.sum())
 
     def _fill(self, count: int) -> int:
         """Assign calls to ASR hosts; return how many succeeded."""
-        left = count
+        remaining = count
         for kind in RECOGNISES:
             fleets = [fleet for fleet in self.asr if fleet.plan.kind == kind]
-            if left and fleets:
-                left -= _pour(fleets, left)
-        return count - left
+            if remaining and fleets:
+                remaining -= _assign_to_freest(fleets, remaining)
+        return count - remaining
 
 
-def _pour(fleets: Sequence[Fleet], count: int) -> int:
+def _assign_to_freest(fleets: Sequence[Fleet], count: int) -> int:
     """Assign each call in turn to the host with the most free slots; return how many succeeded."""
-    free = np.concatenate([np.where(fleet.open, np.maximum(fleet.plan.places - fleet.calls, 0), 0) for fleet in fleets])
+    free = np.concatenate([np.where(fleet.open, np.maximum(fleet.plan.slots - fleet.calls, 0), 0) for fleet in fleets])
     count = min(count, int(free.sum()))
-    taken = free - _level(free, count)
-    for fleet, part in zip(fleets, _of_each(fleets, taken), strict=True):
+    assigned = free - _level(free, count)
+    for fleet, part in zip(fleets, _split_by_fleet(fleets, assigned), strict=True):
         fleet.calls += part
     return count
 
 
-def _of_each(fleets: Sequence[Fleet], counts: Counts) -> list[Counts]:
+def _split_by_fleet(fleets: Sequence[Fleet], counts: Counts) -> list[Counts]:
     """Split counts of the hosts of several fleets by fleet."""
     return np.split(counts, np.cumsum([len(fleet.calls) for fleet in fleets])[:-1])
 
@@ -256,10 +258,10 @@ def _level(free: Counts, count: int) -> Counts:
     """Take ``count`` from the largest values of ``free``, one at a time; return the remaining values."""
     falling = np.sort(free)[::-1]
     # Number that lowers the k largest values to the next one.
-    takes = np.cumsum(falling) - falling * np.arange(1, len(free) + 1)
-    wide = int(np.searchsorted(takes, count, side="right"))
-    level, spare = divmod(int(falling[:wide].sum()) - count, wide)
-    left = np.minimum(free, level)
+    cumulative = np.cumsum(falling) - falling * np.arange(1, len(free) + 1)
+    level_count = int(np.searchsorted(cumulative, count, side="right"))
+    level, spare = divmod(int(falling[:level_count].sum()) - count, level_count)
+    remaining = np.minimum(free, level)
     # Some of the lowered values keep one more than the others.
-    left[np.flatnonzero(free > level)[:spare]] += 1
-    return left
+    remaining[np.flatnonzero(free > level)[:spare]] += 1
+    return remaining

@@ -8,8 +8,8 @@ from voice_blueprint import catalog
 from voice_blueprint.aws import names
 from voice_blueprint.aws.edge import AGENT_DRAIN_TIMEOUT_S, AGENT_MEMORY_GIB, AGENT_VCPU
 from voice_blueprint.azure.cpu_pods import cpu_pods
-from voice_blueprint.capacity.bounds import Bound, asr_host, gateway_task, least, vad_host
-from voice_blueprint.capacity.tiers import Capacity, agent_bound, agent_capacity, caller_capacities, of_callers
+from voice_blueprint.capacity.bounds import Bound, asr_host, binding_bound, gateway_task, vad_host
+from voice_blueprint.capacity.tiers import Capacity, agent_bound, agent_capacity, caller_capacities, caller_tiers_for
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import StartPhase
@@ -99,7 +99,7 @@ class FleetPlan:
     Attributes:
         kind: Role in a call's path.
         instance_type: Type for quotas; ``None`` for tasks.
-        places: Maximum calls per host.
+        slots: Maximum calls per host.
         places_source: Source of that number.
         usd_per_hour: On-Demand list price of a host; ``None`` if unknown.
         warm_hosts: Hosts of its warm pool.
@@ -113,7 +113,7 @@ class FleetPlan:
     kind: Kind
     instance_type: InstanceType | None
     groups: tuple[GroupPlan, ...]
-    places: int
+    slots: int
     places_source: str
     boot: Boot
     warm_up_s: float
@@ -143,22 +143,22 @@ def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]
         ValueError: An override refers to an unknown fleet, or no section of the file accepts audio.
     """
     plans = _hosts(deployment) if deployment.aws_section else [*_replicas(deployment.azure), *_pods(deployment)]
-    known = [plan.name for plan in plans]
+    names = [plan.name for plan in plans]
     for name in boot_s:
-        if name not in known:
-            raise ValueError(f"{deployment.name} has no fleet {name}; its fleets are {', '.join(known)}")
+        if name not in names:
+            raise ValueError(f"{deployment.name} has no fleet {name}; its fleets are {', '.join(names)}")
     return tuple(_measured(plan, boot_s) for plan in plans)
 
 
 def store_calls(deployment: Deployment) -> int | None:
     """Return the maximum calls of the state store; ``None`` without one."""
-    return next((each.calls for each in of_callers(deployment) if each.tier is Tier.STATE), None)
+    return next((each.calls for each in caller_tiers_for(deployment) if each.tier is Tier.STATE), None)
 
 
-def usual_peak(plans: tuple[FleetPlan, ...], store: int | None = None) -> float:
+def regular_peak(plans: tuple[FleetPlan, ...], store: int | None = None) -> float:
     """Return ``PEAK_SHARE`` of the maximum calls, which the smallest part of each call's path limits."""
-    fronts = [plan.max_hosts * plan.places for plan in plans if plan.kind not in RECOGNISES and plan.share == 1]
-    asr = sum(plan.max_hosts * plan.places for plan in plans if plan.kind in RECOGNISES)
+    fronts = [plan.max_hosts * plan.slots for plan in plans if plan.kind not in RECOGNISES and plan.share == 1]
+    asr = sum(plan.max_hosts * plan.slots for plan in plans if plan.kind in RECOGNISES)
     return PEAK_SHARE * min([asr, *fronts, *([] if store is None else [store])])
 
 
@@ -176,7 +176,7 @@ def _measured(plan: FleetPlan, boot_s: Mapping[str, tuple[float, float]]) -> Fle
 def _vad(deployment: Deployment) -> FleetPlan:
     aws, fleet = deployment.aws, deployment.aws.vad
     kind = catalog.instance_types()[fleet.instance_type]
-    bounds, carries = fleet.hosts_per_zone, least(vad_host(fleet))
+    bounds, bound = fleet.hosts_per_zone, binding_bound(vad_host(fleet))
     return FleetPlan(
         name=names.VAD_FLEET,
         kind="vad",
@@ -185,8 +185,8 @@ def _vad(deployment: Deployment) -> FleetPlan:
             GroupPlan(names.group(deployment, names.VAD_FLEET, zone), (zone,), bounds.min, bounds.max)
             for zone in aws.availability_zones
         ),
-        places=carries.calls,
-        places_source=carries.source,
+        slots=bound.calls,
+        places_source=bound.source,
         boot=_boot(VAD_IMAGES[0], fleet.warm_up_s, artifacts=False),
         warm_up_s=fleet.warm_up_s,
         drain_timeout_s=fleet.drain_timeout_s,
@@ -200,7 +200,7 @@ def _vad(deployment: Deployment) -> FleetPlan:
 def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
     aws = deployment.aws
     kind = catalog.instance_types()[fleet.instance_type]
-    carries = least(asr_host(fleet))
+    bound = binding_bound(asr_host(fleet))
     return FleetPlan(
         name=fleet.name,
         kind=kind.computes_on,
@@ -213,8 +213,8 @@ def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
                 fleet.hosts.max,
             ),
         ),
-        places=carries.calls,
-        places_source=carries.source,
+        slots=bound.calls,
+        places_source=bound.source,
         boot=_boot(asr_images(fleet)[-2], fleet.warm_up_s, artifacts=fleet.artifacts),
         warm_up_s=fleet.warm_up_s,
         drain_timeout_s=fleet.drain_timeout_s,
@@ -230,17 +230,17 @@ def _services(deployment: Deployment) -> Iterator[FleetPlan]:
     """Yield the services of tasks."""
     aws, service = deployment.aws, deployment.aws.edge.gateway
     size = (service.vcpu, service.memory_gib)
-    carries = least(gateway_task(service))
-    yield _service(aws, names.GATEWAY_FLEET, "gateway", service.tasks, carries, size, GATEWAY_DRAIN_TIMEOUT_S)
+    bound = binding_bound(gateway_task(service))
+    yield _service(aws, names.GATEWAY_FLEET, "gateway", service.tasks, bound, size, GATEWAY_DRAIN_TIMEOUT_S)
     if agents := aws.agents:
         size = (AGENT_VCPU, AGENT_MEMORY_GIB)
-        carries = agent_bound(agents)
-        found = _service(aws, names.AGENT_FLEET, "agent", agents.tasks, carries, size, AGENT_DRAIN_TIMEOUT_S)
-        yield replace(found, share=_conversations(deployment))
+        bound = agent_bound(agents)
+        plan = _service(aws, names.AGENT_FLEET, "agent", agents.tasks, bound, size, AGENT_DRAIN_TIMEOUT_S)
+        yield replace(plan, share=_conversations(deployment))
 
 
 def _service(  # noqa: PLR0917  two places call it
-    aws: Aws, name: str, kind: Kind, tasks: TaskCount, carries: Bound, size: tuple[float, float], drain_timeout_s: float
+    aws: Aws, name: str, kind: Kind, tasks: TaskCount, bound: Bound, size: tuple[float, float], drain_timeout_s: float
 ) -> FleetPlan:
     book = price_book()
     prices = [book.find(item, aws.region, exact=True) for item in ("fargate-arm-vcpu", "fargate-arm-memory")]
@@ -249,8 +249,8 @@ def _service(  # noqa: PLR0917  two places call it
         kind=kind,
         instance_type=None,
         groups=(GroupPlan(name, aws.availability_zones, tasks.min, tasks.max),),
-        places=carries.calls,
-        places_source=carries.source,
+        slots=bound.calls,
+        places_source=bound.source,
         boot=Boot((Phase("task", TASK_S, TASK_S, "assumed"),)),
         warm_up_s=0.0,
         drain_timeout_s=drain_timeout_s,
@@ -270,20 +270,20 @@ def _pods(deployment: Deployment) -> Iterator[FleetPlan]:
     size, cpus = catalog.vm_sizes()[azure.cpu_pool.vm_size], cpu_pods(callers, azure.agents)
     price = size.usd_per_hour.get(azure.location)
     gateway, vad, asr, _ = caller_capacities(callers)
-    found: list[tuple[Capacity, Kind, float]] = [
+    capacities: list[tuple[Capacity, Kind, float]] = [
         (gateway, "gateway", GATEWAY_DRAIN_TIMEOUT_S),
         (vad, "vad", callers.vad.drain_timeout_s),
         (asr, "asr", callers.asr.drain_timeout_s),
     ]
     if agents := azure.agents:
-        found.append((agent_capacity(agents, agents.replicas, ()), "agent", agents.drain_timeout_s))
-    for each, kind, drain_timeout_s in found:
+        capacities.append((agent_capacity(agents, agents.replicas, ()), "agent", agents.drain_timeout_s))
+    for each, kind, drain_timeout_s in capacities:
         yield FleetPlan(
             name=each.name,
             kind=kind,
             instance_type=None,
             groups=(GroupPlan(each.name, azure.availability_zones, each.units.min, each.units.max),),
-            places=each.calls,
+            slots=each.calls,
             places_source=each.binding.source,
             boot=Boot((Phase("node", NODE_S, NODE_S, "assumed"), Phase("pod", TASK_S, TASK_S, "assumed, as a task"))),
             warm_up_s=0.0,
@@ -310,20 +310,20 @@ def _replicas(azure: Azure) -> list[FleetPlan]:
         ValueError: No service accepts audio.
     """
     sizings = size_services(azure)
-    found = []
+    plans = []
     for service in azure.services:
         sizing = sizings[service.name]
         if catalog.models()[service.model].task in TRANSCRIBES and not isinstance(sizing, DoesNotFitError):
-            found += [_replica(azure, service.name, pool, service.drain_timeout_s) for pool in sizing.pools]
-    if not found:
+            plans += [_replica(azure, service.name, pool, service.drain_timeout_s) for pool in sizing.pools]
+    if not plans:
         raise ValueError("the file has no service that transcribes audio: there are no calls to simulate")
-    return found
+    return plans
 
 
-def _replica(azure: Azure, service: str, sized: PoolSizing, drain_s: float) -> FleetPlan:
-    pool = next(each for each in azure.pools if each.name == sized.pool)
-    price = catalog.vm_sizes()[sized.vm_size].usd_per_hour.get(azure.location)
-    name = f"{service} on {sized.pool}"
+def _replica(azure: Azure, service: str, sizing: PoolSizing, drain_s: float) -> FleetPlan:
+    pool = next(each for each in azure.pools if each.name == sizing.pool)
+    price = catalog.vm_sizes()[sizing.vm_size].usd_per_hour.get(azure.location)
+    name = f"{service} on {sizing.pool}"
     zones = pool.availability_zones or azure.availability_zones
     phases = [Phase("node", NODE_S, NODE_S, "assumed")]
     phases += [Phase(row.phase, row.seconds or 0.0, row.seconds or 0.0, row.source) for row in BUDGETS[Image.ASR_VLLM]]
@@ -331,13 +331,13 @@ def _replica(azure: Azure, service: str, sized: PoolSizing, drain_s: float) -> F
         name=name,
         kind="gpu",
         instance_type=None,
-        groups=(GroupPlan(name, zones, sized.bounds.min, sized.max_replicas),),
-        places=sized.engine.sessions,
-        places_source=f"sessions of a replica on {sized.vm_size}, as sized",
+        groups=(GroupPlan(name, zones, sizing.bounds.min, sizing.max_replicas),),
+        slots=sizing.engine.sessions,
+        places_source=f"sessions of a replica on {sizing.vm_size}, as sized",
         boot=Boot(tuple(phases)),
         warm_up_s=0.0,
         drain_timeout_s=drain_s,
-        usd_per_hour=price / sized.replicas_per_node if price is not None else None,
+        usd_per_hour=price / sizing.replicas_per_node if price is not None else None,
         spot=pool.purchase.option == "spot",
         rules=(),
         by_queue=True,
@@ -354,10 +354,10 @@ def _boot(image: Image, warm_up_s: float, *, artifacts: bool) -> Boot:
     phases = [Phase("launch", LAUNCH_S, RESTART_S, "assumed")]
     for row in BUDGETS.get(image, ()):
         pulls = row.phase is StartPhase.PULL
-        seconds, source = row.takes_s(artifacts=artifacts), row.source
+        seconds, source = row.duration_s(artifacts=artifacts), row.source
         if pulls and row.seconds is None:
             seconds, source = (
-                _UNKNOWN_PULL.takes_s(artifacts=False),
+                _UNKNOWN_PULL.duration_s(artifacts=False),
                 f"assumed to be as {Image.ASR_VLLM}: {_UNKNOWN_PULL.source}",
             )
         phases.append(Phase(row.phase, seconds, 0.0 if pulls else seconds, source))

@@ -17,7 +17,7 @@ from voice_ops.simulate.capacity import FleetPlan
 from voice_ops.simulate.policies import Policy
 from voice_ops.simulate.report import summarize
 from voice_ops.simulate.run import DAY_TICK_S, Result, Settings, Simulation
-from voice_ops.simulate.traces import NOTICED_S, REGION_BACK_S, REGION_LOST_S, Trace
+from voice_ops.simulate.traces import NOTICED_S, REGION_LOST_S, REGION_RESTORED_S, Trace
 
 SAMPLES = 3
 """Number of simulated cells, with different callers."""
@@ -29,7 +29,7 @@ _END_S = 120 * 60.0
 
 
 @dataclass(frozen=True)
-class Whole:
+class TotalResults:
     """Results for the callers of all cells.
 
     Attributes:
@@ -69,11 +69,18 @@ def lost_cells(deployment: Deployment, name: str) -> int:
     Raises:
         ValueError: The file has no cells, or the loss would affect all of them.
     """
-    whole = deployment.whole
-    if whole is None or not whole.cells or whole.cell_count == 1:
+    whole_deployment = deployment.whole_deployment
+    if whole_deployment is None or not whole_deployment.cells or whole_deployment.cell_count == 1:
         raise ValueError(f"--load {name}: the load needs only one cell; set `cells` in the file")
-    count, regions = whole.cell_count, len(whole.file_regions) if whole.aws_section else 1
-    lost = {"cell-loss": 1, "account-loss": min(whole.cells.per_account, count), "cell-region-loss": count // regions}
+    count, regions = (
+        whole_deployment.cell_count,
+        len(whole_deployment.file_regions) if whole_deployment.aws_section else 1,
+    )
+    lost = {
+        "cell-loss": 1,
+        "account-loss": min(whole_deployment.cells.per_account, count),
+        "cell-region-loss": count // regions,
+    }
     if lost[name] >= count:
         raise ValueError(f"--load {name}: all {count} cells are lost, so none can serve the calls")
     return lost[name]
@@ -89,13 +96,13 @@ def loss(peak: float, count: int, lost: int, name: str) -> Trace:
     """
     before = peak * (count - 1) / count
     during = before * count / (count - lost)
-    noticed, back = REGION_LOST_S + NOTICED_S, REGION_BACK_S
+    detected, restored = REGION_LOST_S + NOTICED_S, REGION_RESTORED_S
     points = {
         0.0: before,
-        noticed: before,
-        noticed + ALIAS_TTL_S: during,
-        back: during,
-        back + ALIAS_TTL_S: before,
+        detected: before,
+        detected + ALIAS_TTL_S: during,
+        restored: during,
+        restored + ALIAS_TTL_S: before,
         _END_S: before,
     }
     return Trace(name, tuple(points), tuple(points.values()))
@@ -111,7 +118,7 @@ def sample(
     ]
 
 
-def whole(results: Sequence[Result], count: int, trace: Trace, lost: int = 0) -> Whole:
+def combine_cells(results: Sequence[Result], count: int, trace: Trace, lost: int = 0) -> TotalResults:
     """Return the results of all cells, extrapolated from the simulated ones.
 
     Args:
@@ -119,27 +126,27 @@ def whole(results: Sequence[Result], count: int, trace: Trace, lost: int = 0) ->
         count: Number of cells; without a loss, all but one have the trace, and the last is spare.
         lost: Cells that are lost while the trace contains their calls as well.
     """
-    alike = count - (lost or 1)
+    unaffected = count - (lost or 1)
 
     def scaled(figure: Callable[[Result], float]) -> int:
-        return round(alike / len(results) * sum(figure(result) for result in results))
+        return round(unaffected / len(results) * sum(figure(result) for result in results))
 
-    gone = trace.calls[0] * lost
-    unnoticed = gone / results[0].call_s * (NOTICED_S + ALIAS_TTL_S / 2)
-    carried, wanted = (
+    lost_calls = trace.calls[0] * lost
+    undetected = lost_calls / results[0].call_s * (NOTICED_S + ALIAS_TTL_S / 2)
+    carried, requested = (
         np.mean([getattr(each.course, name) for each in results], axis=0) for name in ("carried", "wanted")
     )
     # The time of the maximum demand, not that of the sample's maximum, since many cells vary less. Lost calls are
     # served before.
-    busiest = np.flatnonzero(wanted == wanted.max())[-1]
-    most = max(alike * float(carried[busiest]), gone + alike * float(carried[0]))
-    return Whole(
+    busiest = np.flatnonzero(requested == requested.max())[-1]
+    peak = max(unaffected * float(carried[busiest]), lost_calls + unaffected * float(carried[0]))
+    return TotalResults(
         cells=count,
         lost=lost,
-        offered=scaled(lambda result: result.ledger.offered) + round(gone + unnoticed),
-        refused=scaled(lambda result: result.ledger.refused) + round(unnoticed),
-        cut=scaled(lambda result: result.ledger.cut) + math.ceil(gone),
-        most=round(most),
+        offered=scaled(lambda result: result.ledger.offered) + round(lost_calls + undetected),
+        refused=scaled(lambda result: result.ledger.refused) + round(undetected),
+        cut=scaled(lambda result: result.ledger.cut) + math.ceil(lost_calls),
+        most=round(peak),
         # Hosts of spare and of lost cells are charged as well.
         usd=count * float(np.mean([summarize(result).usd for result in results])),
     )

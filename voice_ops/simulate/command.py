@@ -14,7 +14,7 @@ from voice_blueprint.capacity.load import peak_calls
 from voice_blueprint.day import designed_load
 from voice_blueprint.file.model.aws import Rollout
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import with_images
+from voice_blueprint.hosts import with_image_digests
 from voice_ops.exits import FAILED, REFUSED
 from voice_ops.findings import load_region
 from voice_ops.options import DeploymentFile, Json, Region
@@ -22,11 +22,11 @@ from voice_ops.output import err, out, print_json, stop
 from voice_ops.progress import heartbeat
 from voice_ops.simulate.account import quota_codes
 from voice_ops.simulate.calls import REDIAL_SHARE
-from voice_ops.simulate.capacity import FleetPlan, fleet_plans, store_calls, usual_peak
-from voice_ops.simulate.cells import CELL_TICK_S, LOSSES, SAMPLES, Whole, loss, lost_cells, sample, whole
+from voice_ops.simulate.capacity import FleetPlan, fleet_plans, regular_peak, store_calls
+from voice_ops.simulate.cells import CELL_TICK_S, LOSSES, SAMPLES, TotalResults, combine_cells, loss, lost_cells, sample
 from voice_ops.simulate.metrics import check_modelled
 from voice_ops.simulate.plots import draw
-from voice_ops.simulate.policies import PEERS, Policy, own
+from voice_ops.simulate.policies import PEERS, Policy, configured
 from voice_ops.simulate.report import alert_lines, as_dict, fleet_table, policy_table, summarize, sweep_table
 from voice_ops.simulate.run import Result, Settings, Simulation
 from voice_ops.simulate.shortfall import shortfall
@@ -115,10 +115,10 @@ def simulate(  # noqa: PLR0917  typer's options
             call_s=call_seconds or 60 * designed_load(deployment).minutes_each,
             cross_zone=aws is None or aws.edge.cross_zone,
             seed=seed,
-            quotas=_of_codes(_pairs("--quota", quota or [], r"\d+", int)),
+            quotas=_quotas_by_code(_pairs("--quota", quota or [], r"\d+", int)),
             interruptions_per_day=spot_interruptions,
-            rolls=_known("--rollout", rollout or [], "fleet", [plan.name for plan in plans]),
-            silent=_known("--silent", silent or [], "metric of a rule", _metrics(plans)),
+            rolls=_validated_names("--rollout", rollout or [], "fleet", [plan.name for plan in plans]),
+            silent=_validated_names("--silent", silent or [], "metric of a rule", _metrics(plans)),
             rollout=aws.rollout if aws else Rollout(),
             store_calls=store_calls(deployment),
             redial_share=redial,
@@ -130,11 +130,13 @@ def simulate(  # noqa: PLR0917  typer's options
         _tune(deployment, plans, trace, settings, tune / 100, as_json=as_json)
         return
     peer_results = _run(PEERS, plans, trace, settings) if compare_autoscalers else []
-    results = [*peer_results, *_run((own(plans),), plans, trace, settings, with_images(deployment))]
-    cells = _of_cells(deployment, plans, trace, settings, results[-1])
+    results = [*peer_results, *_run((configured(plans),), plans, trace, settings, with_image_digests(deployment))]
+    cells = _simulate_cells(deployment, plans, trace, settings, results[-1])
     # The fleets' speed determines the result of a spike. The utilization of a full host is not measured, so several
     # values are shown.
-    swept = {busy: _of_busy(plans, trace, settings, busy, results[-1]) for busy in (SWEEP if load == "spike" else ())}
+    swept = {
+        busy: _simulate_busy(plans, trace, settings, busy, results[-1]) for busy in (SWEEP if load == "spike" else ())
+    }
     if as_json:
         in_cells = {"cells": vars(cells)} if cells else {}
         print_json(as_dict(trace, results, swept, seed=seed) | in_cells, deployment.name)
@@ -153,27 +155,27 @@ def simulate(  # noqa: PLR0917  typer's options
         out.print(fleet_table(plans))
     if output:
         try:
-            picture = draw(results, f"{deployment.name}: {trace.name}, at most {trace.peak:,.0f} calls", output)
+            figure = draw(results, f"{deployment.name}: {trace.name}, at most {trace.peak:,.0f} calls", output)
         except OSError as error:
             raise stop(f"{output}: {error.strerror}", REFUSED) from None
-        err.print(f"wrote {picture!s}", soft_wrap=True)
+        err.print(f"wrote {figure!s}", soft_wrap=True)
 
 
 def _has_cells(deployment: Deployment) -> bool:
-    return deployment.whole is not None and deployment.whole.cell_count > 1
+    return deployment.whole_deployment is not None and deployment.whole_deployment.cell_count > 1
 
 
-def _of_cells(
+def _simulate_cells(
     deployment: Deployment, plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings, first: Result
-) -> Whole | None:
+) -> TotalResults | None:
     """Return the results of all cells of a file with several, the first of which has been simulated."""
-    if deployment.whole is None or not _has_cells(deployment):
+    if deployment.whole_deployment is None or not _has_cells(deployment):
         return None
     others = replace(settings, seed=settings.seed + 1)
     with heartbeat(err, "simulate further cells"):
-        results = [first, *sample(plans, own(plans), trace, others, SAMPLES - 1)]
+        results = [first, *sample(plans, configured(plans), trace, others, SAMPLES - 1)]
     lost = lost_cells(deployment, trace.name) if trace.name in LOSSES else 0
-    return whole(results, deployment.whole.cell_count, trace, lost)
+    return combine_cells(results, deployment.whole_deployment.cell_count, trace, lost)
 
 
 def _tune(
@@ -210,11 +212,11 @@ def _check_finite(options: dict[str, float | None]) -> None:
             raise ValueError(f"{option} {value} is not a finite number")
 
 
-def _known(option: str, given: list[str], what: str, known: list[str]) -> frozenset[str]:
-    for name in given:
-        if name not in known:
-            raise ValueError(f"{option} {name}: unknown {what}; specify one of {', '.join(known)}")
-    return frozenset(given)
+def _validated_names(option: str, values: list[str], kind: str, valid_names: list[str]) -> frozenset[str]:
+    for name in values:
+        if name not in valid_names:
+            raise ValueError(f"{option} {name}: unknown {kind}; specify one of {', '.join(valid_names)}")
+    return frozenset(values)
 
 
 def _metrics(plans: tuple[FleetPlan, ...]) -> list[str]:
@@ -226,10 +228,10 @@ def _trace(deployment: Deployment, load: str, peak: float | None, plans: tuple[F
         raise ValueError("--load spot-wave: the file has no spot fleet")
     if load in LOSSES:
         lost = lost_cells(deployment, load)
-        assert deployment.whole is not None  # noqa: S101  it has lost cells
-        return loss(peak or peak_calls(designed_load(deployment)), deployment.whole.cell_count, lost, load)
+        assert deployment.whole_deployment is not None  # noqa: S101  it has lost cells
+        return loss(peak or peak_calls(designed_load(deployment)), deployment.whole_deployment.cell_count, lost, load)
     if load in BUILT_IN:
-        return BUILT_IN[load](peak or usual_peak(plans, store_calls(deployment)))
+        return BUILT_IN[load](peak or regular_peak(plans, store_calls(deployment)))
     if load == DAY:
         if peak:
             raise ValueError(
@@ -243,9 +245,9 @@ def _trace(deployment: Deployment, load: str, peak: float | None, plans: tuple[F
     return read(Path(load))
 
 
-def _pairs(option: str, given: Iterable[str], pattern: str, convert: Callable[[str], T]) -> dict[str, T]:
+def _pairs(option: str, values: Iterable[str], pattern: str, convert: Callable[[str], T]) -> dict[str, T]:
     pairs = {}
-    for text in given:
+    for text in values:
         name, _, value = text.partition("=")
         if not re.fullmatch(pattern, value):
             raise ValueError(f"{option} {text} does not have the format NAME=VALUE; see `voice simulate --help`")
@@ -253,17 +255,19 @@ def _pairs(option: str, given: Iterable[str], pattern: str, convert: Callable[[s
     return pairs
 
 
-def _of_codes(quotas: dict[str, int]) -> dict[str, int]:
+def _quotas_by_code(quotas: dict[str, int]) -> dict[str, int]:
     codes = quota_codes()
     for family in quotas.keys() - codes:
         raise ValueError(f"--quota {family}: unknown family; specify one of {', '.join(codes)}")
     return {codes[family]: vcpus for family, vcpus in quotas.items()}
 
 
-def _of_busy(plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings, busy: float, at_one: Result) -> Result:
+def _simulate_busy(
+    plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings, busy: float, baseline: Result
+) -> Result:
     if busy == settings.busy_at_full:
-        return at_one
-    (result,) = _run((own(plans),), plans, trace, replace(settings, busy_at_full=busy))
+        return baseline
+    (result,) = _run((configured(plans),), plans, trace, replace(settings, busy_at_full=busy))
     return result
 
 
@@ -280,9 +284,9 @@ def _run(
         for policy in compared:
             task = progress.add_task(policy.name, total=trace.duration_s)
 
-            def tell(second: float, task: TaskID = task) -> None:
+            def update_progress(second: float, task: TaskID = task) -> None:
                 progress.update(task, completed=second)
 
             with heartbeat(err, f"simulate {policy.name}"):
-                results.append(Simulation(plans, policy, trace, settings, tell, alerts_of).run())
+                results.append(Simulation(plans, policy, trace, settings, update_progress, alerts_of).run())
     return results

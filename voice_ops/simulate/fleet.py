@@ -73,7 +73,7 @@ class Members:
         """Add the newest host."""
         self._by_zone.setdefault(host.zone, OrderedDict())[host] = None
 
-    def settle(self, host: Host) -> None:
+    def mark_settled(self, host: Host) -> None:
         """Count a host as in service."""
         host.state = State.IN_SERVICE
         self.in_service += 1
@@ -93,8 +93,8 @@ class Members:
 
     def oldest_of_fullest_zone(self) -> Host:
         """Return the host that Auto Scaling's default termination policy selects first."""
-        most = max(map(len, self._by_zone.values()))
-        oldest = (next(iter(hosts)) for hosts in self._by_zone.values() if len(hosts) == most)
+        max_hosts = max(map(len, self._by_zone.values()))
+        oldest = (next(iter(hosts)) for hosts in self._by_zone.values() if len(hosts) == max_hosts)
         return min(oldest, key=lambda host: host.number)
 
     def __len__(self) -> int:
@@ -110,7 +110,7 @@ class Members:
 class Mover(Protocol):
     """Moves the calls of a host that leaves to other hosts."""
 
-    def vacate(self, host: Host, gap_s: float) -> None:
+    def move_calls(self, host: Host, gap_s: float) -> None:
         """Move the calls of a host that accepts no more; each is degraded for ``gap_s``."""
 
 
@@ -148,7 +148,7 @@ class Fleet:
         self.zone[host.index] = self.zones.index(host.zone)
         self.group[host.index] = self.groups.index(host.group)
 
-    def leave(self, host: Host) -> None:
+    def remove_host(self, host: Host) -> None:
         """Remove a host without calls from the arrays."""
         if host.index >= 0:
             self.open[host.index] = self.live[host.index] = self.settled[host.index] = False
@@ -156,16 +156,16 @@ class Fleet:
             host.index = -1
 
     def _grow(self) -> None:
-        old, more = len(self.calls), max(8, len(self.calls) // 2)
+        old, added = len(self.calls), max(8, len(self.calls) // 2)
         for name in ("calls", "open", "live", "settled", "zone", "group"):
             array = getattr(self, name)
-            setattr(self, name, np.concatenate([array, np.zeros(more, array.dtype)]))
-        self._free.extend(range(old, old + more))
+            setattr(self, name, np.concatenate([array, np.zeros(added, array.dtype)]))
+        self._free.extend(range(old, old + added))
 
     @property
-    def places(self) -> int:
+    def slots(self) -> int:
         """Maximum calls of the hosts in service."""
-        return int(np.count_nonzero(self.open)) * self.plan.places
+        return int(np.count_nonzero(self.open)) * self.plan.slots
 
     @property
     def running(self) -> int:
@@ -198,7 +198,7 @@ class Group:
         self.leaving: dict[Host, None] = {}
         self.pool: list[str] = []
         self.preparing = 0
-        self._spare = self._launches = 0
+        self._spare_launches = self._launches = 0
         fleet.groups.append(self)
 
     def start(self, hosts: int) -> None:
@@ -212,7 +212,7 @@ class Group:
             self._settle(host)
         zones = self._zones()
         self.pool = [zones[n % len(zones)] for n in range(self._warm)]
-        self._env.process(self._keep())
+        self._env.process(self._replace_lost_hosts())
 
     @property
     def size(self) -> GroupSize:
@@ -235,9 +235,9 @@ class Group:
 
     def reconcile(self) -> None:
         """Launch or drain until the group has the desired number of hosts."""
-        while len(self.hosts) < self.desired + self._spare and self._has_room():
+        while len(self.hosts) < self.desired + self._spare_launches and self._has_room():
             # During a rollout, hosts in the pool belong to the previous release.
-            warm = None if self._spare else self._take_warm()
+            warm = None if self._spare_launches else self._take_warm()
             host = self._new_host(warm)
             if host is None:
                 if warm:
@@ -245,7 +245,7 @@ class Group:
                 break
             boot = self.fleet.plan.boot
             self._env.process(self._boot(host, boot.warm_s if warm else boot.cold_s))
-        while len(self.hosts) > self.desired + self._spare:
+        while len(self.hosts) > self.desired + self._spare_launches:
             self.retire(self.hosts.oldest_of_fullest_zone(), self.fleet.plan.drain_timeout_s)
         self._fill_pool()
 
@@ -253,23 +253,23 @@ class Group:
         """Replace the current hosts, as an instance refresh does: new ones first if there is capacity."""
         old = set(self.hosts)
         marks = [len(old) * (100 - mark) / 100 for mark in rollout.checkpoint_percentages]
-        while stale := [host for host in self.hosts if host in old]:
-            while marks and len(stale) <= marks[0]:
-                marks = [mark for mark in marks if mark < len(stale)]
+        while outdated_hosts := [host for host in self.hosts if host in old]:
+            while marks and len(outdated_hosts) <= marks[0]:
+                marks = [mark for mark in marks if mark < len(outdated_hosts)]
                 yield self._env.timeout(rollout.checkpoint_pause_s)
-            at_a_time = min(surge(rollout.surge_percent, self.desired), len(stale))
+            at_a_time = min(surge(rollout.surge_percent, self.desired), len(outdated_hosts))
             if self.fleet.plan.surges:
-                self._spare = at_a_time
+                self._spare_launches = at_a_time
                 self.reconcile()
             yield self._env.timeout(DRAIN_POLL_S)
             beyond = self.size.in_service - self.desired
-            leave = beyond if self.fleet.plan.surges else at_a_time * (beyond >= 0)
-            for host in stale[: max(0, leave)]:
+            removable = beyond if self.fleet.plan.surges else at_a_time * (beyond >= 0)
+            for host in outdated_hosts[: max(0, removable)]:
                 if host in self.hosts:
-                    self._spare = max(0, self._spare - 1)
+                    self._spare_launches = max(0, self._spare_launches - 1)
                     self.retire(host, self.fleet.plan.drain_timeout_s)
             self.reconcile()
-        self._spare = 0
+        self._spare_launches = 0
 
     def _has_room(self) -> bool:
         """Return True if a reservation has capacity; draining hosts still use it."""
@@ -284,7 +284,7 @@ class Group:
             self.fleet.open[host.index] = False
             self._env.process(self._drain(host, budget_s))
         else:
-            self.bury(host)
+            self.record_termination(host)
 
     def _drain(self, host: Host, budget_s: float) -> Steps:
         fleet, waited_s = self.fleet, 0.0
@@ -294,18 +294,18 @@ class Group:
             waited_s += DRAIN_POLL_S
             if host.state is State.GONE:
                 return
-        self._mover.vacate(host, 0.0)
-        self.bury(host)
+        self._mover.move_calls(host, 0.0)
+        self.record_termination(host)
 
-    def bury(self, host: Host) -> None:
+    def record_termination(self, host: Host) -> None:
         """Remove a host without calls."""
         if host in self.leaving:
             del self.leaving[host]
         else:
             self.hosts.remove(host)
         host.state = State.GONE
-        self.fleet.leave(host)
-        self._account.give_back(self.fleet.plan)
+        self.fleet.remove_host(host)
+        self._account.release(self.fleet.plan)
 
     def interrupt(self, host: Host) -> None:
         """Send a spot host its notice of two minutes, and launch another host."""
@@ -316,9 +316,9 @@ class Group:
     def in_zone(self, zone: str) -> Iterator[Host]:
         yield from (host for host in chain(self.hosts, self.leaving) if host.zone == zone)
 
-    def lose_pool(self, zone: str) -> None:
+    def lose_spot_pool(self, zone: str) -> None:
         """Remove the warm pool hosts of a lost zone."""
-        self.pool = [where for where in self.pool if where != zone]
+        self.pool = [zone_ for zone_ in self.pool if zone_ != zone]
 
     def _zones(self) -> list[str]:
         return [zone for zone in self.plan.zones if zone not in self._account.lost_zones]
@@ -352,7 +352,7 @@ class Group:
 
     def _settle(self, host: Host) -> None:
         if host.state is State.WARMING:
-            self.hosts.settle(host)
+            self.hosts.mark_settled(host)
             self.fleet.settled[host.index] = True
 
     def _fill_pool(self) -> None:
@@ -363,11 +363,11 @@ class Group:
     def _prepare(self, zone: str) -> Steps:
         yield self._env.timeout(self.fleet.plan.boot.prepare_s)
         self.preparing -= 1
-        self._account.give_back(self.fleet.plan)
+        self._account.release(self.fleet.plan)
         if zone not in self._account.lost_zones:
             self.pool.append(zone)
 
-    def _keep(self) -> Steps:
+    def _replace_lost_hosts(self) -> Steps:
         # Traces change on the minute; on average, Auto Scaling reacts half a minute later.
         yield self._env.timeout(RETRY_S / 2)
         while True:

@@ -28,7 +28,7 @@ PACKETS_PER_S = 50
 
 def load_percent(fleet: Fleet) -> Values:
     """Return the percentage of used slots per host."""
-    return 100.0 * fleet.calls / fleet.plan.places
+    return 100.0 * fleet.calls / fleet.plan.slots
 
 
 def busy_percent(fleet: Fleet) -> Values:
@@ -48,8 +48,8 @@ def ring_percent(fleet: Fleet) -> Values:
     path = fleet.plan.data_path or DataPath()
     streams = np.maximum(fleet.calls / path.rx_queues, 1e-9)
     busy = np.minimum(streams / STREAMS_PER_CORE_CEILING, 1 - 1e-9)
-    fullest = busy * np.log(np.maximum(streams * PACKETS_PER_S, 1.0)) / (2 * (1 - busy))
-    percent: Values = np.minimum(100.0, 100.0 * fullest / path.rx_ring_size)
+    max_fill = busy * np.log(np.maximum(streams * PACKETS_PER_S, 1.0)) / (2 * (1 - busy))
+    percent: Values = np.minimum(100.0, 100.0 * max_fill / path.rx_ring_size)
     return percent
 
 
@@ -61,7 +61,7 @@ MODELS: dict[str, Callable[[Fleet], Values]] = {
     "NeuronHeadroom": lambda fleet: 100.0 - busy_percent(fleet),
     "NeuronUtilization": busy_percent,
     "GpuBusy": busy_percent,
-    "FreeSlots": lambda fleet: np.maximum(0.0, fleet.plan.places - fleet.calls.astype(float)),
+    "FreeSlots": lambda fleet: np.maximum(0.0, fleet.plan.slots - fleet.calls.astype(float)),
 }
 """Metrics of ``voice_blueprint.contract`` that follow from the number of calls."""
 
@@ -94,14 +94,14 @@ class Period:
 
     def __init__(self, statistic: Statistic) -> None:
         self._statistic = statistic
-        self._of_tick, self._of_both = _FOLDS[statistic]
+        self._aggregate_tick, self._combine_ticks = _FOLDS[statistic]
         self._value, self._count = math.nan, 0
 
     def add(self, values: Values) -> None:
         """Add the samples of a tick."""
         if values.size:
-            newest = float(self._of_tick(values))
-            self._value = self._of_both(self._value, newest) if self._count else newest
+            newest = float(self._aggregate_tick(values))
+            self._value = self._combine_ticks(self._value, newest) if self._count else newest
             self._count += values.size
 
     def close(self) -> float | None:

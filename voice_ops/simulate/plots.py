@@ -27,7 +27,7 @@ def draw(results: Sequence[Result], title: str, folder: Path) -> Path:
     figure.suptitle(title, fontsize=12)
     axes = figure.subplots(2, len(results), sharex=True, sharey="row", squeeze=False, height_ratios=(1.25, 0.75))
     for result, (above, below) in zip(results, axes.T, strict=True):
-        _dress(result, above, below)
+        _format_axes(result, above, below)
         _fill(result, above, below)
     axes[0][0].set_ylabel("calls at a time")
     axes[1][0].set_ylabel("callers refused\na minute")
@@ -38,7 +38,7 @@ def draw(results: Sequence[Result], title: str, folder: Path) -> Path:
     return folder / "calls.png"
 
 
-def _dress(result: Result, above: Axes, below: Axes) -> None:
+def _format_axes(result: Result, above: Axes, below: Axes) -> None:
     above.set_title(_headline(result), fontsize=10)
     below.set_xlabel("hour" if _is_day(result) else "minute")
     below.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 3, 4, 5, 10]))

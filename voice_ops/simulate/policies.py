@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import simpy
 
-from voice_blueprint.capacity.tiers import FILL
+from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
 from voice_blueprint.observability.azure.scaling import SCALE_DOWN, SCALE_UP, Pace
 from voice_ops.simulate.calls import Calls
@@ -68,19 +68,19 @@ def scalers_for(policy: Policy, env: simpy.Environment, fleet: Fleet, calls: Cal
         return
     for group in fleet.groups:
         if plan.by_queue:
-            yield QueueScaler(env, group, calls, 0.0, SCALE_UP, SCALE_DOWN, FILL)
+            yield QueueScaler(env, group, calls, 0.0, SCALE_UP, SCALE_DOWN, TARGET_UTILIZATION)
             continue
         for grows in (True, False):
-            yield Tracker(env, group, 100 * FILL, grows=grows)
+            yield Tracker(env, group, 100 * TARGET_UTILIZATION, grows=grows)
 
 
 def _queue(
     env: simpy.Environment, fleet: Fleet, calls: Calls, up: Pace = DEFAULT_UP, down: Pace = DEFAULT_DOWN
 ) -> Iterator[Scaler]:
     # Callers wait for an ASR host: each fleet gets its share by the number of slots.
-    most = sum(each.plan.max_hosts * each.plan.places for each in calls.asr)
+    max_calls = sum(each.plan.max_hosts * each.plan.slots for each in calls.asr)
     for group in fleet.groups:
-        waits = 0.0 if fleet in calls.fronts else group.plan.max_hosts * fleet.plan.places / most
+        waits = 0.0 if fleet in calls.fronts else group.plan.max_hosts * fleet.plan.slots / max_calls
         yield QueueScaler(env, group, calls, waits, up, down)
 
 
@@ -98,7 +98,7 @@ PEERS = SEED, CPU, QUEUE
 """Policies that the file's own rules are compared with."""
 
 
-def own(plans: tuple[FleetPlan, ...]) -> Policy:
+def configured(plans: tuple[FleetPlan, ...]) -> Policy:
     """Return the file's own rules with its warm pools."""
     pooled = any(plan.warm_hosts for plan in plans)
     return Policy("file, warm pool" if pooled else "file", _file, warm_pools=True)

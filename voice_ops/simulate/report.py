@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from rich.table import Table
 
-from voice_ops.output import empty_table, span
+from voice_ops.output import empty_table, format_range
 from voice_ops.simulate.capacity import FleetPlan
 from voice_ops.simulate.run import Result
 from voice_ops.simulate.shortfall import shortfall
@@ -65,7 +65,7 @@ def summarize(result: Result) -> Summary:
     hours = result.tick_s / _HOUR_S
     host_hours = {name: float(hosts.sum()) * hours for name, hosts in course.hosts.items()}
     prices = {plan.name: plan.usd_per_hour for plan in result.plans}
-    short_s, still = _longest(course.wanted > course.places, result.tick_s)
+    short_s, longest_s = _longest(course.wanted > course.places, result.tick_s)
     return Summary(
         policy=result.policy,
         offered_calls=ledger.offered,
@@ -75,7 +75,7 @@ def summarize(result: Result) -> Summary:
         degraded_call_seconds=ledger.degraded_s,
         gpu_call_seconds=ledger.gpu_s,
         short_of_places_s=short_s,
-        still_short=still,
+        still_short=longest_s,
         overshoot_percent=max(0.0, 100 * (float(course.places.max()) / float(course.wanted.max()) - 1)),
         host_hours=host_hours,
         stopped_host_hours=float(sum(stopped.sum() for stopped in course.stopped.values())) * hours,
@@ -97,7 +97,7 @@ def _longest(short: np.ndarray[tuple[int], np.dtype[np.bool_]], tick_s: int) -> 
 
 def as_dict(trace: Trace, results: Sequence[Result], swept: Mapping[float, Result], *, seed: int) -> dict[str, object]:
     """Return all results for ``--json``; the time series has one value per minute."""
-    found = shortfall(results[-1])
+    text = shortfall(results[-1])
     return {
         "trace": trace.name,
         "seconds": trace.duration_s,
@@ -106,7 +106,7 @@ def as_dict(trace: Trace, results: Sequence[Result], swept: Mapping[float, Resul
         "fleets": [
             {
                 "fleet": plan.name,
-                "places_per_host": plan.places,
+                "places_per_host": plan.slots,
                 "places_source": plan.places_source,
                 "boot": [asdict(phase) for phase in plan.boot.phases],
                 "usd_per_host_hour": plan.usd_per_hour,
@@ -114,13 +114,13 @@ def as_dict(trace: Trace, results: Sequence[Result], swept: Mapping[float, Resul
             for plan in results[0].plans
         ],
         "alerts": [asdict(firing) for firing in results[-1].firings],
-        "shortfall": asdict(found) if found else None,
+        "shortfall": asdict(text) if text else None,
         "busy_at_full": [{"busy_at_full": busy} | asdict(summarize(result)) for busy, result in swept.items()],
-        "policies": [asdict(summarize(result)) | {"course": _course_as_dict(result)} for result in results],
+        "policies": [asdict(summarize(result)) | {"course": _series_as_dict(result)} for result in results],
     }
 
 
-def _course_as_dict(result: Result) -> dict[str, object]:
+def _series_as_dict(result: Result) -> dict[str, object]:
     step = max(1, 60 // result.tick_s)
     return {
         name: {fleet: values[::step].tolist() for fleet, values in found.items()}
@@ -171,22 +171,24 @@ def alert_lines(result: Result) -> str:
 
 def sweep_table(swept: Mapping[float, Result]) -> Table:
     """Return the refused calls with the file's own rules, by the utilization of a fully occupied ASR host."""
-    some = next(iter(swept.values()))
-    table = empty_table(f"{some.policy}, by how busy a full host is", [""], [f"{busy:.0%} busy" for busy in swept])
-    found = [summarize(result) for result in swept.values()]
-    table.add_row("calls refused", *(_share(one.refused_calls, one.offered_calls) for one in found))
-    table.add_row("time to capacity", *(_time_to_capacity(one) for one in found))
-    table.add_row("USD", *(f"{one.usd:,.2f}" for one in found))
+    first_result = next(iter(swept.values()))
+    table = empty_table(
+        f"{first_result.policy}, by how busy a full host is", [""], [f"{busy:.0%} busy" for busy in swept]
+    )
+    summaries = [summarize(result) for result in swept.values()]
+    table.add_row("calls refused", *(_share(one.refused_calls, one.offered_calls) for one in summaries))
+    table.add_row("time to capacity", *(_time_to_capacity(one) for one in summaries))
+    table.add_row("USD", *(f"{one.usd:,.2f}" for one in summaries))
     return table
 
 
-def percent(part: float, whole: float) -> str:
+def percent(part: float, total: float) -> str:
     """Return a percentage with one decimal, but never 0 for a positive share."""
-    return f"{part / whole:.1%}" if part / whole >= 0.0005 else "< 0.1%"  # noqa: PLR2004  where .1% would round to 0
+    return f"{part / total:.1%}" if part / total >= 0.0005 else "< 0.1%"  # noqa: PLR2004  where .1% would round to 0
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{part:,} ({percent(part, whole)})" if part else "0"
+def _share(part: int, total: int) -> str:
+    return f"{part:,} ({percent(part, total)})" if part else "0"
 
 
 def _time_to_capacity(summary: Summary) -> str:
@@ -208,8 +210,8 @@ def fleet_table(plans: Sequence[FleetPlan]) -> Table:
     for plan in plans:
         table.add_row(
             plan.name,
-            span(sum(group.min_hosts for group in plan.groups), plan.max_hosts),
-            f"{plan.places:,}",
+            format_range(sum(group.min_hosts for group in plan.groups), plan.max_hosts),
+            f"{plan.slots:,}",
             f"{plan.boot.cold_s:g} s",
             f"{plan.boot.warm_s:g} s" if plan.warm_hosts else "-",
             plan.places_source,

@@ -13,7 +13,7 @@ from voice_blueprint.file.model.aws import Rollout
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.simulate.account import Account
 from voice_ops.simulate.alerts import UNHEALTHY_S, Firing, Replay, watched
-from voice_ops.simulate.calls import Calls, Ledger
+from voice_ops.simulate.calls import CallResults, Calls
 from voice_ops.simulate.capacity import RECOGNISES, FleetPlan
 from voice_ops.simulate.fleet import Fleet, Group, Host, State, Steps
 from voice_ops.simulate.policies import Policy, scalers_for
@@ -24,7 +24,7 @@ LEAD_IN_S = 1_800
 size."""
 START_LOAD = 0.7
 """Initial utilization, if the file's bounds allow it."""
-FINE_S, FINE_TICK_S, DAY_TICK_S = 6 * 3600, 1, 10
+SHORT_TRACE_S, SHORT_TRACE_TICK_S, DAY_TICK_S = 6 * 3600, 1, 10
 """Traces of up to six hours are simulated by the second, longer ones and cells by the minimum period of an alarm."""
 
 VAD_GAP_S = 20.0
@@ -79,12 +79,12 @@ class Settings:
 
 
 @dataclass
-class Course:
+class TimeSeries:
     """Time series of a simulation, one value per tick.
 
     Attributes:
         second: End of the tick.
-        wanted: Requested calls.
+        requested: Requested calls.
         carried: Active calls.
         places: Maximum calls of the tiers in service, limited by the smallest.
         refused: Cumulative number of refused callers and cut-off calls.
@@ -114,8 +114,8 @@ class Result:
 
     policy: str
     plans: tuple[FleetPlan, ...]
-    course: Course
-    ledger: Ledger
+    course: TimeSeries
+    ledger: CallResults
     tick_s: int
     call_s: float
     refused_launches: int
@@ -142,7 +142,7 @@ class Simulation:
     ) -> None:
         self._plans, self._policy, self._trace = plans, policy, trace
         self._settings, self._progress = settings, progress
-        self.tick_s = settings.tick_s or (FINE_TICK_S if trace.duration_s <= FINE_S else DAY_TICK_S)
+        self.tick_s = settings.tick_s or (SHORT_TRACE_TICK_S if trace.duration_s <= SHORT_TRACE_S else DAY_TICK_S)
         self.env = simpy.Environment(initial_time=-settings.lead_in_s)
         self.account = Account(dict(settings.quotas))
         self.fleets = [Fleet(plan, settings.zones, settings.busy_at_full) for plan in plans]
@@ -153,27 +153,27 @@ class Simulation:
                 Group(self.env, fleet, group, self.account, self.calls, warm)
         self.scalers = [each for fleet in self.fleets for each in scalers_for(policy, self.env, fleet, self.calls)]
         self._lost: list[tuple[str, float]] = []
-        found = watched(alerts_of, self) if alerts_of else ()
-        self.replays = [Replay(self, alert) for alert in found]
+        rules = watched(alerts_of, self) if alerts_of else ()
+        self.replays = [Replay(self, alert) for alert in rules]
         self._watchers: tuple[Watcher, ...] = (*self.scalers, *self.replays)
-        self._chance = np.random.default_rng(settings.seed + 1)
+        self._random = np.random.default_rng(settings.seed + 1)
         ticks = math.ceil(trace.duration_s / self.tick_s)
-        self._course = Course.of(ticks, [plan.name for plan in plans])
+        self._series = TimeSeries.of(ticks, [plan.name for plan in plans])
 
     def make_calls(self) -> Calls:
         """Return the callers of the fleets."""
         fronts = [fleet for fleet in self.fleets if fleet.plan.kind not in RECOGNISES]
         asr = [fleet for kind in RECOGNISES for fleet in self.fleets if fleet.plan.kind == kind]
-        how = self._settings
+        settings = self._settings
         return Calls(
             fronts,
             asr,
             self._trace,
-            how.call_s,
-            cross_zone=how.cross_zone,
-            seed=how.seed,
-            store_calls=how.store_calls,
-            redial_share=how.redial_share,
+            settings.call_s,
+            cross_zone=settings.cross_zone,
+            seed=settings.seed,
+            store_calls=settings.store_calls,
+            redial_share=settings.redial_share,
         )
 
     def begin(self) -> None:
@@ -183,9 +183,9 @@ class Simulation:
         for watcher in self._watchers:
             self.env.process(watcher.watch())
         for outage in self._trace.outages:
-            self.env.process(self._lose(outage))
+            self.env.process(self._run_outage(outage))
         for wave in self._trace.spot_waves:
-            self.env.process(self._sell_out(wave))
+            self.env.process(self._run_spot_wave(wave))
         for fleet in self.fleets:
             if fleet.plan.name in self._settings.rolls:
                 self.env.process(self._roll(fleet))
@@ -195,11 +195,11 @@ class Simulation:
     def run(self) -> Result:
         """Simulate the lead-in and the trace."""
         self.begin()
-        self.env.run(until=len(self._course.second) * self.tick_s + self.tick_s / 2)
+        self.env.run(until=len(self._series.second) * self.tick_s + self.tick_s / 2)
         return Result(
             policy=self._policy.name,
             plans=self._plans,
-            course=self._course,
+            course=self._series,
             ledger=self.calls.ledger,
             tick_s=self.tick_s,
             call_s=self._settings.call_s,
@@ -216,15 +216,15 @@ class Simulation:
 
     def _start(self) -> None:
         first = self._trace.at(0)
-        left = first
+        remaining = first
         for fleet in [*self.calls.fronts, *self.calls.asr]:
             for group in fleet.groups:
-                share = first * fleet.plan.share / len(fleet.groups) if fleet in self.calls.fronts else left
+                share = first * fleet.plan.share / len(fleet.groups) if fleet in self.calls.fronts else remaining
                 plan = group.plan
-                hosts = math.ceil(share / (fleet.plan.places * START_LOAD)) if fleet.plan.places else 0
+                hosts = math.ceil(share / (fleet.plan.slots * START_LOAD)) if fleet.plan.slots else 0
                 group.start(min(max(hosts, plan.min_hosts), plan.max_hosts))
             if fleet in self.calls.asr:
-                left = max(0.0, left - START_LOAD * fleet.places)
+                remaining = max(0.0, remaining - START_LOAD * fleet.slots)
         self.calls.populate(round(first))
 
     def _roll(self, fleet: Fleet) -> Steps:
@@ -235,7 +235,7 @@ class Simulation:
     def _tick(self) -> Steps:
         while True:
             if self.env.now == 0:
-                self.calls.ledger = Ledger()
+                self.calls.ledger = CallResults()
                 self.account.refused_launches = 0
                 for fleet in self.fleets:
                     fleet.silent = self._settings.silent
@@ -247,13 +247,13 @@ class Simulation:
                 self._record(round(self.env.now / self.tick_s) - 1)
 
     def _record(self, tick: int) -> None:
-        course, ledger = self._course, self.calls.ledger
+        course, ledger = self._series, self.calls.ledger
         course.second[tick] = self.env.now
         course.wanted[tick] = self._trace.at(self.env.now)
         course.carried[tick] = self.calls.carried
-        whole = [front.places for front in self.calls.fronts if front.plan.share == 1]
+        front_slots = [front.slots for front in self.calls.fronts if front.plan.share == 1]
         store = [] if self.calls.store_calls is None else [self.calls.store_calls]
-        course.places[tick] = min([sum(fleet.places for fleet in self.calls.asr), *whole, *store])
+        course.places[tick] = min([sum(fleet.slots for fleet in self.calls.asr), *front_slots, *store])
         course.refused[tick] = ledger.refused + ledger.cut
         for fleet in self.fleets:
             course.hosts[fleet.plan.name][tick] = fleet.running
@@ -263,7 +263,7 @@ class Simulation:
         if not tick % 64:
             self._progress(self.env.now)
 
-    def _lose(self, outage: Outage) -> Steps:
+    def _run_outage(self, outage: Outage) -> Steps:
         zone = self._settings.zones[outage.zone]
         yield self.env.timeout(outage.start_s - self.env.now)
         self.account.lost_zones.add(zone)
@@ -275,11 +275,11 @@ class Simulation:
             self._kill(host)
         for fleet in self.fleets:
             for group in fleet.groups:
-                group.lose_pool(zone)
+                group.lose_spot_pool(zone)
         yield self.env.timeout(outage.end_s - outage.start_s)
         self.account.lost_zones.remove(zone)
 
-    def _sell_out(self, wave: SpotWave) -> Steps:
+    def _run_spot_wave(self, wave: SpotWave) -> Steps:
         yield self.env.timeout(wave.start_s - self.env.now)
         self.account.spot_sold_out = True
         for group in self._spot_groups():
@@ -294,16 +294,16 @@ class Simulation:
     def _kill(self, host: Host) -> None:
         if host.index >= 0:
             gap_s = VAD_GAP_S if host.group.fleet.plan.kind == "vad" else ASR_GAP_S
-            self.calls.vacate(host, gap_s)
+            self.calls.move_calls(host, gap_s)
             self._lost.append((host.group.fleet.plan.kind, self.env.now + UNHEALTHY_S))
-        host.group.bury(host)
+        host.group.record_termination(host)
 
     def _interrupt(self) -> Steps:
         """Interrupt spot hosts, each with the same probability every minute."""
-        chance = self._settings.interruptions_per_day / (24 * 60)
+        interruption_rate = self._settings.interruptions_per_day / (24 * 60)
         while True:
             yield self.env.timeout(60)
             for group in self._spot_groups():
                 for host in tuple(group.hosts):
-                    if host.state is not State.BOOTING and self._chance.random() < chance:
+                    if host.state is not State.BOOTING and self._random.random() < interruption_rate:
                         group.interrupt(host)

@@ -172,10 +172,10 @@ class QueueScaler(Scaler):
         target: float = TARGET_SHARE,
     ) -> None:
         self._env, self._group, self._calls, self._share, self._target = env, group, calls, share, target
-        self._up, self._down = up, down
+        self._scale_up_policy, self._scale_down_policy = up, down
         self._number = group.fleet.groups.index(group)
         self._asked: deque[int] = deque(maxlen=down.settle_s // _SYNC_S)
-        self._had: deque[int] = deque(maxlen=max(up.period_s, down.period_s) // _SYNC_S)
+        self._host_counts: deque[int] = deque(maxlen=max(up.period_s, down.period_s) // _SYNC_S)
 
     def sample(self) -> None:
         """Do nothing, since only the current values matter at each evaluation."""
@@ -188,26 +188,28 @@ class QueueScaler(Scaler):
             in_flight = int(fleet.calls[fleet.group == self._number].sum()) + self._share * self._calls.waiting(
                 self._env.now
             )
-            self._asked.append(queued(size, in_flight / (fleet.plan.places * self._target)))
-            self._had.append(size.desired)
-            low, high = self._reach()
-            wanted = size.clamp(
+            self._asked.append(queued(size, in_flight / (fleet.plan.slots * self._target)))
+            self._host_counts.append(size.desired)
+            low, high = self._host_bounds()
+            desired = size.clamp(
                 min(max(self._asked), high) if self._asked[-1] > size.desired else max(*self._asked, low)
             )
-            if wanted != size.desired:
+            if desired != size.desired:
                 self.actions += 1
-                self._group.resize(wanted)
+                self._group.resize(desired)
 
-    def _reach(self) -> tuple[int, int]:
+    def _host_bounds(self) -> tuple[int, int]:
         """Return the minimum and maximum number of hosts that the rate limits allow after the last periods."""
-        had = list(self._had)
-        most = min(had[-self._up.period_s // _SYNC_S :])
-        least = max(had[-self._down.period_s // _SYNC_S :])
-        fewer = max(self._down.pods, math.floor(least * self._down.percent / 100))
-        return least - fewer, most + max(self._up.pods, math.floor(most * self._up.percent / 100))
+        host_counts = list(self._host_counts)
+        max_hosts = min(host_counts[-self._scale_up_policy.period_s // _SYNC_S :])
+        min_hosts = max(host_counts[-self._scale_down_policy.period_s // _SYNC_S :])
+        max_removed = max(self._scale_down_policy.pods, math.floor(min_hosts * self._scale_down_policy.percent / 100))
+        return min_hosts - max_removed, max_hosts + max(
+            self._scale_up_policy.pods, math.floor(max_hosts * self._scale_up_policy.percent / 100)
+        )
 
 
 def queued(size: GroupSize, hosts: float) -> int:
     """Return the hosts for a queue length: the target utilization, or the current number within its tolerance."""
-    near = abs(hosts - size.desired) <= _TOLERANCE * size.desired
-    return size.desired if near else math.ceil(hosts)
+    is_within_tolerance = abs(hosts - size.desired) <= _TOLERANCE * size.desired
+    return size.desired if is_within_tolerance else math.ceil(hosts)

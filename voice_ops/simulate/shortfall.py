@@ -24,7 +24,7 @@ class Shortfall:
         at_s: Start.
         places: Maximum calls of the smallest tier at that time.
         help_s: Time until the first new host accepted calls; ``None`` if there was none.
-        wanted: Requested calls at that time.
+        desired_hosts: Requested calls at that time.
         peak: Maximum calls of the trace.
         reserve: Minimum hosts of each fleet that serve the peak without scaling, the cheapest ASR slots first; empty if
             the file's maximum is too small.
@@ -42,9 +42,10 @@ class Shortfall:
     hold_usd_per_hour: float | None
 
     def __str__(self) -> str:
-        came = "no new host came" if self.help_s is None else f"the first new host came {self.help_s:.0f} s later"
+        first_host = "no new host came" if self.help_s is None else f"the first new host came {self.help_s:.0f} s later"
         text = (
-            f"calls outgrew {self.places:,} places after {self.at_s:.0f} s; {came}, when {self.wanted:,} were wanted\n"
+            f"calls outgrew {self.places:,} places after {self.at_s:.0f} s; {first_host}, "
+            f"when {self.wanted:,} were wanted\n"
             f"refusing none of {self.peak:,} calls takes "
         )
         if not self.reserve:
@@ -67,21 +68,21 @@ def shortfall(result: Result) -> Shortfall | None:
     if not result.ledger.refused or not short.size:
         return None
     begin = int(short[0])
-    more = np.flatnonzero(course.places[begin:] > course.places[begin])
-    end = begin + int(more[0]) if more.size else len(course.second) - 1
+    growth_ticks = np.flatnonzero(course.places[begin:] > course.places[begin])
+    end = begin + int(growth_ticks[0]) if growth_ticks.size else len(course.second) - 1
     peak, fleets = math.ceil(float(course.wanted.max())), [plan for plan in result.plans if plan.kind in RECOGNISES]
     reserve = reserve_for(fleets, peak + SCATTER * math.sqrt(peak))
-    fronts = [(plan, _of_front(plan, peak * plan.share)) for plan in result.plans if plan not in fleets]
-    held = {plan.name: min(hosts, plan.max_hosts) for plan, hosts in fronts}
+    fronts = [(plan, _required_front_hosts(plan, peak * plan.share)) for plan in result.plans if plan not in fleets]
+    fixed_hosts = {plan.name: min(hosts, plan.max_hosts) for plan, hosts in fronts}
     if reserve:
-        reserve |= {name: hosts for name, hosts in held.items() if hosts > course.hosts[name][begin]}
+        reserve |= {name: hosts for name, hosts in fixed_hosts.items() if hosts > course.hosts[name][begin]}
     more_hosts = [max(0, reserve.get(plan.name, 0) - int(course.hosts[plan.name][begin])) for plan in result.plans]
     prices = [plan.usd_per_hour for plan in result.plans]
     usd = sum(count * (price or 0) for count, price in zip(more_hosts, prices, strict=True))
     return Shortfall(
         at_s=float(course.second[begin]),
         places=int(course.places[begin]),
-        help_s=float(course.second[end] - course.second[begin]) if more.size else None,
+        help_s=float(course.second[end] - course.second[begin]) if growth_ticks.size else None,
         wanted=int(course.wanted[end]),
         peak=peak,
         reserve=reserve,
@@ -90,32 +91,32 @@ def shortfall(result: Result) -> Shortfall | None:
     )
 
 
-def _of_front(plan: FleetPlan, calls: float) -> int:
+def _required_front_hosts(plan: FleetPlan, calls: float) -> int:
     """Return the number of hosts for randomly distributed calls; agents and ASR pods share them evenly."""
     parts = len(plan.groups)
     if plan.kind in {"agent", "asr"}:
-        return parts * math.ceil((calls + SCATTER * math.sqrt(calls)) / (plan.places * parts))
-    return parts * math.ceil(calls / (mean_by_chance(plan.places) * parts))
+        return parts * math.ceil((calls + SCATTER * math.sqrt(calls)) / (plan.slots * parts))
+    return parts * math.ceil(calls / (mean_by_chance(plan.slots) * parts))
 
 
 def reserve_for(fleets: list[FleetPlan], calls: float) -> dict[str, int]:
     """Return the hosts of each fleet for these calls, cheapest first; empty if the capacity is insufficient."""
     hosts = {plan.name: sum(group.min_hosts for group in plan.groups) for plan in fleets}
-    missing = calls - sum(hosts[plan.name] * plan.places for plan in fleets)
-    for plan in sorted(fleets, key=lambda plan: (plan.usd_per_hour or math.inf) / max(plan.places, 1)):
-        if missing > 0 and plan.places:
-            added = min(math.ceil(missing / plan.places), plan.max_hosts - hosts[plan.name])
+    missing = calls - sum(hosts[plan.name] * plan.slots for plan in fleets)
+    for plan in sorted(fleets, key=lambda plan: (plan.usd_per_hour or math.inf) / max(plan.slots, 1)):
+        if missing > 0 and plan.slots:
+            added = min(math.ceil(missing / plan.slots), plan.max_hosts - hosts[plan.name])
             hosts[plan.name] += added
-            missing -= added * plan.places
+            missing -= added * plan.slots
     return hosts if missing <= 0 else {}
 
 
 def with_reserve(plans: tuple[FleetPlan, ...], reserve: Mapping[str, int]) -> tuple[FleetPlan, ...]:
     """Return the fleets of the file with the reserve as minimum, evenly distributed over groups."""
 
-    def held(plan: FleetPlan) -> FleetPlan:
-        least = reserve.get(plan.name, 0) // len(plan.groups)
-        groups = (replace(group, min_hosts=max(least, group.min_hosts)) for group in plan.groups)
+    def at_minimum(plan: FleetPlan) -> FleetPlan:
+        min_hosts = reserve.get(plan.name, 0) // len(plan.groups)
+        groups = (replace(group, min_hosts=max(min_hosts, group.min_hosts)) for group in plan.groups)
         return replace(plan, groups=tuple(groups))
 
-    return tuple(map(held, plans))
+    return tuple(map(at_minimum, plans))

@@ -95,7 +95,7 @@ class Trace:
         return np.array(self.seconds), np.array(self.calls)
 
 
-REGION_LOST_S, REGION_BACK_S = 20 * _MINUTE, 80 * _MINUTE
+REGION_LOST_S, REGION_RESTORED_S = 20 * _MINUTE, 80 * _MINUTE
 NOTICED_S = HEALTH_CHECK_INTERVAL_S * HEALTH_CHECK_FAILURES
 """Time from a region's loss until its host name resolves to another region."""
 
@@ -124,9 +124,9 @@ def region_loss(peak: float) -> Trace:
 
     Its callers arrive once health checks have detected the loss, as cached DNS records expire.
     """
-    noticed, back = REGION_LOST_S + NOTICED_S, REGION_BACK_S
-    there, here = ALIAS_TTL_S + noticed, ALIAS_TTL_S + back
-    points = {0.0: 0.5, noticed: 0.5, there: 1.0, back: 1.0, here: 0.5, 120 * _MINUTE: 0.5}
+    detected, restored = REGION_LOST_S + NOTICED_S, REGION_RESTORED_S
+    failover_s, failback_s = ALIAS_TTL_S + detected, ALIAS_TTL_S + restored
+    points = {0.0: 0.5, detected: 0.5, failover_s: 1.0, restored: 1.0, failback_s: 0.5, 120 * _MINUTE: 0.5}
     return Trace("region-loss", tuple(points), tuple(peak * share for share in points.values()))
 
 
@@ -139,9 +139,9 @@ def spot_wave(peak: float) -> Trace:
 def flash_crowd(peak: float) -> Trace:
     """Return five times the calls within 5 minutes, decreasing with a half-life of 20 minutes."""
     start, top = 10 * _MINUTE, 15 * _MINUTE
-    fading = np.arange(top, 180 * _MINUTE + 1, _MINUTE)
-    share = 0.2 + 0.8 * 0.5 ** ((fading - top) / (20 * _MINUTE))
-    seconds = (0.0, start, *map(float, fading))
+    decay = np.arange(top, 180 * _MINUTE + 1, _MINUTE)
+    share = 0.2 + 0.8 * 0.5 ** ((decay - top) / (20 * _MINUTE))
+    seconds = (0.0, start, *map(float, decay))
     return Trace("flash-crowd", seconds, (peak / 5, peak / 5, *map(float, peak * share)))
 
 
@@ -156,8 +156,8 @@ def designed(deployment: Deployment) -> Trace:
         DayError: The CSV file cannot be read, or its mean or peak differs from the load's.
         ValueError: The deployment serves no calls.
     """
-    found = day(deployment)
-    return Trace(f"{DAY} ({found.name})", found.seconds, found.calls)
+    day_trace = day(deployment)
+    return Trace(f"{DAY} ({day_trace.name})", day_trace.seconds, day_trace.calls)
 
 
 BUILT_IN: dict[str, Callable[[float], Trace]] = {

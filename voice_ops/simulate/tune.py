@@ -12,7 +12,7 @@ from voice_blueprint.file.model.scaling import ScalingRule
 from voice_ops.cost.prices import HOURS_PER_MONTH
 from voice_ops.output import empty_table
 from voice_ops.simulate.capacity import FleetPlan
-from voice_ops.simulate.policies import own
+from voice_ops.simulate.policies import configured
 from voice_ops.simulate.run import Settings, Simulation
 from voice_ops.simulate.traces import Trace
 
@@ -57,41 +57,41 @@ def search(plans: Plans, trace: Trace, settings: Settings, bound: float) -> list
     path = [judge("the file", plans)]
     while path[-1].refused > bound and len(path) <= MAX_ROUNDS:
         now = path[-1]
-        better = [found for found in (judge(*move) for move in changes(now.plans)) if found.refused < now.refused]
+        better = [outcome for outcome in (judge(*move) for move in changes(now.plans)) if outcome.refused < now.refused]
         if not better:
             break
-        path.append(max(better, key=_gain_over(now)))
+        path.append(max(better, key=_savings_rank(now)))
     return path
 
 
-def _gain_over(now: Outcome) -> Callable[[Outcome], float]:
+def _savings_rank(now: Outcome) -> Callable[[Outcome], float]:
     """Return the rank of outcomes: refused callers saved per USD. Outcomes without additional cost are first."""
 
-    def worth(found: Outcome) -> float:
-        return (now.refused - found.refused) / max(1.0, found.usd_per_month - now.usd_per_month)
+    def rank(outcome: Outcome) -> float:
+        return (now.refused - outcome.refused) / max(1.0, outcome.usd_per_month - now.usd_per_month)
 
-    return worth
+    return rank
 
 
 def evaluate(change: str, plans: Plans, trace: Trace, settings: Settings) -> Outcome:
     """Simulate a trace."""
-    result = Simulation(plans, own(plans), trace, settings).run()
+    result = Simulation(plans, configured(plans), trace, settings).run()
     ledger, usd = result.ledger, 0.0
     for plan in plans:
-        fewest = sum(group.min_hosts for group in plan.groups)
-        beyond = float((result.course.hosts[plan.name] - fewest).clip(0).sum()) * result.tick_s / 3600
-        usd += (fewest * HOURS_PER_MONTH + beyond * DAYS_PER_MONTH) * (plan.usd_per_hour or 0.0)
+        min_hosts = sum(group.min_hosts for group in plan.groups)
+        beyond = float((result.course.hosts[plan.name] - min_hosts).clip(0).sum()) * result.tick_s / 3600
+        usd += (min_hosts * HOURS_PER_MONTH + beyond * DAYS_PER_MONTH) * (plan.usd_per_hour or 0.0)
     return Outcome(change, plans, (ledger.refused + ledger.cut) / max(1, ledger.offered), usd)
 
 
 def changes(plans: Plans) -> Iterator[tuple[str, Plans]]:
     """Yield every single change."""
     for number, plan in enumerate(plans):
-        for change, changed in _of_fleet(plan):
+        for change, changed in _fleet_variants(plan):
             yield change, (*plans[:number], changed, *plans[number + 1 :])
 
 
-def _of_fleet(plan: FleetPlan) -> Iterator[tuple[str, FleetPlan]]:
+def _fleet_variants(plan: FleetPlan) -> Iterator[tuple[str, FleetPlan]]:
     groups = tuple(
         replace(each, min_hosts=min(each.max_hosts, max(each.min_hosts + 1, round(each.min_hosts * MORE_HOSTS))))
         for each in plan.groups
@@ -99,12 +99,12 @@ def _of_fleet(plan: FleetPlan) -> Iterator[tuple[str, FleetPlan]]:
     if groups != plan.groups:
         yield f"{plan.name}: min {groups[0].min_hosts}", replace(plan, groups=groups)
     for number, rule in enumerate(plan.rules):
-        for change, changed in _of_rule(rule, plan.max_hosts // len(plan.groups)):
+        for change, changed in _rule_variants(rule, plan.max_hosts // len(plan.groups)):
             rules = (*plan.rules[:number], changed, *plan.rules[number + 1 :])
             yield f"{plan.name}, {rule.name}: {change}", replace(plan, rules=rules)
 
 
-def _of_rule(rule: ScalingRule, max_hosts: int) -> Iterator[tuple[str, ScalingRule]]:
+def _rule_variants(rule: ScalingRule, max_hosts: int) -> Iterator[tuple[str, ScalingRule]]:
     if not rule.adds_hosts:
         return
     if rule.metric == "SlotsTaken" and (threshold := rule.threshold - THRESHOLD_STEP) >= LOWEST_THRESHOLD:

@@ -12,7 +12,7 @@ from voice_blueprint.aws import names
 from voice_blueprint.contract.metrics import FLEET_DIMENSION, NAMESPACE
 from voice_ops.aws.account import AREA, Account
 from voice_ops.aws.regions import removed_regions
-from voice_ops.preflight.report import Row, Status, answer
+from voice_ops.preflight.report import Row, Status, make_row
 from voice_ops.status.fleets import serving
 
 if TYPE_CHECKING:
@@ -34,18 +34,18 @@ def stack_rows(account: Account) -> Iterator[Row]:
     for stack in account.templates:
         state = live.get(stack, "not deployed")
         remedy = "deploy the file" if stack not in live else "see the events of the stack"
-        yield answer(AREA, f"stack {stack}", state, warns="" if state in _DONE else remedy)
+        yield make_row(AREA, f"stack {stack}", state, warns="" if state in _DONE else remedy)
     prune = f"run `voice prune {account.deployment.source.file}` to drain and delete what was removed from the file"
     for stack in sorted(live.keys() - account.templates.keys()):
-        yield answer(AREA, f"stack {stack}", live[stack], "not in the file", warns=prune)
+        yield make_row(AREA, f"stack {stack}", live[stack], "not in the file", warns=prune)
     for regional in removed_regions(account) if account.deployment.is_first_region else ():
         result = f"{len(regional.stacks())} stacks of {regional.deployment.name}"
-        yield answer(AREA, f"region {regional.region}", result, "not in the file", warns=prune)
+        yield make_row(AREA, f"region {regional.region}", result, "not in the file", warns=prune)
 
 
 def protection_rows(account: Account) -> Iterator[Row]:
     """Report the stacks and load balancers that are protected against deletion, and those that should be."""
-    result = account.listed("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
+    result = account.list_all("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
     live = {each["StackName"]: bool(each.get("EnableTerminationProtection")) for each in result}
     is_protected = {stack: live[stack] for stack in account.templates if stack in live}
     elbv2 = account.session.client("elbv2")
@@ -57,7 +57,7 @@ def protection_rows(account: Account) -> Iterator[Row]:
     if is_protected:
         desired = account.deployment.aws.deletion_protection
         unexpected = ", ".join(name for name, refused in is_protected.items() if refused != desired)
-        yield answer(
+        yield make_row(
             AREA,
             "refuse deletion",
             f"{sum(is_protected.values())} of {len(is_protected)} stacks and load balancers",
@@ -84,13 +84,13 @@ def alarm_rows(account: Account) -> Iterator[Row]:
             states[alarm["StateValue"]] += 1
             if alarm["StateValue"] == "ALARM":
                 name, reason = alarm["AlarmName"], alarm.get("StateReason", "")
-                yield answer(AREA, f"alarm {name}", "in alarm", warns=reason or "see its runbook")
+                yield make_row(AREA, f"alarm {name}", "in alarm", warns=reason or "see its runbook")
             if alarm["StateValue"] == "INSUFFICIENT_DATA":
                 for fleet, metric in _own_metrics(alarm):
                     silent.setdefault(fleet, set()).add(metric)
     yield from _silent_metric_rows(account, silent)
     missing = len(desired) - states.total()
-    yield answer(
+    yield make_row(
         AREA,
         "alarms",
         f"{states['ALARM']} in alarm, {states['OK']} fine, {states['INSUFFICIENT_DATA']} without data",
@@ -114,7 +114,7 @@ def _silent_metric_rows(account: Account, silent: Mapping[str, set[str]]) -> Ite
         if hosts := in_service.get(fleet, 0):
             result = f"{hosts} in service, but no data for {', '.join(sorted(metrics))}"
             remedy = "check the telemetry container in the hosts' log group: without its data, the fleet does not scale"
-            yield answer(AREA, f"metrics of {fleet}", result, "data of every metric", warns=remedy)
+            yield make_row(AREA, f"metrics of {fleet}", result, "data of every metric", warns=remedy)
 
 
 def drift_rows(account: Account) -> Iterator[Row]:
@@ -144,7 +144,7 @@ def cost_rows(account: Account) -> Iterator[Row]:
     remedy = "" if usd else f"activate the cost allocation tag {names.DEPLOYMENT_TAG}; costs appear a day later"
     budget = f"budget {account.deployment.aws.observability.monthly_budget_usd:,.0f} USD"
     result = f"{usd:,.2f} USD" if usd else "no resource has the tag yet"
-    yield Row(AREA, "cost so far this month", Status.FINE if usd else Status.NOT_ASKED, result, budget, remedy)
+    yield Row(AREA, "cost so far this month", Status.SUFFICIENT if usd else Status.NOT_ASKED, result, budget, remedy)
 
 
 def _drift(client: CloudFormationClient, stack: str, run: str) -> Row:
@@ -165,4 +165,4 @@ def _drift(client: CloudFormationClient, stack: str, run: str) -> Row:
     )["StackResourceDrifts"]
     drifted = ", ".join(f"{each['LogicalResourceId']} {each['StackResourceDriftStatus'].lower()}" for each in drifts)
     remedy = "add the change to the file or revert it; a deploy does not revert it" if drifts else ""
-    return answer(AREA, subject, drifted or "in sync", "in sync", warns=remedy)
+    return make_row(AREA, subject, drifted or "in sync", "in sync", warns=remedy)

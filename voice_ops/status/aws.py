@@ -20,7 +20,7 @@ def deployment_rows(deployment: Deployment) -> Iterator[Row]:
         session = sign_in(deployment)
     except ERRORS as error:
         refusal = explain(error)
-        yield from unanswered_rows(AREA, ["everything"], refusal.found, refusal.remedy)
+        yield from unanswered_rows(AREA, ["everything"], refusal.result, refusal.remedy)
     else:
         yield from aws_rows(Account(deployment, templates(deployment), session))
 
@@ -38,5 +38,5 @@ def aws_rows(account: Account) -> Iterator[Row]:
         "instance types against the catalogue": catalogue.drift_rows,
         "cost so far this month": whole.cost_rows,
     }
-    questions = {about: partial(rows, account) for about, rows in topics.items()}
+    questions = {topic: partial(rows, account) for topic, rows in topics.items()}
     yield from run_questions(AREA, questions, ERRORS, explain)

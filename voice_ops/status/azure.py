@@ -18,7 +18,7 @@ from voice_ops.azure.workloads import DefinedWorkloads, LiveDeployment, defined_
 from voice_ops.preflight.azure import account, subscription_in
 from voice_ops.preflight.azure.account import AREA
 from voice_ops.preflight.questions import Refusal, run_questions, unanswered_rows
-from voice_ops.preflight.report import Row, answer
+from voice_ops.preflight.report import Row, make_row
 from voice_sandbox.azure.errors import EngineError
 
 DEPLOY_WORKLOADS = "deploy the file: pulumi -C stacks/voice_stacks/azure/workloads up --policy-pack ../policy"
@@ -49,10 +49,10 @@ def azure_rows(deployment: Deployment, environment: Mapping[str, str] = os.envir
     """Compare the cluster, its pools and its Deployments with the file; errors of Azure become results."""
     subscription = subscription_in(environment)
     if isinstance(subscription, Refusal):
-        yield from unanswered_rows(AREA, TOPICS, subscription.found, subscription.remedy)
+        yield from unanswered_rows(AREA, TOPICS, subscription.result, subscription.remedy)
         return
     state = State(deployment, Cluster(account.connect(deployment, Counter(), subscription)))
-    questions = {about: partial(query, state) for about, query in TOPICS.items()}
+    questions = {topic: partial(query, state) for topic, query in TOPICS.items()}
     for row in run_questions(AREA, questions, ERRORS, explain_cluster):
         yield row
         if row == _not_deployed_row(deployment):
@@ -71,13 +71,13 @@ def cluster_rows(state: State) -> Iterator[Row]:
     remedy = "see the activity log of the cluster" if (result.get("provisioningState"), power) != RUNNING else ""
     if runs != version and not runs.startswith(f"{version}."):
         remedy = remedy or DEPLOY_CLUSTER
-    yield answer(AREA, f"cluster {name}", now, f"Kubernetes {version}", warns=remedy)
+    yield make_row(AREA, f"cluster {name}", now, f"Kubernetes {version}", warns=remedy)
 
 
 def _not_deployed_row(deployment: Deployment) -> Row:
     """Return the result before the first deploy, when nothing else can be compared."""
     version = f"Kubernetes {deployment.azure.kubernetes_version}"
-    return answer(AREA, f"cluster {names.cluster(deployment)}", "not deployed", version, warns=DEPLOY_CLUSTER)
+    return make_row(AREA, f"cluster {names.cluster(deployment)}", "not deployed", version, warns=DEPLOY_CLUSTER)
 
 
 def pool_rows(state: State) -> Iterator[Row]:
@@ -90,18 +90,18 @@ def pool_rows(state: State) -> Iterator[Row]:
         subject, expected = f"pool {name}", f"{nodes.min} to {nodes.max} x {size}"
         result = state.cluster.properties(f"/agentPools/{name}")
         if result is None:
-            yield answer(AREA, subject, "not deployed", expected, warns=DEPLOY_CLUSTER)
+            yield make_row(AREA, subject, "not deployed", expected, warns=DEPLOY_CLUSTER)
             continue
         count = result.get("count", 0)
         now = f"{count} x {result.get('vmSize')}, {result.get('provisioningState')}"
-        same = result.get("vmSize") == size and (result.get("minCount"), result.get("maxCount")) == (
+        is_as_configured = result.get("vmSize") == size and (result.get("minCount"), result.get("maxCount")) == (
             nodes.min,
             nodes.max,
         )
-        remedy = "" if same else DEPLOY_CLUSTER
+        remedy = "" if is_as_configured else DEPLOY_CLUSTER
         if result.get("provisioningState") == "Failed" or count < nodes.min:
             remedy = "see the pool in the portal: a quota or the location's capacity may prevent it"
-        yield answer(AREA, subject, now, expected, warns=remedy)
+        yield make_row(AREA, subject, now, expected, warns=remedy)
 
 
 def deployment_rows(state: State) -> Iterator[Row]:
@@ -112,31 +112,31 @@ def deployment_rows(state: State) -> Iterator[Row]:
     for key in state.workloads.deployments:
         result = state.live.get(key)
         if result is None:
-            yield answer(AREA, f"deployment {key[1]}", "not deployed", warns=DEPLOY_WORKLOADS)
+            yield make_row(AREA, f"deployment {key[1]}", "not deployed", warns=DEPLOY_WORKLOADS)
             continue
         pods = f"{result.available} of {result.desired} pods available"
         wrong = "; ".join(result.problems)
         if result.available < result.desired:
             wrong = wrong or f"kubectl describe deployment --namespace={key[0]} {key[1]}"
-        yield answer(AREA, f"deployment {key[1]}", pods, warns=wrong)
+        yield make_row(AREA, f"deployment {key[1]}", pods, warns=wrong)
         yield from _image_rows(state.workloads, key, result)
     for namespace, name in state.live.keys() - state.workloads.deployments.keys():
         remedy = (
             f"{DEPLOY_WORKLOADS}; if the deploy does not delete it: kubectl delete deployment "
             f"--namespace={namespace} {name}"
         )
-        yield answer(AREA, f"deployment {name}", "not in the file", "none", warns=remedy)
+        yield make_row(AREA, f"deployment {name}", "not in the file", "none", warns=remedy)
 
 
 def _image_rows(new: DefinedWorkloads, key: tuple[str, str], live_deployment: LiveDeployment) -> Iterator[Row]:
     runs, named = digests(live_deployment.manifest), digests(new.deployments[key])
     for image, digest in named.items():
         remedy = "" if runs.get(image) == digest else DEPLOY_WORKLOADS
-        yield answer(AREA, f"image {image} of {key[1]}", short(runs.get(image)), short(digest), warns=remedy)
+        yield make_row(AREA, f"image {image} of {key[1]}", short(runs.get(image)), short(digest), warns=remedy)
     settings = [each for each in differences(new, key, live_deployment.manifest) if not each.endswith(".image")]
     if settings:
         difference = f"{len(settings)} differ: {', '.join(settings[:MAX_SHOWN])}"
-        yield answer(AREA, f"settings of {key[1]}", difference, "as in the file", warns=DEPLOY_WORKLOADS)
+        yield make_row(AREA, f"settings of {key[1]}", difference, "as in the file", warns=DEPLOY_WORKLOADS)
 
 
 def short(digest: str | None) -> str:

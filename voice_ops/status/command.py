@@ -38,7 +38,7 @@ def status(file: DeploymentFile, region: Region = None, as_json: Json = False) -
 def healthy(rows: list[Row]) -> bool:
     """Return True if there are results and no faults; an error of a cloud is not a fault."""
     wrong = {Status.WARNING, Status.BLOCKS}
-    return any(row.status is Status.FINE for row in rows) and not any(row.status in wrong for row in rows)
+    return any(row.status is Status.SUFFICIENT for row in rows) and not any(row.status in wrong for row in rows)
 
 
 def _rows(deployment: Deployment) -> Iterator[Row]:

@@ -17,7 +17,7 @@ from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.edge import TaskCount
 from voice_blueprint.hosts import AGENT_IMAGES, GATEWAY_IMAGES
 from voice_ops.aws.account import AREA, Account, Group
-from voice_ops.preflight.report import Row, answer
+from voice_ops.preflight.report import Row, make_row
 
 if TYPE_CHECKING:
     from types_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
@@ -48,7 +48,7 @@ def calls_row(account: Account) -> Iterator[Row]:
         capacity[each.tier] += each.calls * (1 if each.tier is Tier.STATE else hosts.get(each.name, 0))
     tier, calls = min(capacity.items(), key=itemgetter(1))
     load = account.deployment.load
-    yield answer(
+    yield make_row(
         AREA,
         "calls that these support",
         f"{calls:,}; limited by {tier}",
@@ -81,19 +81,19 @@ def image_rows(account: Account) -> Iterator[Row]:
 
 
 def live_groups(account: Account) -> dict[str, AutoScalingGroupTypeDef]:
-    result = account.listed("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]")
+    result = account.list_all("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]")
     return {group["AutoScalingGroupName"]: group for group in result if group["AutoScalingGroupName"] in account.groups}
 
 
 def _removed_fleet_rows(account: Account) -> Iterator[Row]:
     """Count the hosts of groups that were removed from the file."""
     tag = {"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]}
-    result = account.listed("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=[tag])
+    result = account.list_all("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=[tag])
     for group in result:
         if (name := group["AutoScalingGroupName"]) not in account.groups:
             counts = f"{_in_service(group)} in service of {group['DesiredCapacity']} desired"
             remedy = f"they have no alarms: run `voice prune {account.deployment.source.file}`"
-            yield answer(AREA, f"hosts of {name}", counts, "not in the file", warns=remedy)
+            yield make_row(AREA, f"hosts of {name}", counts, "not in the file", warns=remedy)
 
 
 def _fleet(account: Account, group: Group, live: AutoScalingGroupTypeDef) -> Row:
@@ -129,18 +129,18 @@ def _count_row(  # noqa: PLR0917  two places call it
         remedy = "see the activity of the group or service; `voice preflight` checks quotas and capacity"
     elif not low <= desired <= high:
         remedy = "wait for scaling; if it persists, deploy the file again: the account has other limits"
-    return answer(AREA, subject, f"{serving} in service of {desired} desired", f"{low} to {high}", warns=remedy)
+    return make_row(AREA, subject, f"{serving} in service of {desired} desired", f"{low} to {high}", warns=remedy)
 
 
 def _missing(subject: str) -> Row:
-    return answer(AREA, subject, "not deployed", warns="deploy the file")
+    return make_row(AREA, subject, "not deployed", warns="deploy the file")
 
 
 def _service(account: Account, stack: str) -> Any:  # noqa: ANN401  the stubs of ECS are not installed
-    place = account.service(stack)
-    if place is None:
+    service_id = account.service(stack)
+    if service_id is None:
         return None
-    cluster, arn = place
+    cluster, arn = service_id
     services = account.session.client("ecs").describe_services(cluster=cluster, services=[arn])["services"]
     return next(iter(services), None)
 
@@ -176,7 +176,7 @@ def _image_row(account: Account, subject: str, images: tuple[Image, ...], runnin
     desired = account.deployment.images
     other = [image for image in images if image in desired and running.get(image, set()) != {desired[image]}]
     digests_text = ", ".join(f"{image} {_short(running.get(image, set()))}" for image in other or images)
-    return answer(
+    return make_row(
         AREA,
         f"images of {subject}",
         digests_text,

@@ -6,11 +6,11 @@ from voice_blueprint.file.model.deployment import Deployment
 
 
 @dataclass(frozen=True)
-class AzureKept:
+class RetainedAzureResource:
     """A retained resource, with the reason."""
 
     resource: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class AzureOrder:
 
     commands: tuple[str, ...]
     deleted: tuple[str, ...]
-    kept: tuple[AzureKept, ...]
+    retained: tuple[RetainedAzureResource, ...]
 
 
 def azure_order(deployment: Deployment) -> AzureOrder:
@@ -40,9 +40,9 @@ def azure_order(deployment: Deployment) -> AzureOrder:
         plan = rehearsal.teardown()
         folders = [project.folder for project in reversed(rehearsal.projects)]
     commands = tuple(f"pulumi -C {folder} destroy --stack {deployment.name}" for folder in folders)
-    kept = [AzureKept(resource.label, why) for resource, why in plan.kept]
-    kept += [
-        AzureKept(resource.label, "Pulumi removes it from its state and leaves it in the cloud")
-        for resource in plan.forgotten
+    retained = [RetainedAzureResource(resource.label, reason) for resource, reason in plan.retained]
+    retained += [
+        RetainedAzureResource(resource.label, "Pulumi removes it from its state and leaves it in the cloud")
+        for resource in plan.removed_from_state
     ]
-    return AzureOrder(commands, tuple(resource.label for resource in plan.deleted), tuple(kept))
+    return AzureOrder(commands, tuple(resource.label for resource in plan.deleted), tuple(retained))

@@ -23,7 +23,7 @@ from voice_ops.teardown.azure import azure_order
 from voice_ops.teardown.outside import delete_logs, end_jobs, end_rollout, machine_images
 from voice_ops.teardown.plan import Plan, Sizes, plan
 from voice_ops.teardown.remains import RemainingResource, is_expected, remaining_resources, retained_earlier
-from voice_ops.teardown.removal import OperatorAws, Resource, empty_log_buckets, existing, lift_protection, sizes
+from voice_ops.teardown.removal import OperatorAws, Resource, disable_protection, empty_log_buckets, existing, sizes
 from voice_ops.teardown.report import print_azure, print_plan, print_remaining
 from voice_sandbox.azure.errors import EngineError
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
@@ -54,15 +54,15 @@ def teardown(
     if not dry_run:
         refuse_guarded(deployment, name)
     report: dict[str, Any] = {"dry_run": dry_run}
-    gone = True
+    is_removed = True
     try:
         if deployment.aws_section:
-            gone = tear_down(deployment, report, dry_run=dry_run, confirm=not yes, as_json=as_json)
+            is_removed = tear_down(deployment, report, dry_run=dry_run, confirm=not yes, as_json=as_json)
         if deployment.azure_section:
             report["azure"] = order = azure_order(deployment)
             if not as_json:
                 print_azure(order)
-            gone = gone and dry_run
+            is_removed = is_removed and dry_run
     except ERRORS as error:
         raise command_error(error) from None
     except (CdkError, DeletionError, EngineError) as error:
@@ -72,7 +72,7 @@ def teardown(
         raise stop(text, INTERRUPTED) from None
     if as_json:
         print_json(report, deployment.name)
-    if not gone:
+    if not is_removed:
         raise typer.Exit(FAILED)
 
 
@@ -116,12 +116,14 @@ def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, 
     except ERRORS as error:
         if not dry_run:
             raise
-        result = explain(error).found
+        result = explain(error).result
         err.print(f"no account was checked, so this is what the file creates: {result}", soft_wrap=True)
     planned = plan((live if account else None) or defined, deployment.aws, price_list(), stored)
     if account:
-        planned = replace(planned, kept=(*planned.kept, *machine_images(account)))
-    gone = plan({stack: each for stack, each in defined.items() if stack not in live}, deployment.aws, price_list())
+        planned = replace(planned, retained=(*planned.retained, *machine_images(account)))
+    removed_plan = plan(
+        {stack: each for stack, each in defined.items() if stack not in live}, deployment.aws, price_list()
+    )
     number = account.caller["Account"] if account else None
     report["aws"] = {"account": number, "deployed": bool(account and live), **vars(planned)}
     report["aws"] |= {"kept_usd_per_month": planned.usd_per_month}
@@ -132,10 +134,10 @@ def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, 
         return True
     if confirm and not is_guarded(deployment):
         typer.confirm(f"Delete the stacks of {deployment.name} in account {number}?", abort=True, err=True)
-    earlier = retained_earlier(account, resources, planned.kept_kinds)
+    earlier = retained_earlier(account, resources, planned.retained_kinds)
     _delete(account, resources)
     delete_logs(account, {**defined, **live})
-    return _left(account, gone, resources, report, earlier=earlier, as_json=as_json)
+    return _left(account, removed_plan, resources, report, earlier=earlier, as_json=as_json)
 
 
 def _refuse_other_account(account: Account) -> None:
@@ -154,7 +156,7 @@ def _delete(account: Account, resources: list[Resource]) -> None:
         end_jobs(account, progress.detail)
     if is_guarded(account.deployment):
         with progress.phase("disable the protection of stacks and load balancers"):
-            lift_protection(account, account.stacks(), resources)
+            disable_protection(account, account.stacks(), resources)
     with progress.phase("empty the buckets of access logs"):
         empty_log_buckets(account, resources)
     if first := _with_importers(account):
@@ -175,14 +177,14 @@ def _with_importers(account: Account) -> tuple[str, ...]:
     """
     live = account.live_templates()
     stacks = {stack for stack in live if stack not in account.templates}
-    while more := {stack for stack in live.keys() - stacks if exporters(live[stack], live) & stacks}:
-        stacks |= more
+    while importers_left := {stack for stack in live.keys() - stacks if exporters(live[stack], live) & stacks}:
+        stacks |= importers_left
     return delete_order(sorted(stacks), live)
 
 
 def _left(
     account: Account,
-    gone: Plan,
+    removed_plan: Plan,
     resources: list[Resource],
     report: dict[str, Any],
     *,
@@ -191,9 +193,9 @@ def _left(
 ) -> bool:
     expected: list[RemainingResource] = []
     unexpected: list[RemainingResource] = []
-    for left in remaining_resources(account):
-        is_kept = left in earlier or is_expected(left, resources, gone.kept_kinds)
-        (expected if is_kept else unexpected).append(left)
+    for resource in remaining_resources(account):
+        is_kept = resource in earlier or is_expected(resource, resources, removed_plan.retained_kinds)
+        (expected if is_kept else unexpected).append(resource)
     report["left"] = {"as_announced": expected, "behind": unexpected}
     if not as_json:
         print_remaining(expected, unexpected)

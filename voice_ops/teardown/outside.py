@@ -32,7 +32,7 @@ def end_rollout(account: Account, report: Callable[[str], None]) -> None:
     if rollout := stored_rollout(account):
         report(f"the rollout {rollout.label} is cancelled: `voice rollout --resume` cannot continue it")
         delete_rollout(account)
-    client, since = account.session.client("cloudformation"), time.monotonic()
+    client, started_at = account.session.client("cloudformation"), time.monotonic()
     reported = set[str]()
     while updated := _updating_stacks(account):
         for stack in updated.keys() - reported:
@@ -40,7 +40,7 @@ def end_rollout(account: Account, report: Callable[[str], None]) -> None:
             report(f"{stack} is {updated[stack]}: waiting at most {MAX_UPDATE_S / 3600:g} h for its end")
             if updated[stack] == "UPDATE_IN_PROGRESS":
                 client.cancel_update_stack(StackName=stack)
-        if (waited := time.monotonic() - since) > MAX_UPDATE_S:
+        if (waited := time.monotonic() - started_at) > MAX_UPDATE_S:
             states = ", ".join(f"{stack} is {state}" for stack, state in updated.items())
             raise DeletionError(
                 f"{states} after {waited:.0f} s (limit: {MAX_UPDATE_S:.0f} s): check the events, and run the command "
@@ -62,13 +62,13 @@ def end_jobs(account: Account, report: Callable[[str], None]) -> None:
         DeletionError: A host still exists after the timeout.
     """
     client = account.session.client("ec2")
-    since, reported = time.monotonic(), set[str]()
+    started_at, reported = time.monotonic(), set[str]()
     while hosts := _jobs(account):
-        if fresh := sorted(hosts - reported):
-            report(f"terminate {', '.join(fresh)}: hosts of jobs, or not in an Auto Scaling group")
-            client.terminate_instances(InstanceIds=fresh)
+        if new_hosts := sorted(hosts - reported):
+            report(f"terminate {', '.join(new_hosts)}: hosts of jobs, or not in an Auto Scaling group")
+            client.terminate_instances(InstanceIds=new_hosts)
             reported |= hosts
-        elif (waited := time.monotonic() - since) > MAX_WAIT_S:
+        elif (waited := time.monotonic() - started_at) > MAX_WAIT_S:
             raise DeletionError(
                 f"{', '.join(sorted(hosts))} not terminated after {waited:.0f} s (limit: {MAX_WAIT_S:.0f} s): check "
                 "the state, and run the command again"
@@ -82,7 +82,7 @@ def _jobs(account: Account) -> set[str]:
         {"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]},
         {"Name": "instance-state-name", "Values": [*_RUNNING, "shutting-down"]},
     ]
-    result: Iterator[Mapping[str, Any]] = account.listed(
+    result: Iterator[Mapping[str, Any]] = account.list_all(
         "ec2", "describe_instances", "Reservations[].Instances[]", Filters=filters
     )
     group_tag = "aws:autoscaling:groupName"
@@ -98,7 +98,7 @@ def service_logs(account: Account, templates: Mapping[str, Mapping[str, Any]]) -
         for logical, resource in template["Resources"].items():
             prefix = _log_prefix(stack, logical, resource)
             if prefix:
-                yield from account.listed(
+                yield from account.list_all(
                     "logs", "describe_log_groups", "logGroups[].logGroupName", logGroupNamePrefix=prefix
                 )
 
@@ -123,7 +123,7 @@ def delete_logs(account: Account, templates: Mapping[str, Mapping[str, Any]]) ->
 def machine_images(account: Account) -> Iterator[RetainedResource]:
     """Yield the machine images that were built for fleets, which are kept since the file may refer to them."""
     tag_filter = [{"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]}]
-    for each in account.listed("ec2", "describe_images", "Images[]", Owners=["self"], Filters=tag_filter):
+    for each in account.list_all("ec2", "describe_images", "Images[]", Owners=["self"], Filters=tag_filter):
         fleet = {tag["Key"]: tag["Value"] for tag in each.get("Tags", [])}.get("voice-serve:fleet", "a fleet")
         reason = f"baked for {fleet}; `aws ec2 deregister-image --delete-associated-snapshots` deletes it"
         yield RetainedResource("", each["ImageId"], IMAGE, reason, None)

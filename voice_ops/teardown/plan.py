@@ -57,17 +57,17 @@ class Plan:
     """
 
     deleted: Mapping[str, Counter[str]]
-    kept: tuple[RetainedResource, ...]
+    retained: tuple[RetainedResource, ...]
 
     @property
-    def kept_kinds(self) -> set[str]:
+    def retained_kinds(self) -> set[str]:
         """Resource types that outlive the stacks."""
-        return {each.kind.removeprefix("snapshot of ") for each in self.kept}
+        return {each.kind.removeprefix("snapshot of ") for each in self.retained}
 
     @property
     def usd_per_month(self) -> float:
         """Known cost of the retained resources."""
-        return sum(each.usd_per_month or 0 for each in self.kept)
+        return sum(each.usd_per_month or 0 for each in self.retained)
 
 
 Sizes = Mapping[tuple[str, str], float]
@@ -77,17 +77,17 @@ Sizes = Mapping[tuple[str, str], float]
 def plan(templates: Mapping[str, Mapping[str, Any]], section: Aws, book: PriceBook, sizes: Sizes | None = None) -> Plan:
     """Return the effect of `cdk destroy` on the stacks of these templates."""
     deleted: dict[str, Counter[str]] = {}
-    kept = []
+    retained = []
     for stack, template in templates.items():
         deleted[stack] = Counter()
         for name, resource in template["Resources"].items():
             policy = resource.get("DeletionPolicy", "Delete")
             if policy in KEPT_POLICIES:
                 entry = _retained_resource(stack, name, resource, book, section.region)
-                kept.append(replace(entry, gb=(sizes or {}).get((stack, name))))
+                retained.append(replace(entry, gb=(sizes or {}).get((stack, name))))
             if policy not in KEPT_POLICIES or policy == "Snapshot":
                 deleted[stack][resource["Type"]] += 1
-    return Plan(deleted, (*kept, *_reservations(section)))
+    return Plan(deleted, (*retained, *_reservations(section)))
 
 
 def _retained_resource(
@@ -96,10 +96,10 @@ def _retained_resource(
     kind = resource["Type"]
     if resource["DeletionPolicy"] == "Snapshot":
         return RetainedResource(stack, name, f"snapshot of {kind}", "a final snapshot is taken", None, per_gb=True)
-    why = "its deletion policy"
+    reason = "its deletion policy"
     if kind in _STORAGE_ITEMS:
         price = book.find(_STORAGE_ITEMS[kind], region)
-        return RetainedResource(stack, name, kind, why, price.usd_per_month if price else None, per_gb=True)
+        return RetainedResource(stack, name, kind, reason, price.usd_per_month if price else None, per_gb=True)
     uses = (
         list(aws.PRICED[kind](aws.Templates({}, Expected(0)), stack, resource["Properties"]))
         if kind in aws.PRICED
@@ -107,7 +107,7 @@ def _retained_resource(
     )
     prices = [book.find(use.item, region) for use in uses]
     known_prices = [price.usd_per_month * use.amount.low for price, use in zip(prices, uses, strict=True) if price]
-    return RetainedResource(stack, name, kind, why, sum(known_prices) if len(known_prices) == len(uses) else None)
+    return RetainedResource(stack, name, kind, reason, sum(known_prices) if len(known_prices) == len(uses) else None)
 
 
 def _reservations(section: Aws) -> Iterator[RetainedResource]:

@@ -56,7 +56,7 @@ def is_expected(resource: RemainingResource, resources: Iterable[Resource], kind
         kinds: Retained resource types of stacks that did not exist then: an earlier teardown deleted them, and the ids
             of their resources are unknown.
     """
-    retained = [each for each in resources if each.kept]
+    retained = [each for each in resources if each.is_retained]
     if resource.kind == BAKED_IMAGE:
         return True
     if resource.kind == SNAPSHOT:
@@ -66,12 +66,12 @@ def is_expected(resource: RemainingResource, resources: Iterable[Resource], kind
     )
 
 
-def _is_same(left: RemainingResource, resource: Resource) -> bool:
+def _is_same(remaining: RemainingResource, resource: Resource) -> bool:
     """Return True if it is a stack's resource.
 
     Ids alone are ambiguous, since another kind, such as a stage, may have the same one.
     """
-    return left.kind == _KINDS.get(resource.kind) and left.has_id(resource.physical_id)
+    return remaining.kind == _KINDS.get(resource.kind) and remaining.has_id(resource.physical_id)
 
 
 def retained_earlier(account: Account, resources: Sequence[Resource], kinds: set[str]) -> set[RemainingResource]:
@@ -96,12 +96,12 @@ def remaining_resources(account: Account) -> list[RemainingResource]:
     tagged_resources = [
         resource for region in dict.fromkeys((account.region, GLOBAL_REGION)) for resource in _tagged(account, region)
     ]
-    listed = [
+    resources = [
         RemainingResource(kind, result, account.region) for kind, ids in _listed(account).items() for result in ids
     ]
     return tagged_resources + [
         resource
-        for resource in listed
+        for resource in resources
         if not any(resource.kind == other.kind and other.has_id(resource.id) for other in tagged_resources)
     ]
 
@@ -109,7 +109,7 @@ def remaining_resources(account: Account) -> list[RemainingResource]:
 def _tagged(account: Account, region: str) -> Iterator[RemainingResource]:
     tags = [{"Key": names.DEPLOYMENT_TAG, "Values": [account.deployment.name]}]
     path = "ResourceTagMappingList[].ResourceARN"
-    for arn in account.listed("resourcegroupstaggingapi", "get_resources", path, region, TagFilters=tags):
+    for arn in account.list_all("resourcegroupstaggingapi", "get_resources", path, region, TagFilters=tags):
         _, _, service, _, _, rest = arn.split(":", 5)
         kind = service if service in {"s3", "sns"} else f"{service} {re.split('[:/]', rest)[0]}"
         if kind not in _STATES or _state(account, kind, arn, region) not in _GONE_STATES:
@@ -156,13 +156,13 @@ def _listed(account: Account) -> dict[str, Iterable[str]]:
     alarms = _named(account, "AlarmName", "AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
     return {
         "cloudformation stack": [*account.stacks(), *(stack for each in removed_accounts for stack in each.stacks())],
-        "autoscaling group": account.listed(
+        "autoscaling group": account.list_all(
             "autoscaling",
             "describe_auto_scaling_groups",
             "AutoScalingGroups[].AutoScalingGroupName",
             Filters=[{"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [name]}],
         ),
-        "ec2 launch-template": account.listed(
+        "ec2 launch-template": account.list_all(
             "ec2",
             "describe_launch_templates",
             "LaunchTemplates[].LaunchTemplateId",
@@ -171,28 +171,28 @@ def _listed(account: Account) -> dict[str, Iterable[str]]:
         "logs log-group": [
             group
             for prefix in (f"/voice/{name}/", f"aws-waf-logs-{name}")
-            for group in account.listed(
+            for group in account.list_all(
                 "logs", "describe_log_groups", "logGroups[].logGroupName", logGroupNamePrefix=prefix
             )
             if prefix.endswith("/") or group == prefix
         ],
         "ecr repository": [
             repository
-            for repository in account.listed("ecr", "describe_repositories", "repositories[].repositoryName")
+            for repository in account.list_all("ecr", "describe_repositories", "repositories[].repositoryName")
             if repository.startswith(f"{name}/")
         ],
         SNAPSHOT: [
             snapshot["SnapshotName"]
-            for snapshot in account.listed("elasticache", "describe_snapshots", "Snapshots[]")
+            for snapshot in account.list_all("elasticache", "describe_snapshots", "Snapshots[]")
             if store in {snapshot.get("ReplicationGroupId"), snapshot.get("CacheClusterId", "").rpartition("-")[0]}
         ],
         "iam role": [
             role
-            for role in account.listed("iam", "list_roles", "Roles[].RoleName")
+            for role in account.list_all("iam", "list_roles", "Roles[].RoleName")
             if role.startswith(tuple(f"{stack}-" for stack in account.templates))
         ],
         "cloudwatch alarm": alarms.intersection(
-            account.listed(
+            account.list_all(
                 "cloudwatch",
                 "describe_alarms",
                 "[MetricAlarms, CompositeAlarms][].AlarmName",
@@ -201,7 +201,7 @@ def _listed(account: Account) -> dict[str, Iterable[str]]:
             )
         ),
         "cloudwatch dashboard": _named(account, "DashboardName", "AWS::CloudWatch::Dashboard").intersection(
-            account.listed("cloudwatch", "list_dashboards", "DashboardEntries[].DashboardName")
+            account.list_all("cloudwatch", "list_dashboards", "DashboardEntries[].DashboardName")
         ),
     }
 

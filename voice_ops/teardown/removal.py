@@ -42,14 +42,14 @@ class Resource:
     """A resource of an existing stack.
 
     Attributes:
-        kept: Whether its deletion policy retains it.
+        is_retained: Whether its deletion policy retains it.
     """
 
     stack: str
     logical_id: str
     physical_id: str
     kind: str
-    kept: bool
+    is_retained: bool
 
 
 def existing(account: Account, live: Mapping[str, Mapping[str, Any]]) -> list[Resource]:
@@ -68,8 +68,8 @@ def existing(account: Account, live: Mapping[str, Mapping[str, Any]]) -> list[Re
 
 def sizes(account: Account, resources: Iterable[Resource]) -> Sizes:
     """Query the size of all retained resources that are charged by size."""
-    stored = {(each.stack, each.logical_id): _bytes(account, each) for each in resources if each.kept}
-    return {place: size / _GB for place, size in stored.items() if size is not None}
+    stored = {(each.stack, each.logical_id): _bytes(account, each) for each in resources if each.is_retained}
+    return {key: size / _GB for key, size in stored.items() if size is not None}
 
 
 def _bytes(account: Account, resource: Resource) -> float | None:
@@ -77,10 +77,10 @@ def _bytes(account: Account, resource: Resource) -> float | None:
     match resource.kind:
         case "AWS::Logs::LogGroup":
             path = f"logGroups[?logGroupName == '{name}'].storedBytes"
-            return next(account.listed("logs", "describe_log_groups", path, logGroupNamePrefix=name), None)
+            return next(account.list_all("logs", "describe_log_groups", path, logGroupNamePrefix=name), None)
         case "AWS::ECR::Repository":
             path = "imageDetails[].imageSizeInBytes"
-            return float(sum(account.listed("ecr", "describe_images", path, repositoryName=name)))
+            return float(sum(account.list_all("ecr", "describe_images", path, repositoryName=name)))
         case "AWS::S3::Bucket":
             return _bucket_bytes(account, name)
     return None
@@ -101,7 +101,7 @@ def _bucket_bytes(account: Account, name: str) -> float | None:
     return max(points, key=lambda point: point["Timestamp"])["Average"] if points else None
 
 
-def lift_protection(account: Account, stacks: Iterable[str], resources: Iterable[Resource]) -> None:
+def disable_protection(account: Account, stacks: Iterable[str], resources: Iterable[Resource]) -> None:
     """Disable the deletion protection of stacks and their load balancers."""
     formation, states = account.session.client("cloudformation"), account.stacks()
     for stack in stacks:
@@ -118,7 +118,7 @@ def empty_log_buckets(account: Account, resources: Sequence[Resource]) -> int:
     CloudFormation only deletes empty buckets. The platform's buckets only contain access logs.
     """
     _disable_attribute(account, resources, "access_logs.s3.enabled")
-    buckets = [each.physical_id for each in resources if each.kind == "AWS::S3::Bucket" and not each.kept]
+    buckets = [each.physical_id for each in resources if each.kind == "AWS::S3::Bucket" and not each.is_retained]
     return sum(_empty(account, bucket) for bucket in buckets)
 
 

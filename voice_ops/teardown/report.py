@@ -12,13 +12,13 @@ from voice_ops.teardown.remains import RemainingResource
 def print_plan(plan: Plan) -> None:
     """Print the resources to delete, and the retained ones with their cost."""
     out.print(stack_table("deleted", {stack: types for stack, types in plan.deleted.items() if types}))
-    if not plan.kept:
+    if not plan.retained:
         out.print("  kept: nothing")
         return
     table = empty_table("kept by the deletion policies", ["stack", "kept"], ["USD per month"])
     groups: dict[tuple[str, str, str], list[RetainedResource]] = {}
-    for kept in plan.kept:
-        groups.setdefault((kept.stack, kept.kind, kept.why), []).append(kept)
+    for resource in plan.retained:
+        groups.setdefault((resource.stack, resource.kind, resource.why), []).append(resource)
     for (stack, kind, why), group in groups.items():
         description = f"{len(group)}×{kind.replace('AWS::', '')}" if stack else f"{kind} {group[0].name} {why}"
         table.add_row(stack, description, _cost(group))
@@ -38,8 +38,8 @@ def print_remaining(expected: list[RemainingResource], unexpected: list[Remainin
     """Print the remaining resources: expected ones by kind, others individually."""
     out.print(f"remaining as planned: {_count_by_kind(expected)}", soft_wrap=True)
     out.print(f"remaining unexpectedly: {_count_by_kind(unexpected)}", soft_wrap=True)
-    for left in unexpected:
-        out.print(styled("  [red]✗[/] {} {} [dim]({})[/]", left.kind, left.id, left.region), soft_wrap=True)
+    for resource in unexpected:
+        out.print(styled("  [red]✗[/] {} {} [dim]({})[/]", resource.kind, resource.id, resource.region), soft_wrap=True)
 
 
 def print_azure(order: AzureOrder) -> None:
@@ -50,10 +50,10 @@ def print_azure(order: AzureOrder) -> None:
     out.print(f"  that deletes {len(order.deleted)} resources in this order:")
     for number, label in enumerate(order.deleted, start=1):
         out.print(f"  {number:4} {label}", soft_wrap=True)
-    for kept in order.kept:
-        out.print(styled("  [yellow]![/] kept: {}, {}", kept.resource, kept.why), soft_wrap=True)
+    for resource in order.retained:
+        out.print(styled("  [yellow]![/] kept: {}, {}", resource.resource, resource.reason), soft_wrap=True)
 
 
-def _count_by_kind(left: Iterable[RemainingResource]) -> str:
-    counts = Counter(each.kind for each in left)
+def _count_by_kind(resources: Iterable[RemainingResource]) -> str:
+    counts = Counter(each.kind for each in resources)
     return ", ".join(f"{count}×{kind}" for kind, count in counts.most_common()) or "nothing"

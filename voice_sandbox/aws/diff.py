@@ -23,7 +23,7 @@ class Step:
 
     Attributes:
         op: Operation; a change of type is a delete and a create.
-        place: Stack and logical id.
+        key: Stack and logical id.
         kind: Type.
         changes: Own properties that cannot change in place.
         because: Replaced resources to which it refers in properties that cannot change in place.
@@ -32,7 +32,7 @@ class Step:
     """
 
     op: Op
-    place: ResourceKey
+    key: ResourceKey
     kind: str
     changes: tuple[str, ...] = ()
     because: frozenset[ResourceKey] = frozenset()
@@ -40,7 +40,7 @@ class Step:
     downgrades: tuple[str, ...] = ()
 
 
-ONLY_UPWARDS = {"AWS::ElastiCache::ReplicationGroup": ("EngineVersion",)}
+UPGRADE_ONLY_PROPERTIES = {"AWS::ElastiCache::ReplicationGroup": ("EngineVersion",)}
 """Properties that a service can raise in place but never lower.
 https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/VersionManagement.HowTo.html"""
 
@@ -48,44 +48,42 @@ https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/VersionManagement.HowTo.
 def compare(old: Templates, new: Templates) -> list[Step]:
     """Return a step for each resource of both."""
     before, after = _resources(old), _resources(new)
-    unchanged_types = {place for place in before.keys() & after.keys() if before[place]["Type"] == after[place]["Type"]}
-    own = {place: tuple(_fixed_changes(before[place], after[place])) for place in unchanged_types}
-    replaced = {place for place in unchanged_types if own[place]}
-    named = {
-        place: frozenset(_immutable_references(place, after[place], new)) & unchanged_types for place in unchanged_types
-    }
-    while more := {place for place in unchanged_types - replaced if named[place] & replaced}:
-        replaced |= more
+    unchanged_types = {key for key in before.keys() & after.keys() if before[key]["Type"] == after[key]["Type"]}
+    changed = {key: tuple(_fixed_changes(before[key], after[key])) for key in unchanged_types}
+    replaced = {key for key in unchanged_types if changed[key]}
+    named = {key: frozenset(_immutable_references(key, after[key], new)) & unchanged_types for key in unchanged_types}
+    while affected := {key for key in unchanged_types - replaced if named[key] & replaced}:
+        replaced |= affected
     steps = [
         Step(
             Op.REPLACE,
-            place,
-            after[place]["Type"],
-            own[place],
-            named[place] & replaced,
-            keeps_name=_keeps_name(before[place], after[place], named[place] & replaced, place[0]),
+            key,
+            after[key]["Type"],
+            changed[key],
+            named[key] & replaced,
+            keeps_name=_keeps_name(before[key], after[key], named[key] & replaced, key[0]),
         )
-        if place in replaced
+        if key in replaced
         else Step(
-            Op.UPDATE if before[place] != after[place] else Op.SAME,
-            place,
-            after[place]["Type"],
-            downgrades=tuple(_downgrades(before[place], after[place])),
+            Op.UPDATE if before[key] != after[key] else Op.SAME,
+            key,
+            after[key]["Type"],
+            downgrades=tuple(_downgrades(before[key], after[key])),
         )
-        for place in unchanged_types
+        for key in unchanged_types
     ]
-    steps += [Step(Op.CREATE, place, after[place]["Type"]) for place in after.keys() - unchanged_types]
-    steps += [Step(Op.DELETE, place, before[place]["Type"]) for place in before.keys() - unchanged_types]
-    return sorted(steps, key=lambda step: (step.place, step.op.value))
+    steps += [Step(Op.CREATE, key, after[key]["Type"]) for key in after.keys() - unchanged_types]
+    steps += [Step(Op.DELETE, key, before[key]["Type"]) for key in before.keys() - unchanged_types]
+    return sorted(steps, key=lambda step: (step.key, step.op.value))
 
 
 def _resources(templates: Templates) -> dict[ResourceKey, dict[str, Any]]:
     """Return resources with the defaults of their parameters substituted."""
-    found = {}
+    changes = {}
     for stack, template in templates.items():
         defaults = {name: each.get("Default") for name, each in template.get("Parameters", {}).items()}
-        found.update({(stack, name): _filled(body, defaults) for name, body in template["Resources"].items()})
-    return found
+        changes.update({(stack, name): _filled(body, defaults) for name, body in template["Resources"].items()})
+    return changes
 
 
 def _filled(node: Json, defaults: Mapping[str, Json]) -> Any:
@@ -107,7 +105,7 @@ def _fixed_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[s
 
 
 def _downgrades(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    for name in ONLY_UPWARDS.get(new["Type"], ()):
+    for name in UPGRADE_ONLY_PROPERTIES.get(new["Type"], ()):
         before, after = (str(each.get("Properties", {}).get(name, "")) for each in (old, new))
         if before and after and is_older(after, before):
             yield f"{name} {before} to {after}"
@@ -119,11 +117,11 @@ def is_older(version: str, other: str) -> bool:
     return [one for one, _ in pairs] < [two for _, two in pairs]
 
 
-def _immutable_references(place: ResourceKey, body: Mapping[str, Any], templates: Templates) -> Iterator[ResourceKey]:
+def _immutable_references(key: ResourceKey, body: Mapping[str, Any], templates: Templates) -> Iterator[ResourceKey]:
     """Yield the resources to which a resource refers in properties that cannot change in place, including imports."""
     for path in create_only(body["Type"]):
         for value in _at(body.get("Properties"), path):
-            yield from ((place[0], name) for name in references(value))
+            yield from ((key[0], name) for name in references(value))
             for imported in imports(value):
                 yield from _exporters(imported, templates)
 
@@ -150,16 +148,16 @@ def _exporters(name: str, templates: Templates) -> Iterator[ResourceKey]:
 
 def _keeps_name(old: Mapping[str, Any], new: Mapping[str, Any], because: frozenset[ResourceKey], stack: str) -> bool:
     names = [(_at(old.get("Properties"), [key]), _at(new.get("Properties"), [key])) for key in identifier(new["Type"])]
-    taken = {(stack, name) for _, values in names for value in values for name in references(value)}
-    return bool(names) and all(before == after != [] for before, after in names) and not taken & because
+    referenced = {(stack, name) for _, values in names for value in values for name in references(value)}
+    return bool(names) and all(before == after != [] for before, after in names) and not referenced & because
 
 
 def _at(properties: Json, path: list[str]) -> list[Any]:
     """Return the values at a path; `*` matches each item of a list or mapping."""
-    found = [] if properties is None else [properties]
+    values = [] if properties is None else [properties]
     for name in path:
         if name == "*":
-            found = [item for each in found for item in (each.values() if isinstance(each, dict) else each)]
+            values = [item for each in values for item in (each.values() if isinstance(each, dict) else each)]
         else:
-            found = [each[name] for each in found if isinstance(each, dict) and name in each]
-    return found
+            values = [each[name] for each in values if isinstance(each, dict) and name in each]
+    return values

@@ -50,8 +50,8 @@ KINDS = {*LIST_CALLS, *_LISTED_KINDS}
 
 def inventory(session: boto3.Session, endpoint: str) -> dict[str, set[str]]:
     """Return the ids of all resources, by kind."""
-    found = {kind: set(_list_ids(session, endpoint, kind)) for kind in LIST_CALLS}
-    return found | {kind: set(count(session, endpoint)) for kind, count in _LISTED_KINDS.items()}
+    ids_by_kind = {kind: set(_list_ids(session, endpoint, kind)) for kind in LIST_CALLS}
+    return ids_by_kind | {kind: set(count(session, endpoint)) for kind, count in _LISTED_KINDS.items()}
 
 
 def added(before: dict[str, set[str]], after: dict[str, set[str]]) -> Counter[str]:

@@ -86,9 +86,9 @@ class LocalAws:
         Args:
             home: Folder in place of the home directory, for the tool's caches.
         """
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
-        bypass_loopback(own)
-        return own | {
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
+        bypass_loopback(environment)
+        return environment | {
             "HOME": str(home),
             "AWS_ACCESS_KEY_ID": self._access_key,
             "AWS_SECRET_ACCESS_KEY": "sandbox",

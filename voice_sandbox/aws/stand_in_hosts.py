@@ -21,12 +21,12 @@ BOOT_S = 0.2
 
 def play(stop: threading.Event) -> None:
     """Complete waiting hooks until the event is set, at the second poll."""
-    seen: set[tuple[str, ...]] = set()
+    processed: set[tuple[str, ...]] = set()
     while not stop.wait(BOOT_S):
         waiting = set(_waiting())
-        for each in waiting & seen:
+        for each in waiting & processed:
             _answer(*each)
-        seen = waiting - seen
+        processed = waiting - processed
 
 
 def _waiting() -> list[tuple[str, ...]]:

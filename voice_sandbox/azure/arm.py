@@ -66,9 +66,15 @@ def _derived(kind: str) -> str:
         field for field in inputs.values() if field.name.endswith("Name") and field.name != "resourceGroupName"
     ]
     parents = [field.name for field in name_fields if field.required]
-    own = [field.name for field in name_fields if not field.required]
-    best = next((field for field in own if field.removesuffix("Name").lower() in name.lower()), None)
-    best = best or ("resourceName" if "resourceName" in own else own[0] if own else f"{_camel(name)}Name")
+    optional_names = [field.name for field in name_fields if not field.required]
+    best = next((field for field in optional_names if field.removesuffix("Name").lower() in name.lower()), None)
+    best = best or (
+        "resourceName"
+        if "resourceName" in optional_names
+        else optional_names[0]
+        if optional_names
+        else f"{_camel(name)}Name"
+    )
     if definition := definitions().get(kind):
         provider, *types = definition["type"].partition("@")[0].split("/")
     else:

@@ -33,9 +33,9 @@ class Child(AbstractContextManager["Child"]):
         self._errors = TemporaryFile("w+b")  # noqa: SIM115 - closed by `stop`
         self._requests, child_end = socket.socketpair()
         with child_end:
-            own = [str(child_end.fileno()), *map(str, programs)]
+            arguments = [str(child_end.fileno()), *map(str, programs)]
             self.process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-P", "-u", "-m", "voice_sandbox.azure.host", *own],
+                [sys.executable, "-P", "-u", "-m", "voice_sandbox.azure.host", *arguments],
                 stdin=subprocess.PIPE,
                 stdout=self._errors,
                 stderr=self._errors,
@@ -45,7 +45,7 @@ class Child(AbstractContextManager["Child"]):
                 start_new_session=True,
             )
 
-    def ask(self, request: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any] | None:
+    def send_request(self, request: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any] | None:
         """Return the response to a request, which is empty if the host has crashed; `None` after the timeout."""
         self._requests.settimeout(timeout_s)
         try:
@@ -81,9 +81,9 @@ class Child(AbstractContextManager["Child"]):
 
 def _own_environment() -> dict[str, str]:
     """Return the environment without credentials, foreign configuration and proxies, and with deterministic hashes."""
-    own = {
+    own_modules = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(_FOREIGN) and not name.lower().endswith("_proxy")
     }
-    return own | {"PYTHONHASHSEED": "0"}
+    return own_modules | {"PYTHONHASHSEED": "0"}

@@ -53,13 +53,15 @@ def problems(kind: str, inputs: Mapping[str, Any]) -> list[str]:
 
 def request(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
     """Return the request body that azure-native sends for inputs."""
-    *place, own = arm.path_inputs(kind)
+    *parent_fields, name_field = arm.path_inputs(kind)
     renamed = RENAMED.get(kind, {})
-    input_values = {renamed.get(name, name): value for name, value in inputs.items() if name not in (*place, own)}
+    input_values = {
+        renamed.get(name, name): value for name, value in inputs.items() if name not in (*parent_fields, name_field)
+    }
     if "location" in body["object"]:
         input_values.setdefault("location", "that of the group")  # azure-native looks it up
-    if "name" in body["object"] and inputs.get(own) is not None:
-        input_values["name"] = inputs[own]
+    if "name" in body["object"] and inputs.get(name_field) is not None:
+        input_values["name"] = inputs[name_field]
     if isinstance(input_values.get("autoScalerProfile"), Mapping):
         profile = input_values["autoScalerProfile"].items()
         input_values["autoScalerProfile"] = {_KEBAB.sub("-", name).lower(): value for name, value in profile}
@@ -68,8 +70,8 @@ def request(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
         input_values["criteria"] = {"odata.type" if name == "odataType" else name: value for name, value in criteria}
     identity = input_values.get("identity")
     if isinstance(identity, Mapping) and isinstance(identity.get("userAssignedIdentities"), list):
-        listed: dict[str, Any] = {str(number): {} for number, _ in enumerate(identity["userAssignedIdentities"])}
-        input_values["identity"] = {**identity, "userAssignedIdentities": listed}
+        identities: dict[str, Any] = {str(number): {} for number, _ in enumerate(identity["userAssignedIdentities"])}
+        input_values["identity"] = {**identity, "userAssignedIdentities": identities}
     return input_values
 
 
@@ -80,13 +82,13 @@ def _with_properties(definition_of_type: Mapping[str, Any], input_values: Mappin
     """
     if "properties" not in definition_of_type or definition_of_type["properties"][0] & READ_ONLY:
         return input_values
-    own = {
+    properties = {
         name: value
         for name, value in input_values.items()
         if name in definition_of_type and not definition_of_type[name][0] & READ_ONLY
     }
-    inner = {name: value for name, value in input_values.items() if name not in own}
-    return {**own, "properties": {**own.get("properties", {}), **inner}} if inner else own
+    inner = {name: value for name, value in input_values.items() if name not in properties}
+    return {**properties, "properties": {**properties.get("properties", {}), **inner}} if inner else properties
 
 
 def _check(node: Node, value: Any, at: str) -> Iterator[str]:
@@ -132,7 +134,7 @@ def _list(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     if not isinstance(value, list):
         yield f"{at}: {value!r} is not a list"
         return
-    yield from _within(definition, len(value), at, "items")
+    yield from _check_range(definition, len(value), at, "items")
     for number, item in enumerate(value):
         yield from _check(definition["of"], item, f"{at}[{number}]")
 
@@ -155,7 +157,7 @@ def _string(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]
     if not isinstance(value, str):
         yield f"{at}: {value!r} is not a string"
         return
-    yield from _within(definition, len(value), at, "characters")
+    yield from _check_range(definition, len(value), at, "characters")
     if "pattern" in definition and not re.search(definition["pattern"], value):
         yield f"{at}: {value!r} does not match {definition['pattern']}"
 
@@ -165,10 +167,10 @@ def _int(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     if not is_number or (value != int(value) and at.rpartition(".")[2] not in FRACTIONS):
         yield f"{at}: {value!r} is not an integer"
         return
-    yield from _within(definition, value, at, "")
+    yield from _check_range(definition, value, at, "")
 
 
-def _within(definition: Mapping[str, Any], value: float, at: str, unit: str) -> Iterator[str]:
+def _check_range(definition: Mapping[str, Any], value: float, at: str, unit: str) -> Iterator[str]:
     if not definition.get("min", value) <= value <= definition.get("max", value):
         limits = f"{definition.get('min', '')} to {definition.get('max', '')}"
         yield f"{at}: {value:g} {unit} is not {limits}".replace("  ", " ")

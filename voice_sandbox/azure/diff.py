@@ -128,13 +128,13 @@ def _differences(path: str, old: Any, new: Any) -> Iterator[Change]:
             yield Change(path, Kind.UPDATE, old, new)
         return
     for part in before | after:
-        below = f"{path}{part}".removeprefix(".")
+        child_path = f"{path}{part}".removeprefix(".")
         if part not in after:
-            yield Change(below, Kind.DELETE, before[part])
+            yield Change(child_path, Kind.DELETE, before[part])
         elif part not in before:
-            yield Change(below, Kind.ADD, new=after[part])
+            yield Change(child_path, Kind.ADD, new=after[part])
         else:
-            yield from _differences(below, before[part], after[part])
+            yield from _differences(child_path, before[part], after[part])
 
 
 def _equal(old: Any, new: Any) -> bool:

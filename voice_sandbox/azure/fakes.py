@@ -11,7 +11,7 @@ from voice_sandbox.azure.arm import fake_uuid
 from voice_sandbox.azure.schema import Field, resource_shape
 from voice_sandbox.azure.values import UNKNOWN, Properties, Unknown, reveal
 
-Maker = Callable[["Fake"], Any]
+FakeFactory = Callable[["Fake"], Any]
 _LOCATION = "eastus"
 
 
@@ -80,7 +80,7 @@ def _node_group(fake: Fake) -> str:
     return str(requested or f"MC_{fake.inputs.get('resourceGroupName')}_{fake.name}_{fake.location}")
 
 
-_BY_TYPE: Mapping[tuple[str, str], Maker] = {
+_BY_TYPE: Mapping[tuple[str, str], FakeFactory] = {
     ("containerregistry:Registry", "loginServer"): lambda fake: f"{fake.name.lower()}.azurecr.io",
     ("containerservice:ManagedCluster", "fqdn"): _cluster_fqdn,
     ("containerservice:ManagedCluster", "privateFQDN"): _private_fqdn,
@@ -111,7 +111,7 @@ _BY_TYPE: Mapping[tuple[str, str], Maker] = {
         }.items()
     },
 }
-_BY_NAME: Mapping[str, Maker] = {
+_BY_NAME: Mapping[str, FakeFactory] = {
     "azureApiVersion": lambda _: "2025-09-01",
     "clientId": lambda fake: fake.uuid("clientId"),
     "customerId": lambda fake: fake.uuid("customer"),
@@ -156,11 +156,11 @@ def _identity(fake: Fake, requested: Mapping[str, Any]) -> dict[str, Any]:
     answer = dict(requested)
     if "SystemAssigned" in str(requested.get("type")):
         answer |= {"principalId": fake.uuid("system principal"), "tenantId": arm.TENANT}
-    listed = requested.get("userAssignedIdentities")
-    if isinstance(listed, list):
+    identities = requested.get("userAssignedIdentities")
+    if isinstance(identities, list):
         answer["userAssignedIdentities"] = {
             str(identity): {key: fake_uuid(str(identity), key) for key in ("clientId", "principalId")}
-            for identity in listed
+            for identity in identities
         }
     return answer
 
@@ -172,9 +172,9 @@ def planned_outputs(kind: str, inputs: Properties) -> dict[str, Any]:
     for name in shape.outputs if shape else ():
         computed = name not in inputs or (kind, name) in _BY_TYPE
         answer[name] = UNKNOWN if computed else inputs[name]
-    own = inputs.get(arm.name_input(kind))
-    if "name" in answer and own is not None:
-        answer["name"] = own
+    given_name = inputs.get(arm.name_input(kind))
+    if "name" in answer and given_name is not None:
+        answer["name"] = given_name
     identity = reveal(answer.get("identity"))
     if isinstance(identity, Mapping) and "userAssignedIdentities" in identity:
         answer["identity"] = dict(identity) | {"userAssignedIdentities": UNKNOWN}

@@ -34,7 +34,7 @@ from pulumi.runtime.settings import Settings, configure  # noqa: E402
 from pulumi.runtime.stack import run_in_stack  # noqa: E402
 
 from voice_sandbox.azure.errors import FAILURE_MARK  # noqa: E402
-from voice_sandbox.azure.sdk_calls import leave_out_calls  # noqa: E402
+from voice_sandbox.azure.sdk_calls import skip_provider_calls  # noqa: E402
 from voice_sandbox.azure.sdk_imports import import_by_file  # noqa: E402
 
 _OPEN: list[IO[str]] = []
@@ -137,7 +137,7 @@ def _run(settings: Mapping[str, Any], run: Mapping[str, Any], program: Path) -> 
             root_directory=str(program.parent),
         )
     )
-    leave_out_calls()
+    skip_provider_calls()
     sys.argv = [str(program)]
     try:
         asyncio.run(_in_stack(program))
@@ -163,12 +163,14 @@ def _text(error: BaseException, program: Path) -> str:
     """Return an error with the program's own stack frames, without those of the host and of Pulumi."""
     if isinstance(error, pulumi.RunError):
         return str(error)
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_own(frame.filename, program)]
-    frames = "".join(traceback.format_list(own[-4:]))
+    user_frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_code(frame.filename, program)
+    ]
+    frames = "".join(traceback.format_list(user_frames[-4:]))
     return frames + "".join(traceback.format_exception_only(error))
 
 
-def _is_own(filename: str, program: Path) -> bool:
+def _is_user_code(filename: str, program: Path) -> bool:
     if filename.startswith("<frozen") or "site-packages" in filename or filename == __file__:
         return False
     return not filename.startswith(str(Path(runpy.__file__ or "").parent)) or filename.startswith(str(program.parent))

@@ -69,11 +69,11 @@ def _check_nested(module: str, field: Field, value: Any, path: str) -> Iterator[
     nested = args_shape(module, field.args or "")
     if nested is None:
         return
-    for where, item in _items(field, value, path):
+    for item_path, item in _items(field, value, path):
         if isinstance(item, Mapping):
-            yield from _check(nested, item, f"{where}.")
+            yield from _check(nested, item, f"{item_path}.")
         elif item is not None:
-            yield f"{where} must be an object, not {item!r}"
+            yield f"{item_path} must be an object, not {item!r}"
 
 
 def _items(field: Field, value: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -87,7 +87,7 @@ def _items(field: Field, value: Any, path: str) -> Iterator[tuple[str, Any]]:
         nested_values = ((f"{path}.{key}", item) for key, item in value.items())
     else:
         nested_values = iter([(path, value)])
-    for where, item in nested_values:
+    for item_path, item in nested_values:
         bare = item.value if isinstance(item, Secret) else item
         if not isinstance(bare, Unknown):
-            yield where, bare
+            yield item_path, bare

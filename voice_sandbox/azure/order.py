@@ -46,19 +46,19 @@ def implied_needs(graph: Graph) -> Iterator[Need]:
         if resource.external or not resource.custom:
             continue
         text = "\n".join(strings(resource.inputs)).lower()
-        own = f"{(resource.id or '').lower()}/"
+        id_prefix = f"{(resource.id or '').lower()}/"
         for value, owner in owners.items():
             if owner.urn == resource.urn:
                 continue
             if _contains(text, value):
                 yield Need(resource.urn, owner.urn, f"one of its inputs contains {value}, which {owner.label} provides")
-            elif value == (owner.id or "").lower() and own.startswith(f"{value}/"):
+            elif value == (owner.id or "").lower() and id_prefix.startswith(f"{value}/"):
                 yield Need(resource.urn, owner.urn, f"it lies in {owner.label}")
         metadata = reveal(resource.inputs.get("metadata"))
         namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
         if (resource.provider, namespace) in namespaces:
-            there = namespaces[resource.provider, namespace]
-            yield Need(resource.urn, there.urn, f"it is in the namespace {namespace}")
+            dependents = namespaces[resource.provider, namespace]
+            yield Need(resource.urn, dependents.urn, f"it is in the namespace {namespace}")
 
 
 def _contains(text: str, value: str) -> bool:
@@ -118,12 +118,12 @@ class Teardown:
     Attributes:
         deleted: Resources that a provider deletes, in order.
         kept: Resources that remain, with the reason: protected, or needed by a protected one.
-        forgotten: Resources that Pulumi removes from its state but keeps in the cloud.
+        removed_from_state: Resources that Pulumi removes from its state but keeps in the cloud.
     """
 
     deleted: tuple[Resource, ...]
-    kept: tuple[tuple[Resource, str], ...]
-    forgotten: tuple[Resource, ...]
+    retained: tuple[tuple[Resource, str], ...]
+    removed_from_state: tuple[Resource, ...]
 
 
 def teardown(graphs: Iterable[Graph]) -> Teardown:
@@ -136,44 +136,44 @@ def teardown(graphs: Iterable[Graph]) -> Teardown:
         OrderError: A resource would be deleted before another one that needs it.
     """
     created = list(graphs)
-    everything = [resource for graph in created for resource in graph.resources]
+    resources = [resource for graph in created for resource in graph.resources]
     needs = _all_needs(created)
-    kept = _retained(everything, needs)
+    retained = _retained(resources, needs)
     deleted: list[Resource] = []
-    forgotten: list[Resource] = []
-    alive = {resource.urn: resource for resource in everything}
+    removed_from_state: list[Resource] = []
+    alive = {resource.urn: resource for resource in resources}
     managed = {resource.urn for graph in created for resource in graph.managed()}
-    for resource in reversed(everything):
-        if resource.urn in kept:
+    for resource in reversed(resources):
+        if resource.urn in retained:
             continue
         holder = next((other for other in alive.values() if resource.urn in needs[other.urn]), None)
         if holder:
             raise OrderError(f"{resource.label} would be deleted before {holder.label}, which needs it")
         del alive[resource.urn]
         if resource.urn in managed:
-            (forgotten if resource.retain_on_delete else deleted).append(resource)
-    staying = [resource for resource in everything if resource.urn in kept and resource.urn in managed]
-    reasons = tuple((resource, kept[resource.urn]) for resource in staying)
-    return Teardown(tuple(deleted), reasons, tuple(forgotten))
+            (removed_from_state if resource.retain_on_delete else deleted).append(resource)
+    staying = [resource for resource in resources if resource.urn in retained and resource.urn in managed]
+    reasons = tuple((resource, retained[resource.urn]) for resource in staying)
+    return Teardown(tuple(deleted), reasons, tuple(removed_from_state))
 
 
 def _all_needs(graphs: list[Graph]) -> dict[str, set[str]]:
     """Return the dependencies of each resource, including those on earlier stacks' addresses."""
-    together = Graph("", "", tuple(resource for graph in graphs for resource in graph.resources))
-    needs = {resource.urn: set(resource.needs) for resource in together.resources}
-    for need in implied_needs(together):
+    combined = Graph("", "", tuple(resource for graph in graphs for resource in graph.resources))
+    needs = {resource.urn: set(resource.needs) for resource in combined.resources}
+    for need in implied_needs(combined):
         needs[need.resource].add(need.needs)
     return needs
 
 
-def _retained(everything: list[Resource], needs: dict[str, set[str]]) -> dict[str, str]:
-    kept = {resource.urn: "protected" for resource in everything if resource.protect}
-    waiting = [resource for resource in everything if resource.protect]
-    labels = {resource.urn: resource for resource in everything}
+def _retained(resources: list[Resource], needs: dict[str, set[str]]) -> dict[str, str]:
+    reasons = {resource.urn: "protected" for resource in resources if resource.protect}
+    waiting = [resource for resource in resources if resource.protect]
+    labels = {resource.urn: resource for resource in resources}
     while waiting:
         current = waiting.pop()
-        for urn in needs[current.urn] - kept.keys():
+        for urn in needs[current.urn] - reasons.keys():
             if urn in labels:
-                kept[urn] = f"needed by {current.label}"
+                reasons[urn] = f"needed by {current.label}"
                 waiting.append(labels[urn])
-    return kept
+    return reasons

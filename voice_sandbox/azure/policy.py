@@ -82,8 +82,8 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
             if not resource.external:
                 request = self._request(graph, resource)
                 violations += _violations(graph, self._ask(analyzer.Analyze, request), resource.urn)
-        whole = analyzer_pb2.AnalyzeStackRequest(resources=[_stack_resource(graph, r) for r in graph.resources])
-        return violations + _violations(graph, self._ask(analyzer.AnalyzeStack, whole), "")
+        stack_request = analyzer_pb2.AnalyzeStackRequest(resources=[_stack_resource(graph, r) for r in graph.resources])
+        return violations + _violations(graph, self._ask(analyzer.AnalyzeStack, stack_request), "")
 
     def _ask(self, method: Any, request: Any) -> Iterable[Any]:
         try:
@@ -114,7 +114,7 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
         """Start the pack and return its port."""
         engine = self._cleanup.enter_context(serve(None, Messages()))
         request = {"folder": str(self._folder), "engine": engine, "config": self._config}
-        port: int | None = (self._host.ask({"pack": request}, _START_S) or {}).get("port")
+        port: int | None = (self._host.send_request({"pack": request}, _START_S) or {}).get("port")
         if port is None:
             stderr = self._host.errors().strip()[-2000:]
             raise PolicyPackError(f"{self._folder}: the policy pack did not start\n{stderr}")
@@ -133,12 +133,12 @@ def _violations(graph: Graph, diagnostics: Iterable[Any], urn: str) -> list[Poli
             policy=diagnostic.policyName,
             pack=diagnostic.policyPackName,
             mandatory=diagnostic.enforcementLevel == analyzer_pb2.MANDATORY,
-            resource=label_for(graph, about) if about else None,
-            urn=about,
+            resource=label_for(graph, urn_) if urn_ else None,
+            urn=urn_,
             message=diagnostic.message.strip(),
         )
         for diagnostic in diagnostics
-        for about in [urn or diagnostic.urn]
+        for urn_ in [urn or diagnostic.urn]
     ]
 
 

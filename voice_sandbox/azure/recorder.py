@@ -25,7 +25,7 @@ class Mode(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Existing:
+class PreexistingResources:
     """Resources that another stack created before a run.
 
     Attributes:
@@ -36,9 +36,9 @@ class Existing:
     outputs: Mapping[str, Properties] = field(default_factory=dict)
     resources: tuple[Resource, ...] = ()
 
-    def with_stack(self, name: str, graph: Graph) -> Existing:
+    def with_stack(self, name: str, graph: Graph) -> PreexistingResources:
         """Return the same with an additional created stack."""
-        return Existing({**self.outputs, name: graph.outputs}, (*self.resources, *graph.resources))
+        return PreexistingResources({**self.outputs, name: graph.outputs}, (*self.resources, *graph.resources))
 
 
 class Recorder:
@@ -49,7 +49,7 @@ class Recorder:
         failure: The first error, which the program receives as an exception.
     """
 
-    def __init__(self, project: str, stack: str, mode: Mode, existing: Existing) -> None:
+    def __init__(self, project: str, stack: str, mode: Mode, existing: PreexistingResources) -> None:
         schema.definitions()  # loaded now, since the first resource would otherwise be registered after others
         self._project = project
         self._stack = stack

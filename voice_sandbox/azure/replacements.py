@@ -40,13 +40,13 @@ AZURE["containerservice:ManagedCluster"] |= {
 
 def triggers(resource: Resource) -> tuple[str, ...]:
     """Return the input paths whose change replaces a resource."""
-    own = resource.replace_on_changes
+    properties = resource.replace_on_changes
     kind = short_type(resource.type)
     if resource.type.startswith("azure-native:"):
-        return (*own, *arm.path_inputs(kind), "location", *defined(resource.type), *AZURE.get(kind, ()))
+        return (*properties, *arm.path_inputs(kind), "location", *defined(resource.type), *AZURE.get(kind, ()))
     if resource.type.startswith("kubernetes:"):
-        return (*own, "apiVersion", "kind", "metadata.name", "metadata.namespace", *KUBERNETES.get(kind, ()))
-    return own
+        return (*properties, "apiVersion", "kind", "metadata.name", "metadata.namespace", *KUBERNETES.get(kind, ()))
+    return properties
 
 
 def replaces(resource: Resource, path: str) -> bool:
@@ -64,11 +64,11 @@ def defined(kind: str) -> tuple[str, ...]:
 
 def _defined(shape: Shape, path: str, depth: int) -> Iterator[str]:
     for field in shape.inputs.values():
-        below = f"{path}{field.name}"
+        child_path = f"{path}{field.name}"
         if field.immutable:
-            yield below
+            yield child_path
         elif field.args and depth and not field.is_list and (inner := args_shape(shape.module, field.args)):
-            yield from _defined(inner, f"{below}.", depth - 1)
+            yield from _defined(inner, f"{child_path}.", depth - 1)
 
 
 def covers(trigger: str, path: str) -> bool:

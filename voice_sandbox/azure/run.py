@@ -16,7 +16,7 @@ from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.monitor import Messages, Monitor, serve
 from voice_sandbox.azure.order import check_creation
 from voice_sandbox.azure.project import Project
-from voice_sandbox.azure.recorder import Existing, Mode, Recorder
+from voice_sandbox.azure.recorder import Mode, PreexistingResources, Recorder
 
 TIMEOUT_S = 120.0
 _LAST_LINES = 12
@@ -40,7 +40,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class _Served:
+class _ActiveRun:
     """A run in progress: the engine's state, and the file of its output."""
 
     mode: Mode
@@ -49,7 +49,9 @@ class _Served:
     output: Path
 
 
-def run(project: Project, mode: Mode, existing: Existing | None = None, timeout_s: float = TIMEOUT_S) -> Run:
+def run(
+    project: Project, mode: Mode, existing: PreexistingResources | None = None, timeout_s: float = TIMEOUT_S
+) -> Run:
     """Run a project's program once; see `run_modes`."""
     return run_modes(project, [mode], existing, timeout_s)[0]
 
@@ -57,7 +59,7 @@ def run(project: Project, mode: Mode, existing: Existing | None = None, timeout_
 def run_modes(
     project: Project,
     modes: Sequence[Mode],
-    existing: Existing | None = None,
+    existing: PreexistingResources | None = None,
     timeout_s: float = TIMEOUT_S,
     host: Child | None = None,
 ) -> list[Run]:
@@ -78,13 +80,13 @@ def run_modes(
         OrderError: A resource does not wait for its dependency.
     """
     start = time.monotonic()
-    with ExitStack() as until_done:
-        folder = Path(until_done.enter_context(TemporaryDirectory(prefix="voice-run-")))
+    with ExitStack() as exit_stack:
+        folder = Path(exit_stack.enter_context(TemporaryDirectory(prefix="voice-run-")))
         served, runs = [], []
         for mode in modes:
-            recorder = Recorder(project.name, project.stack, mode, existing or Existing())
-            each = _Served(mode, recorder, Messages(), folder / mode.value)
-            address = until_done.enter_context(serve(Monitor(project, recorder), each.messages))
+            recorder = Recorder(project.name, project.stack, mode, existing or PreexistingResources())
+            each = _ActiveRun(mode, recorder, Messages(), folder / mode.value)
+            address = exit_stack.enter_context(serve(Monitor(project, recorder), each.messages))
             served.append(each)
             runs.append({"engine": address, "dry_run": mode is Mode.PREVIEW, "output": str(each.output)})
         request = {
@@ -95,17 +97,22 @@ def run_modes(
             "secret_keys": list(project.secret_keys),
             "runs": runs,
         }
-        _wait(host or until_done.enter_context(Child([project.program])), request, project, served, timeout_s)
+        _wait(host or exit_stack.enter_context(Child([project.program])), request, project, served, timeout_s)
     graphs = [each.recorder.graph() for each in served]
-    took = time.monotonic() - start
+    duration_s = time.monotonic() - start
     for each, graph in zip(served, graphs, strict=True):
         if each.mode is Mode.UP:
             check_creation(graph)
-    return [Run(graph, each.mode, took, tuple(each.messages.lines)) for each, graph in zip(served, graphs, strict=True)]
+    return [
+        Run(graph, each.mode, duration_s, tuple(each.messages.lines))
+        for each, graph in zip(served, graphs, strict=True)
+    ]
 
 
-def _wait(host: Child, request: Mapping[str, Any], project: Project, served: list[_Served], timeout_s: float) -> None:
-    answer = host.ask(request, timeout_s)
+def _wait(
+    host: Child, request: Mapping[str, Any], project: Project, served: list[_ActiveRun], timeout_s: float
+) -> None:
+    answer = host.send_request(request, timeout_s)
     for each in served:
         if each.recorder.failure:
             raise each.recorder.failure
@@ -121,9 +128,9 @@ def _wait(host: Child, request: Mapping[str, Any], project: Project, served: lis
         raise ProgramError(f"{project.name}: the program failed\n{_tail(text.rpartition(FAILURE_MARK)[2])}")
 
 
-def _output(host: Child, served: _Served) -> str:
-    own = served.output.read_text(encoding="utf-8", errors="replace") if served.output.exists() else ""
-    return own or host.errors()
+def _output(host: Child, served: _ActiveRun) -> str:
+    output = served.output.read_text(encoding="utf-8", errors="replace") if served.output.exists() else ""
+    return output or host.errors()
 
 
 def _tail(text: str) -> str:

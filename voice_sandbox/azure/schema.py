@@ -76,14 +76,14 @@ class Shape:
 @cache
 def tokens(package: str) -> Mapping[str, tuple[str, str]]:
     """Return module and class by type token, for a package of `SDKS`."""
-    found: dict[str, tuple[str, str]] = {}
+    fields: dict[str, tuple[str, str]] = {}
     module = ""
     for match in _ENTRY.finditer(_source(SDKS[package])):
         if match[1]:
             module = match[1]
         else:
-            found[match[2]] = (module, match[3])
-    return found
+            fields[match[2]] = (module, match[3])
+    return fields
 
 
 @cache
@@ -104,8 +104,8 @@ def resource_shape(token: str) -> Shape | None:
 def api_version(token: str) -> str:
     """Return the version of the service's API that azure-native uses for a type."""
     module, name = tokens(token.partition(":")[0])[token]
-    found = _API_VERSION.search(_source(f"{module}.{file_for(name)}"))
-    return found[1] if found else ""
+    match = _API_VERSION.search(_source(f"{module}.{file_for(name)}"))
+    return match[1] if match else ""
 
 
 @cache
@@ -127,11 +127,11 @@ def args_shape(module: str, reference: str) -> Shape | None:
 
 def _shape(file: str, name: str) -> Shape | None:
     source = _source(file)
-    own = _class(source, name)
-    if not own:
+    own_class = _class(source, name)
+    if not own_class:
         return None
     arguments = _class(source, f"{name}InitArgs") or _class(source, f"{name}Args")
-    return Shape(file, _inputs(arguments), _outputs(own))
+    return Shape(file, _inputs(arguments), _outputs(own_class))
 
 
 def _inputs(text: str) -> dict[str, Field]:

@@ -30,8 +30,8 @@ class Service(ModuleType):
         self.__package__ = self.__name__
 
     def __getattr__(self, name: str) -> object:
-        own = _EXTRA_NAMES.fullmatch(name)
-        for file in (file_for(own[1]), "_inputs", "_enums") if own and not name.startswith("__") else ():
+        match = _EXTRA_NAMES.fullmatch(name)
+        for file in (file_for(match[1]), "_inputs", "_enums") if match and not name.startswith("__") else ():
             if importlib.util.find_spec(f"{self.__name__}.{file}"):
                 module = importlib.import_module(f"{self.__name__}.{file}")
                 value: object = getattr(module, name, module if file == name else None)

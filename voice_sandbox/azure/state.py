@@ -58,13 +58,13 @@ def _resource(item: Mapping[str, Any]) -> Resource:
 
 
 def _pack(value: Any, salt: str) -> Any:
-    def marked(leaf: Any) -> Any:
+    def with_secrets(leaf: Any) -> Any:
         if isinstance(leaf, Secret):
             digest = leaf.value if isinstance(leaf.value, Digest) else Digest.of(leaf.value, salt)
             return {_MARK: "secret", "salt": digest.salt, "sha256": digest.sha256}
         return {_MARK: "unknown"} if isinstance(leaf, Unknown) else leaf
 
-    return mapped(value, marked)
+    return mapped(value, with_secrets)
 
 
 def _unpack(value: Any) -> Any:

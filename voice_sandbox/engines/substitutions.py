@@ -45,8 +45,8 @@ def _in_host_memory(config: str) -> str:
 
     def changed(value: Any) -> Any:
         if isinstance(value, dict):
-            own = {"kv_buffer_device": "cpu"} if value.get("kv_connector") == "NixlConnector" else {}
-            return {name: changed(each) for name, each in value.items()} | own
+            extra = {"kv_buffer_device": "cpu"} if value.get("kv_connector") == "NixlConnector" else {}
+            return {name: changed(each) for name, each in value.items()} | extra
         return [changed(each) for each in value] if isinstance(value, list) else value
 
     return compact_json(changed(json.loads(config)))
@@ -141,7 +141,7 @@ class Substitutes:
         models: Folder of tiny models.
         ports: Free port for each rendered one.
         skip: Names of disabled substitutions.
-        more: Additional substitutions, applied last.
+        followed_by: Additional substitutions, applied last.
         weights: Folder of a model with actual weights, which replaces the tiny one.
     """
 
@@ -149,7 +149,7 @@ class Substitutes:
     models: Path
     ports: Mapping[int, int] = field(default_factory=dict)
     skip: frozenset[str] = frozenset()
-    more: tuple[Substitution, ...] = ()
+    followed_by: tuple[Substitution, ...] = ()
     weights: Path | None = None
 
     def process(self, launcher: Launcher) -> Process:
@@ -163,7 +163,7 @@ class Substitutes:
         program = _program(argv)
         applied = [
             each
-            for each in (*SUBSTITUTIONS, *self.more)
+            for each in (*SUBSTITUTIONS, *self.followed_by)
             if each.program == program and each.name not in self.skip and _apply(each, argv, environment)
         ]
         localize = [self.localize(argument) for argument in argv]
@@ -223,9 +223,9 @@ def _apply(substitution: Substitution, argv: list[str], environment: dict[str, s
     if not has:
         argv.extend([name, value] if isinstance(value, str) and value else [name])
         return True
-    place = argv.index(name)
+    index = argv.index(name)
     if value is None:
-        del argv[place : place + 2]
+        del argv[index : index + 2]
     else:
-        argv[place + 1] = value(argv[place + 1]) if callable(value) else value
+        argv[index + 1] = value(argv[index + 1]) if callable(value) else value
     return True

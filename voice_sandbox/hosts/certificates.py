@@ -64,13 +64,13 @@ class Authority:
         """Return the files of a certificate for a DNS name, and optionally an address, and of its key."""
         issuer = x509.load_pem_x509_certificate(self.file.read_bytes()).subject
         key = ec.generate_private_key(ec.SECP256R1())
-        known_as: list[x509.GeneralName] = [x509.DNSName(name)]
+        alternative_names: list[x509.GeneralName] = [x509.DNSName(name)]
         if address is not None:
-            known_as.append(x509.IPAddress(ip_address(address)))
+            alternative_names.append(x509.IPAddress(ip_address(address)))
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         files = (
             _certificate(_named(name[:64]), key.public_key(), issuer)
-            .add_extension(x509.SubjectAlternativeName(known_as), critical=False)
+            .add_extension(x509.SubjectAlternativeName(alternative_names), critical=False)
             .add_extension(authority, critical=False)
         )
         certificate, private = folder / f"{name}.pem", folder / f"{name}.key"

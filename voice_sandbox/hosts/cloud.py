@@ -19,13 +19,13 @@ from voice_sandbox.aws.process import LocalAws
 from voice_sandbox.hosts.balancer import Balancer, Rules
 from voice_sandbox.hosts.certificates import Authority
 from voice_sandbox.hosts.disk import Disk, HostsError, run
-from voice_sandbox.hosts.front import Front
+from voice_sandbox.hosts.front import TlsServer
 from voice_sandbox.hosts.machine import COMMON, Hardware, Link, Machine
-from voice_sandbox.hosts.metadata import Facts, MetadataService, Tree
+from voice_sandbox.hosts.metadata import InstanceMetadata, MetadataService, Tree
 from voice_sandbox.hosts.network import METADATA_ADDRESS, Network
 from voice_sandbox.hosts.servers import REGISTRY_PORT, Registry, Store, StoreUser
 
-EVERYWHERE = "0.0.0.0"  # noqa: S104  of a namespace that nobody else is in
+ALL_INTERFACES = "0.0.0.0"  # noqa: S104  of a namespace that nobody else is in
 WAITING_STATE = "Pending:Wait"
 """State of an instance that a launch hook delays."""
 _REGISTRY_NAME = ".dkr.ecr."
@@ -88,7 +88,7 @@ class Cloud:
             stack.callback(self.network.close)
             self._metadata = MetadataService(METADATA_ADDRESS)
             stack.callback(self._metadata.close)
-            front = Front(EVERYWHERE, self.authority, self.folder, self._backend_port)
+            front = TlsServer(ALL_INTERFACES, self.authority, self.folder, self._backend_port)
             stack.callback(front.close)
             stack.callback(Registry(self._registry, self.folder, self._registry_password()).close)
             self.store = self._open_store(self.authority)
@@ -96,9 +96,9 @@ class Cloud:
             self.balancer = self._open_balancer()
             stack.callback(self.balancer.close)
             self._wait_longer()
-            following = threading.Thread(target=self._follow, daemon=True)
-            following.start()
-            stack.callback(following.join)
+            follow_thread = threading.Thread(target=self._follow, daemon=True)
+            follow_thread.start()
+            stack.callback(follow_thread.join)
             stack.callback(self._closing.set)
             self._stack = stack.pop_all()
         return self
@@ -128,10 +128,10 @@ class Cloud:
             for association in table["Associations"]
             if any(route.get("DestinationCidrBlock") == "0.0.0.0/0" for route in table["Routes"])
         }
-        found = {
+        secrets = {
             IPv4Network(each["CidrBlock"]): each["SubnetId"] in open_ for each in client.describe_subnets()["Subnets"]
         }
-        return {subnet: has_route for subnet, has_route in found.items() if subnet.subnet_of(vpc)}
+        return {subnet: has_route for subnet, has_route in secrets.items() if subnet.subnet_of(vpc)}
 
     def _private_names(self) -> Iterator[str]:
         """Yield the names that resolve to addresses in the VPC: the store, and services with an endpoint there."""
@@ -197,22 +197,22 @@ class Cloud:
     def _passwords(self) -> dict[str, str]:
         """Return the passwords of the store's users, by name."""
         client = self.aws.client("secretsmanager")
-        found = {}
-        for listed in client.list_secrets()["SecretList"]:
-            text = client.get_secret_value(SecretId=listed["ARN"])["SecretString"]
+        values = {}
+        for listed_secret in client.list_secrets()["SecretList"]:
+            text = client.get_secret_value(SecretId=listed_secret["ARN"])["SecretString"]
             if text.startswith("{") and "username" in (secret := json.loads(text)):
-                found[str(secret["username"])] = str(secret["password"])
-        return found
+                values[str(secret["username"])] = str(secret["password"])
+        return values
 
     def environment(self, group: str, container: str, instance: str, address: str) -> dict[str, str]:
         """Return the environment that a host of a group would pass to a container.
 
         It is calculated by its user data's own functions.
         """
-        (found,) = self.aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[group])[
+        (group_state,) = self.aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[group])[
             "AutoScalingGroups"
         ]
-        template = found["LaunchTemplate"]
+        template = group_state["LaunchTemplate"]
         (version,) = self.aws.client("ec2").describe_launch_template_versions(
             LaunchTemplateId=template["LaunchTemplateId"], Versions=[template["Version"]]
         )["LaunchTemplateVersions"]
@@ -226,8 +226,8 @@ class Cloud:
     def instances(self, group: str) -> dict[str, str]:
         """Return the lifecycle states of a group's instances, by id."""
         client = self.aws.client("autoscaling")
-        (found,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
-        return {instance["InstanceId"]: instance["LifecycleState"] for instance in found["Instances"]}
+        (group_state,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
+        return {instance["InstanceId"]: instance["LifecycleState"] for instance in group_state["Instances"]}
 
     def _wait_longer(self) -> None:
         """Set the timeout of each launch hook to the maximum, since an emulated pull alone exceeds the deployed one."""
@@ -269,25 +269,25 @@ class Cloud:
         machine = Machine(instance, self.disk, hardware, link=Link(tap, mac), folder=self.folder)
         host = Host(instance, group, address, mac, tap, machine)
         self.hosts.append(host)
-        self._introduce(host, described)
+        self._register(host, described)
         return host
 
     def reuse(self, host: Host, snapshot: str, instance: str) -> None:
         """Restore a machine to a snapshot, from where it is another instance of its group, with the same address."""
         host.machine.restore(snapshot)
         host.instance, host.notice = instance, {}
-        self._introduce(host, self._described(host.instance))
+        self._register(host, self._described(host.instance))
 
     def _described(self, instance: str) -> dict[str, Any]:
         (reservation,) = self.aws.client("ec2").describe_instances(InstanceIds=[instance])["Reservations"]
         described: Any = reservation["Instances"][0]
         return dict(described)
 
-    def _introduce(self, host: Host, described: dict[str, Any]) -> None:
+    def _register(self, host: Host, described: dict[str, Any]) -> None:
         """Register a machine's instance with the metadata service."""
         self._states = {**self._states, host.instance: WAITING_STATE}
         attribute = self.aws.client("ec2").describe_instance_attribute(InstanceId=host.instance, Attribute="userData")
-        facts = Facts(
+        facts = InstanceMetadata(
             user_data=_decoded(attribute["UserData"]),
             hop_limit=described["MetadataOptions"]["HttpPutResponseHopLimit"],
             tree=lambda: self._tree(host, described),
@@ -337,8 +337,8 @@ class Cloud:
         """Return the first failure that a host logged, or None."""
         logs = self.aws.client("logs")
         for group in logs.describe_log_groups()["logGroups"]:
-            found = logs.filter_log_events(logGroupName=group["logGroupName"], filterPattern="FAILED")["events"]
-            for event in found:
+            events = logs.filter_log_events(logGroupName=group["logGroupName"], filterPattern="FAILED")["events"]
+            for event in events:
                 if event["logStreamName"].endswith(f"/host/{host.instance}"):
                     return str(event["message"]).removeprefix("FAILED ")
         return None

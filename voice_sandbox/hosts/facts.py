@@ -35,9 +35,9 @@ _FILTERED = "2"
 def vad_facts(deployment: Deployment, host: Host) -> Iterator[Claim]:
     """Yield the checks inside a VAD host in service."""
     vad = deployment.aws.vad
-    ask = host.machine.run
-    (interface,) = json.loads(ask("ip -json -details link show dev ens5"))
-    pages = {name: int(number) for name, number in re.findall(r"(HugePages_\w+):\s+(\d+)", ask("cat /proc/meminfo"))}
+    run = host.machine.run
+    (interface,) = json.loads(run("ip -json -details link show dev ens5"))
+    pages = {name: int(number) for name, number in re.findall(r"(HugePages_\w+):\s+(\d+)", run("cat /proc/meminfo"))}
     requested = vad.huge_pages.count
     used = pages["HugePages_Total"] - pages["HugePages_Free"] + pages["HugePages_Rsvd"]
     yield Claim(f"{pages['HugePages_Total']} huge pages are reserved", pages["HugePages_Total"] == requested)
@@ -45,17 +45,17 @@ def vad_facts(deployment: Deployment, host: Host) -> Iterator[Claim]:
     path = vad.data_path
     yield Claim(f"the MTU is {interface['mtu']}", interface["mtu"] == path.mtu)
     if path.mode is DataPathMode.AF_XDP:
-        yield from _af_xdp(path, interface, ask("ethtool -l ens5; ethtool -g ens5"), ask("ss --xdp --no-header"))
+        yield from _af_xdp(path, interface, run("ethtool -l ens5; ethtool -g ens5"), run("ss --xdp --no-header"))
     # bash logs why it has no connection; no server listens there.
-    reason = ask(f"timeout 20 bash -c 'exec 3<>/dev/tcp/{INTERNET}/80' 2>&1 || true").strip().rpartition(": ")[2]
+    reason = run(f"timeout 20 bash -c 'exec 3<>/dev/tcp/{INTERNET}/80' 2>&1 || true").strip().rpartition(": ")[2]
     has_internet_route = bool(deployment.aws.network.nat_gateways)
     yield Claim(
         f"a connection to the internet was rejected by the VPC with: {reason}",
         (reason == _REACHED) == has_internet_route,
     )
-    process = ask("pgrep --exact --oldest vad-dataplane").strip()
-    yield from _pollers(ask(f"grep -H -e Name: -e Cpus_allowed_list: /proc/{process}/task/*/status"), path.rx_queues)
-    yield from _grants(ask(f"cat /proc/{process}/status"))
+    process = run("pgrep --exact --oldest vad-dataplane").strip()
+    yield from _pollers(run(f"grep -H -e Name: -e Cpus_allowed_list: /proc/{process}/task/*/status"), path.rx_queues)
+    yield from _grants(run(f"cat /proc/{process}/status"))
 
 
 def _af_xdp(path: DataPath, interface: dict[str, Any], rings: str, sockets: str) -> Iterator[Claim]:

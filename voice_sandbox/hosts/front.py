@@ -16,7 +16,7 @@ PORT = 443
 _CHUNK = 65536
 
 
-class Front:
+class TlsServer:
     """A TLS server in a thread of its own.
 
     Args:
@@ -67,14 +67,14 @@ class Front:
         except OSError:
             writer.close()
             return
-        await asyncio.gather(_pass_on(reader, backend_writer), _pass_on(backend_reader, writer))
+        await asyncio.gather(_copy(reader, backend_writer), _copy(backend_reader, writer))
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
 
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Copy until one side closes, then close the other, since TLS has no half-closed connections."""
     try:
         while data := await reader.read(_CHUNK):

@@ -150,7 +150,7 @@ class Machine:
             return list(self._lines)
 
     @property
-    def is_on(self) -> bool:
+    def is_running(self) -> bool:
         return self._process.poll() is None
 
     def find_line(self, text: str, *, since_s: float = 0) -> Line | None:
@@ -185,15 +185,15 @@ class Machine:
         self._ask("guest-exec", {"path": "/bin/bash", "arg": ["-c", command]})
         self._agent = None
 
-    def _ask(self, what: str, arguments: dict[str, Any]) -> Any:
+    def _ask(self, command: str, arguments: dict[str, Any]) -> Any:
         """Send a request to QEMU's agent in the machine."""
         deadline = time.monotonic() + _ANSWER_S
         if self._agent is None:
             self._agent = self._connected(self._agent_path)
             # A request from before a reboot may still be answered, so the number identifies the response.
-        stamp = time.monotonic_ns()
-        self._send("guest-sync", {"id": stamp})
-        self._send(what, arguments)
+        request_id = time.monotonic_ns()
+        self._send("guest-sync", {"id": request_id})
+        self._send(command, arguments)
         buffer, synced = b"", False
         while time.monotonic() < deadline:
             buffer += self._agent.recv(65536)
@@ -201,15 +201,15 @@ class Machine:
             for line in lines:
                 answer = json.loads(line)
                 if synced and "error" in answer:
-                    raise HostsError(f"{self.name}: {what}: {answer['error']['desc']}")
+                    raise HostsError(f"{self.name}: {command}: {answer['error']['desc']}")
                 if synced:
                     return answer["return"]
-                synced = answer.get("return") == stamp
-        raise HostsError(f"{self.name}: no response to {what} in {_ANSWER_S} s")
+                synced = answer.get("return") == request_id
+        raise HostsError(f"{self.name}: no response to {command} in {_ANSWER_S} s")
 
-    def _send(self, what: str, arguments: dict[str, Any]) -> None:
+    def _send(self, command: str, arguments: dict[str, Any]) -> None:
         assert self._agent is not None  # noqa: S101  connected above
-        self._agent.sendall(json.dumps({"execute": what, "arguments": arguments}).encode() + b"\n")
+        self._agent.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
 
     def _connected(self, path: Path) -> socket.socket:
         """Return a connection to one of QEMU's sockets, which exist shortly after its start."""
@@ -220,7 +220,7 @@ class Machine:
                 connection.connect(str(path))
             except OSError:
                 connection.close()
-                if not self.is_on:
+                if not self.is_running:
                     raise
                 time.sleep(0.1)
             else:
@@ -244,8 +244,8 @@ class Machine:
     def _command(self, line: str) -> None:
         """Send a command to QEMU's monitor, which only responds to errors."""
         with self._connected(self._monitor_path) as connection:
-            for what, arguments in (("qmp_capabilities", {}), ("human-monitor-command", {"command-line": line})):
-                connection.sendall(json.dumps({"execute": what, "arguments": arguments}).encode() + b"\n")
+            for command, arguments in (("qmp_capabilities", {}), ("human-monitor-command", {"command-line": line})):
+                connection.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
             with connection.makefile("rb") as answers:
                 returned = (answer["return"] for answer in map(json.loads, answers) if "return" in answer)
                 next(returned)
@@ -261,8 +261,8 @@ class Machine:
 def _disks(count: int, path: Path) -> Iterator[str]:
     for number in range(count):
         file = path.with_suffix(f".nvme{number}")
-        with file.open("wb") as made:
-            made.truncate(1 << 30)
+        with file.open("wb") as image_file:
+            image_file.truncate(1 << 30)
         yield from ("-drive", f"file={file},format=raw,if=none,id=nvme{number}")
         yield from ("-device", f"nvme,drive=nvme{number},serial=nvme{number}")
 

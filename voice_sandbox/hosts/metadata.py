@@ -18,7 +18,7 @@ _TOKEN = "X-aws-ec2-metadata-token"  # noqa: S105
 
 
 @dataclass(frozen=True)
-class Facts:
+class InstanceMetadata:
     """Metadata of a host.
 
     Attributes:
@@ -41,7 +41,7 @@ class MetadataService:
     """Responds to each host, identified by its address, with its own metadata."""
 
     def __init__(self, address: str, port: int = 80) -> None:
-        self._facts: dict[str, Facts] = {}
+        self._facts: dict[str, InstanceMetadata] = {}
         self._tokens: set[str] = set()
         service = self
 
@@ -49,7 +49,7 @@ class MetadataService:
             protocol_version = "HTTP/1.1"
 
             def do_PUT(self) -> None:
-                service.give_token(self)
+                service.create_token(self)
 
             def do_GET(self) -> None:
                 service.answer(self)
@@ -61,10 +61,10 @@ class MetadataService:
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    def add(self, address: str, facts: Facts) -> None:
+    def add(self, address: str, facts: InstanceMetadata) -> None:
         self._facts[address] = facts
 
-    def give_token(self, request: BaseHTTPRequestHandler) -> None:
+    def create_token(self, request: BaseHTTPRequestHandler) -> None:
         """Respond with a token, which hosts beyond the hop limit do not receive."""
         facts = self._facts.get(str(request.client_address[0]))
         if facts is None or request.path != _TOKEN_PATH:
@@ -93,17 +93,17 @@ class MetadataService:
         self._server.server_close()
 
 
-def _read(facts: Facts, path: str) -> bytes | None:
+def _read(facts: InstanceMetadata, path: str) -> bytes | None:
     """Return the value at a path; for a folder its entries, with or without a trailing slash."""
     _, _, rest = path.lstrip("/").partition("/")  # the version: all have the same content
-    kind, _, below = rest.partition("/")
+    kind, _, subpath = rest.partition("/")
     if kind == "user-data":
         return facts.user_data
     if kind not in ("meta-data", "dynamic"):
         return None
     tree = facts.tree()
     node: Tree | str | None = tree if kind == "meta-data" else {"instance-identity": {"document": _document(tree)}}
-    for part in filter(None, below.split("/")):
+    for part in filter(None, subpath.split("/")):
         node = node.get(part) if isinstance(node, dict) else None
     if isinstance(node, dict):
         return "\n".join(name + "/" * isinstance(value, dict) for name, value in node.items()).encode()

@@ -69,8 +69,8 @@ class Network:
         run("ip", "link", "add", BRIDGE, "type", "bridge")
         run("ip", "link", "set", BRIDGE, "mtu", str(MTU), "up")
         routers = [f"{subnet[1]}/{subnet.prefixlen}" for subnet in self._subnets]
-        own = (self.services, self.public, METADATA_ADDRESS, INTERNET, *CALLERS)
-        for address in (*routers, *(f"{each}/32" for each in own)):
+        addresses = (self.services, self.public, METADATA_ADDRESS, INTERNET, *CALLERS)
+        for address in (*routers, *(f"{each}/32" for each in addresses)):
             run("ip", "address", "add", address, "dev", BRIDGE)
         # Before the rule with which the kernel receives packets for its own addresses.
         run("ip", "rule", "add", "priority", "2", "lookup", "local")

@@ -22,7 +22,7 @@ from voice_sandbox.rehearsals.drill import Drill
 READY_S = 2700
 """Timeout from power-on to service, which usually takes 300 s on two idle emulating cores. A host itself waits 900
 s."""
-DRAINED_S = 600
+DRAIN_TIMEOUT_S = 600
 METRICS_S = 300
 HEALTHY_S = 120
 _POLL_S = 2
@@ -37,17 +37,17 @@ def with_digests(file: Path, digests: Mapping[Image, str], folder: Path) -> Path
     return written
 
 
-def wait_until(what: str, holds: Callable[[], object], host: Host, within_s: float) -> None:
+def wait_until(condition_name: str, condition: Callable[[], object], host: Host, within_s: float) -> None:
     """Wait for a condition that a running host satisfies.
 
     Raises:
         HostsError: It is not satisfied in time, or the machine stops.
     """
     deadline = time.monotonic() + within_s
-    while not holds():
-        if not host.machine.is_on or time.monotonic() > deadline:
-            why = f"not within {within_s:.0f} s" if host.machine.is_on else "the machine went off"
-            raise HostsError(f"{host.instance}: {what}: {why}\n{host.machine.tail()}")
+    while not condition():
+        if not host.machine.is_running or time.monotonic() > deadline:
+            reason = f"not within {within_s:.0f} s" if host.machine.is_running else "the machine went off"
+            raise HostsError(f"{host.instance}: {condition_name}: {reason}\n{host.machine.tail()}")
         time.sleep(_POLL_S)
 
 
@@ -61,15 +61,15 @@ def launch(cloud: Cloud, host: Host) -> None:
 
 
 def _in_service(cloud: Cloud, host: Host) -> bool:
-    given_up = host.machine.find_line("voice-host: FAILED: ")
+    failure_line = host.machine.find_line("voice-host: FAILED: ")
     # Read before the group, since everything that a host has reported until its script ended is known there.
-    has_ended = given_up and host.machine.run("systemctl is-active voice-host", check=False).strip() != "active"
+    has_ended = failure_line and host.machine.run("systemctl is-active voice-host", check=False).strip() != "active"
     state = cloud.instances(host.group).get(host.instance)
     if state is None or state.startswith("Terminat"):
         reason = cloud.failure(host)
         raise HostsError(f"{host.instance} was abandoned: {reason or 'its log group contains no reason'}")
-    if given_up and has_ended:
-        reason = given_up.text.partition("FAILED: ")[2]
+    if failure_line and has_ended:
+        reason = failure_line.text.partition("FAILED: ")[2]
         raise HostsError(f"{host.instance} failed and could not report it to its group:  {reason}")
     return state == "InService"
 
@@ -110,9 +110,11 @@ def terminate(cloud: Cloud, host: Host) -> None:
         "it drains",
         lambda: host.machine.find_line("voice-host: drained", since_s=before_s) is not None,
         host,
-        DRAINED_S,
+        DRAIN_TIMEOUT_S,
     )
-    wait_until("the drain hook is answered", lambda: host.instance not in cloud.instances(host.group), host, DRAINED_S)
+    wait_until(
+        "the drain hook is answered", lambda: host.instance not in cloud.instances(host.group), host, DRAIN_TIMEOUT_S
+    )
 
 
 def interrupt(cloud: Cloud, host: Host) -> None:
@@ -124,7 +126,7 @@ def interrupt(cloud: Cloud, host: Host) -> None:
         "it drains",
         lambda: host.machine.find_line("voice-host: drained", since_s=before_s) is not None,
         host,
-        DRAINED_S,
+        DRAIN_TIMEOUT_S,
     )
     cloud.aws.client("ec2").terminate_instances(InstanceIds=[host.instance])
 
@@ -147,6 +149,6 @@ def wait_for_growth(cloud: Cloud, host: Host) -> None:
 
     def fires() -> bool:
         now = int(time.time())
-        return drill.look(names.VAD_FLEET, rule, datetime.fromtimestamp(now - now % rule.period_s, UTC))
+        return drill.is_firing(names.VAD_FLEET, rule, datetime.fromtimestamp(now - now % rule.period_s, UTC))
 
     wait_until(f"{rule.name} fires", fires, host, METRICS_S)

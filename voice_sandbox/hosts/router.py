@@ -42,10 +42,10 @@ class Router:
         """Route all packets to the host through the machine, which impairs audio."""
         self._machine.run("networkctl up ens5; /usr/lib/systemd/systemd-networkd-wait-online --interface=ens5")
         self._machine.run(_SETUP)
-        way = (f"{self._host}/32", "via", self._address, "dev", BRIDGE)
-        run("ip", "route", "add", *way)
+        route = (f"{self._host}/32", "via", self._address, "dev", BRIDGE)
+        run("ip", "route", "add", *route)
         yield
-        run("ip", "route", "delete", *way)
+        run("ip", "route", "delete", *route)
 
     def lost(self) -> int:
         """Return the number of audio packets that it has dropped."""

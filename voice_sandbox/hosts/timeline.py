@@ -48,7 +48,7 @@ def timeline(lines: Iterable[Line]) -> Iterator[Phase]:
         match = _LOGS.search(line.text)
         if not match:
             continue
-        begun = _BEGINS.get(match[1].split()[0])
-        if begun or _ENDS.match(match[1]):
+        phase = _BEGINS.get(match[1].split()[0])
+        if phase or _ENDS.match(match[1]):
             yield Phase(name, begin_s, line.at_s - begin_s)
-            name, begin_s = begun or _SERVES, line.at_s
+            name, begin_s = phase or _SERVES, line.at_s

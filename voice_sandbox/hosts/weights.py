@@ -27,7 +27,7 @@ class Weights:
             f"/api/models/{repository}/revision/main": {"id": repository, "sha": COMMIT},
             f"/api/models/{repository}/tree/{COMMIT}": [_entry(file) for file in files.values()],
         }
-        below = f"/{repository}/resolve/{COMMIT}/"
+        prefix = f"/{repository}/resolve/{COMMIT}/"
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -36,8 +36,8 @@ class Weights:
                 path = self.path.partition("?")[0]
                 if path in answers:
                     self._begin(HTTPStatus.OK, len(json.dumps(answers[path])), "list")
-                elif path.startswith(below) and path.removeprefix(below) in files:
-                    file = files[path.removeprefix(below)]
+                elif path.startswith(prefix) and path.removeprefix(prefix) in files:
+                    file = files[path.removeprefix(prefix)]
                     self._begin(HTTPStatus.OK, file.stat().st_size, _id(file))
                 else:
                     self._begin(HTTPStatus.NOT_FOUND, 0, "none")
@@ -47,8 +47,8 @@ class Weights:
                 self.do_HEAD()
                 if path in answers:
                     self.wfile.write(json.dumps(answers[path]).encode())
-                elif path.removeprefix(below) in files:
-                    with files[path.removeprefix(below)].open("rb") as file:
+                elif path.removeprefix(prefix) in files:
+                    with files[path.removeprefix(prefix)].open("rb") as file:
                         shutil.copyfileobj(file, self.wfile)
 
             def _begin(self, status: HTTPStatus, length: int, tag: str) -> None:

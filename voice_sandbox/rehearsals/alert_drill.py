@@ -63,7 +63,7 @@ class AlertDrill:
         (composite,) = self._cloudwatch.describe_alarms(AlarmNames=[name], AlarmTypes=["CompositeAlarm"])[
             "CompositeAlarms"
         ]
-        child = self._trip(composite)
+        child = self._trigger_alarm(composite)
         states = {
             alarm["AlarmName"]: AlarmState(alarm["StateValue"])
             for page in self._cloudwatch.get_paginator("describe_alarms").paginate(
@@ -83,7 +83,7 @@ class AlertDrill:
             finally:
                 self._cloudwatch.set_alarm_state(AlarmName=child, StateValue="OK", StateReason="the drill is over")
 
-    def _trip(self, composite: CompositeAlarmTypeDef) -> str:
+    def _trigger_alarm(self, composite: CompositeAlarmTypeDef) -> str:
         """Trigger the first alarm of the composite that reads a metric of ours; return its name."""
         alarms = self._cloudwatch.describe_alarms(AlarmNamePrefix=f"{self._deployment.name}-")["MetricAlarms"]
         name = next(

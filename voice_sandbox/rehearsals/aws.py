@@ -55,7 +55,7 @@ class Rehearsal:
         self.cdk = Cdk(self.aws, deployment, self.home)
         self.session = self.aws.session()
         self._before: dict[str, set[str]] = {}
-        self._kept = False
+        self._is_kept = False
 
     def bootstrap(self) -> None:
         """Set up the account as an operator does before the first deploy, and take its inventory."""
@@ -107,7 +107,7 @@ class Rehearsal:
             sns=self.session.client("sns", endpoint_url=self.aws.endpoint),
         ).run()
 
-    def left(self, region: str | None = None) -> Counter[str]:
+    def remaining_resources(self, region: str | None = None) -> Counter[str]:
         """Count the resources beyond the bootstrapped account, by kind, or only those of one region and global ones."""
         return added(self._before, self._inventory(region))
 
@@ -116,20 +116,20 @@ class Rehearsal:
 
     def _inventory(self, only: str | None = None) -> dict[str, set[str]]:
         """Return the resources in all regions, or in one; global ones are the same in each."""
-        found: dict[str, set[str]] = {}
+        stacks_by_region: dict[str, set[str]] = {}
         for regional in (each for each in self._regions if only in {None, each.aws.region}):
             for kind, ids in inventory(self._session(regional), self.aws.endpoint).items():
-                found.setdefault(kind, set()).update(ids)
-        return found
+                stacks_by_region.setdefault(kind, set()).update(ids)
+        return stacks_by_region
 
     def keep(self) -> None:
         """Let the local AWS and its folder outlive this object."""
-        self._kept = True
+        self._is_kept = True
 
     def access(self) -> dict[str, str]:
         """Return the environment variables with which any AWS tool uses the local AWS."""
-        ours = self.aws.environment(self.home)
-        return {name: value for name, value in ours.items() if name.startswith("AWS_")}
+        environment = self.aws.environment(self.home)
+        return {name: value for name, value in environment.items() if name.startswith("AWS_")}
 
     def __enter__(self) -> Self:
         return self
@@ -137,7 +137,7 @@ class Rehearsal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._kept:
+        if self._is_kept:
             self.aws.release()
             return
         ended = self.aws.ended

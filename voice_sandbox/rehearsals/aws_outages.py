@@ -45,7 +45,7 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
     replaced = [step for step in steps if step.op is Op.REPLACE]
     result = []
     for step in steps:
-        stack, name = step.place
+        stack, name = step.key
         down = (
             [OUTAGES_BY_TYPE[step.kind]]
             if step.kind in OUTAGES_BY_TYPE and (step.changes or step.op is Op.DELETE)
@@ -56,7 +56,7 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
         if step.keeps_name:
             down.append("nothing, but the deploy fails: CloudFormation cannot replace a resource with an explicit name")
         if down and name not in set(accepted):
-            also_replaced = len(_also_replaced(step.place, replaced)) if step.changes else 0
+            also_replaced = len(_also_replaced(step.key, replaced)) if step.changes else 0
             changes = (
                 step.changes or step.downgrades or tuple(f"a reference to {each}" for _, each in sorted(step.because))
             )
@@ -67,6 +67,6 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
 def _also_replaced(cause: ResourceKey, replaced: Sequence[Step]) -> set[ResourceKey]:
     """Return the resources that are replaced together with a resource, directly or indirectly."""
     affected = {cause}
-    while more := {step.place for step in replaced if step.because & affected} - affected:
-        affected |= more
+    while newly_affected := {step.key for step in replaced if step.because & affected} - affected:
+        affected |= newly_affected
     return affected - {cause}

@@ -14,7 +14,7 @@ from voice_sandbox.azure.child import Child
 from voice_sandbox.azure.order import Teardown, teardown
 from voice_sandbox.azure.policy import PolicyPack, PolicyViolation
 from voice_sandbox.azure.project import Project
-from voice_sandbox.azure.recorder import Existing, Mode
+from voice_sandbox.azure.recorder import Mode, PreexistingResources
 from voice_sandbox.azure.run import Run, run_modes
 
 _STACKS = Path(voice_stacks.__file__).resolve().parent / "azure"
@@ -25,7 +25,7 @@ POLICY_PACK = _STACKS / "policy"
 
 
 @dataclass(frozen=True)
-class Rehearsed:
+class CreatedProject:
     """A planned and created project.
 
     Attributes:
@@ -64,11 +64,11 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
     ) -> None:
         self.projects = [Project.load(folder, stack, config) for folder in projects]
         merged_config = {key: value for project in self.projects for key, value in project.config.items()}
-        with ExitStack() as until_made:
-            self._host = until_made.enter_context(Child([project.program for project in self.projects]))
-            self._pack = until_made.enter_context(PolicyPack(policy_pack, merged_config, self._host))
-            self._cleanup = until_made.pop_all()
-        self._done: list[Rehearsed] = []
+        with ExitStack() as exit_stack:
+            self._host = exit_stack.enter_context(Child([project.program for project in self.projects]))
+            self._pack = exit_stack.enter_context(PolicyPack(policy_pack, merged_config, self._host))
+            self._cleanup = exit_stack.pop_all()
+        self._done: list[CreatedProject] = []
 
     @classmethod
     def of(cls, deployment: Deployment) -> Self:
@@ -80,17 +80,17 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         """
         return cls(deployment.name, {"deployment": str(Path(deployment.source.file).resolve())})
 
-    def run(self) -> list[Rehearsed]:
+    def run(self) -> list[CreatedProject]:
         """Preview and create every project.
 
         Raises:
             EngineError: A program fails, a resource is rejected, or one does not wait for its dependency.
         """
-        existing = Existing()
+        existing = PreexistingResources()
         self._done = []
         for project in self.projects:
             preview, up = run_modes(project, (Mode.PREVIEW, Mode.UP), existing, host=self._host)
-            self._done.append(Rehearsed(project, preview, up))
+            self._done.append(CreatedProject(project, preview, up))
             existing = existing.with_stack(project.full_stack, up.graph)
         return list(self._done)
 

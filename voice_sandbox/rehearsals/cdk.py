@@ -77,7 +77,7 @@ class Cdk:
         """
         self._run("deploy", *stacks, "--exclusively", "--import-existing-resources", "--require-approval", "never")
 
-    def leave(self) -> None:
+    def deregister(self) -> None:
         """Stop the running command, if any; CloudFormation continues."""
         if self._process and self._process.poll() is None:
             self._process.terminate()

@@ -8,4 +8,4 @@ class Claim:
     """A checked condition with its result."""
 
     text: str
-    holds: bool
+    passed: bool

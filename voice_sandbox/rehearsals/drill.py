@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types_boto3_cloudwatch import CloudWatchClient
 
 
-HALF_BUSY = 50.0
+HALF_UTILIZATION = 50.0
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Scenario:
         samples: One value per alarm period, oldest first.
         fires: Whether the rule must fire; otherwise, nothing may change.
         other_rules: Other rules of the fleet that add hosts. Their metrics report half of the load in the meantime.
-        at_rest: Whether it starts with the number of hosts before the drill, since a fleet at its maximum cannot grow.
+        is_idle: Whether it starts with the number of hosts before the drill, since a fleet at its maximum cannot grow.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Scenario:
     samples: tuple[float, ...]
     fires: bool
     other_rules: tuple[ScalingRule, ...] = ()
-    at_rest: bool = False
+    is_idle: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,14 @@ def scenarios(deployment: Deployment) -> Iterator[Scenario]:
     for fleet, rules in fleets.items():
         for rule in (rule for rule in rules if rule.adds_hosts):
             beyond = _beyond(rule)
-            few = rule.datapoints_to_alarm - 1
+            below_threshold = rule.datapoints_to_alarm - 1
             yield Scenario(f"{rule.metric}: no data", fleet, rule, (), fires=False)
-            if few:
+            if below_threshold:
                 yield Scenario(
-                    f"{rule.metric} {beyond:g} for {few} of {rule.evaluation_periods}",
+                    f"{rule.metric} {beyond:g} for {below_threshold} of {rule.evaluation_periods}",
                     fleet,
                     rule,
-                    (beyond,) * few,
+                    (beyond,) * below_threshold,
                     fires=False,
                 )
             yield Scenario(
@@ -98,13 +98,13 @@ def scenarios(deployment: Deployment) -> Iterator[Scenario]:
             other_rules = tuple(rule for rule in rules if rule.adds_hosts and rule is not full)
             samples = (100.0,) * full.datapoints_to_alarm
             yield Scenario(
-                f"slots 100 %, busy {HALF_BUSY:g} %",
+                f"slots 100 %, busy {HALF_UTILIZATION:g} %",
                 fleet,
                 full,
                 samples,
                 fires=True,
                 other_rules=other_rules,
-                at_rest=True,
+                is_idle=True,
             )
 
 
@@ -138,7 +138,7 @@ class Drill:
         """Run every scenario, each from the capacities after the last one; at the end, all are restored."""
         played: list[Outcome] = []
         for scenario in scenarios(self._deployment):
-            if scenario.at_rest:
+            if scenario.is_idle:
                 self._restore(outcome for outcome in played if outcome.scenario.fleet == scenario.fleet)
             played.append(self.play(scenario))
             yield played[-1]
@@ -164,28 +164,28 @@ class Drill:
             if value is not None:
                 alarm.publish(value, self._clock)
                 for other in other_rules:
-                    other.publish(HALF_BUSY, self._clock)
+                    other.publish(HALF_UTILIZATION, self._clock)
             self._clock += alarm.period
             newest = alarm.state(self._clock, state)
             if newest is AlarmState.ALARM and state is not AlarmState.ALARM:
-                self._act(alarm, scenario.samples[-1])
+                self._execute_actions(alarm, scenario.samples[-1])
             state = newest
             for other in other_rules:
                 if other.state(self._clock, AlarmState.OK) is AlarmState.ALARM:
-                    self._act(other, HALF_BUSY)
+                    self._execute_actions(other, HALF_UTILIZATION)
         return Outcome(scenario, before, self._capacities(scenario.fleet))
 
-    def look(self, fleet: str, rule: ScalingRule, at: datetime) -> bool:
+    def is_firing(self, fleet: str, rule: ScalingRule, at: datetime) -> bool:
         """Evaluate a rule's alarm at a time with metrics from other publishers; act and return True if it fires."""
         alarm = LiveAlarm(self._cloudwatch, names.scaling_alarm(self._deployment, fleet, rule))
         datapoints = alarm.datapoints(at)
         if evaluate(alarm.rule, datapoints, AlarmState.OK) is not AlarmState.ALARM:
             return False
         # A slow host publishes late, so CloudWatch uses the newest available value.
-        self._act(alarm, next(value for value in reversed(datapoints) if value is not None))
+        self._execute_actions(alarm, next(value for value in reversed(datapoints) if value is not None))
         return True
 
-    def _act(self, alarm: LiveAlarm, value: float) -> None:
+    def _execute_actions(self, alarm: LiveAlarm, value: float) -> None:
         """Execute the alarm's actions, as EC2 Auto Scaling would."""
         for policy in self._autoscaling.describe_policies()["ScalingPolicies"]:
             if policy["PolicyARN"] not in alarm.actions:

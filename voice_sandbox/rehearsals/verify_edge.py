@@ -101,13 +101,13 @@ class EdgeVerifier:
             for record in records
             if (record["Name"].rstrip("."), record.get("Region")) == (host, aws.region)
         ]
-        found = [(check["FullyQualifiedDomainName"], check["ResourcePath"]) for check in checks]
+        actual = [(check["FullyQualifiedDomainName"], check["ResourcePath"]) for check in checks]
         yield Claim(
-            f"{host} routes to {aws.region} while {''.join(checked_endpoint)} is healthy", found == [checked_endpoint]
+            f"{host} routes to {aws.region} while {''.join(checked_endpoint)} is healthy", actual == [checked_endpoint]
         )
 
     def _alarms(self) -> Iterator[Claim]:
-        found = {
+        actual = {
             alarm["AlarmName"]: alarm
             for page in self._cloudwatch.get_paginator("describe_alarms").paginate(
                 AlarmTypes=["MetricAlarm", "CompositeAlarm"]
@@ -116,7 +116,7 @@ class EdgeVerifier:
         }
         for alert in alerts(self._deployment):
             name = alert.alarm_name(self._deployment)
-            alarm = found.get(name)
+            alarm = actual.get(name)
             # Tests compare its numbers in the templates with docs/runbooks/README.md.
             yield Claim(
                 f"{name}: with a runbook and an action",

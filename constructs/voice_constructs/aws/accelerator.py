@@ -11,7 +11,7 @@ from constructs import Construct
 import voice_userdata
 from voice_blueprint import catalog
 from voice_blueprint.aws import names
-from voice_blueprint.capacity.bounds import asr_host, least
+from voice_blueprint.capacity.bounds import asr_host, binding_bound
 from voice_blueprint.contract.environment import CACHE_DIR, CHUNK_PORT, DRAIN_TIMEOUT_S, ENGINE, HEALTH_PORT, HOST_KIND
 from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
 from voice_blueprint.contract.metrics import NEURON_TOOLS_DIR, START_PHASES_FILE
@@ -220,7 +220,7 @@ class AcceleratorFleet(Construct):
         runtime = neuron_launch(self._fleet).environment() if kind == "neuron" else {}
         # On a host with vLLM, the start waits for vLLM.
         waits_for_vllm = kind == "gpu" and self._fleet.engine is Engine.VLLM
-        engine = whisper_engine(self._fleet, least(asr_host(self._fleet)).calls)
+        engine = whisper_engine(self._fleet, binding_bound(asr_host(self._fleet)).calls)
         offline = {"HF_HUB_OFFLINE": "1"} if self._fleet.artifacts else {}
         environment = {**container.environment, **engine.environment(), **runtime, **offline}
         return replace(container, environment=environment, start_log=None if waits_for_vllm else {})

@@ -9,7 +9,7 @@ from constructs import Construct
 
 from voice_blueprint.aws import names
 from voice_blueprint.aws.edge import AGENT_DRAIN_TIMEOUT_S, AGENT_MEMORY_GIB, AGENT_VCPU
-from voice_blueprint.capacity.tiers import FILL
+from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.environment import (
     CHAT_KEY,
     PROMPT,
@@ -72,10 +72,10 @@ class Agents(FargateTier):
             memory_gib=AGENT_MEMORY_GIB,
             ports=(AGENT_HTTP,),
             environment=environment,
-            more_secrets=injected,
+            extra_secrets=injected,
         )
         self.service = self._build_service(task, {AGENT_HTTP: props.targets})
-        self._build_scaling(agents.tasks, "Conversations", names.AGENT_FLEET, FILL * agents.conversations)
+        self._build_scaling(agents.tasks, "Conversations", names.AGENT_FLEET, TARGET_UTILIZATION * agents.conversations)
 
     def _existing(self, variable: Variable, name: str) -> ecs.Secret:
         """Refer to an operator's secret by name; a task without it does not start."""

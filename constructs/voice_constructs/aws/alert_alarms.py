@@ -71,7 +71,7 @@ class AlertAlarms(Construct):
 
     def _build_metric_alarm(self, alert: Alert, ending: str = "", *, actions: list[str]) -> cloudwatch.CfnAlarm:
         rule, period_s = alert.rule, alert.windows[ending]
-        watched = self._one(alert) if len(alert.series) == 1 else self._several(alert, period_s)
+        watched = self._alarm_properties(alert) if len(alert.series) == 1 else self._several(alert, period_s)
         return cloudwatch.CfnAlarm(
             self,
             _logical_id(alert, ending),
@@ -87,7 +87,7 @@ class AlertAlarms(Construct):
             **watched,  # type: ignore[arg-type]
         )
 
-    def _one(self, alert: Alert) -> dict[str, object]:
+    def _alarm_properties(self, alert: Alert) -> dict[str, object]:
         (series,) = alert.series
         percentile = series.statistic.startswith("p")
         return {

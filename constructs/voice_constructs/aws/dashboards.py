@@ -59,17 +59,16 @@ class Dashboards(Construct):
     def _widgets(self, dashboard: Dashboard) -> Iterator[Widget]:
         yield _placed("text", (0, 0), (PANEL_WIDTH, HEADER_HEIGHT), {"markdown": self._header(dashboard)})
         yield _placed("alarm", (PANEL_WIDTH, 0), (GRID_COLUMNS - PANEL_WIDTH, HEADER_HEIGHT), self._states(dashboard))
-        across = GRID_COLUMNS // PANEL_WIDTH
+        panels_per_row = GRID_COLUMNS // PANEL_WIDTH
         for number, panel in enumerate(panel for panel in dashboard.panels if panel.series):
-            row, column = divmod(number, across)
+            row, column = divmod(number, panels_per_row)
             at = (column * PANEL_WIDTH, HEADER_HEIGHT + row * PANEL_HEIGHT)
             yield _placed("metric", at, (PANEL_WIDTH, PANEL_HEIGHT), self._graph(panel))
 
     def _header(self, dashboard: Dashboard) -> str:
         runbooks = self._props.deployment.aws.observability.runbook_url
-        return (
-            f"## {names.dashboard(self._props.deployment, dashboard.topic)}\n{dashboard.about} [Runbooks]({runbooks})"
-        )
+        name = names.dashboard(self._props.deployment, dashboard.topic)
+        return f"## {name}\n{dashboard.description} [Runbooks]({runbooks})"
 
     def _states(self, dashboard: Dashboard) -> Widget:
         region = self._props.deployment.aws.region

@@ -87,7 +87,7 @@ class AnyRegionDomain(HostDomain):
         api_host: Host name of the session API.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, shared: Domain, own: Domain, region: str) -> None:
+    def __init__(self, scope: Construct, id_: str, *, shared: Domain, region_domain: Domain, region: str) -> None:
         self.api_host = edge.api_host(shared)
         super().__init__(scope, id_, zone_id=shared.zone_id, hosts=(self.api_host,))
         check = route53.CfnHealthCheck(
@@ -95,7 +95,7 @@ class AnyRegionDomain(HostDomain):
             "Check",
             health_check_config=route53.CfnHealthCheck.HealthCheckConfigProperty(
                 type="HTTPS",
-                fully_qualified_domain_name=edge.media_host(own),
+                fully_qualified_domain_name=edge.media_host(region_domain),
                 port=PUBLIC_TLS.number,
                 resource_path=HEALTH_PATH,
                 request_interval=edge.HEALTH_CHECK_INTERVAL_S,

@@ -66,9 +66,9 @@ class FargateTier(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, props: FargateProps) -> None:
         super().__init__(scope, id_)
-        self._within = props
+        self._props = props
         self._deployment = props.context.deployment
-        self._held_back = lacks_digests(self._deployment, (self.image,))
+        self._lacks_digests = lacks_digests(self._deployment, (self.image,))
         self.log_group = props.context.log_group(self, "Logs", f"/voice/{self._deployment.name}/{self.tier}")
         self.token_key = self._build_token_key()
         self.cluster = ecs.Cluster(
@@ -83,8 +83,8 @@ class FargateTier(Construct):
             self,
             "TokenKey",
             description="Signs session tokens",
-            encryption_key=self._within.context.key,
-            removal_policy=self._within.context.retention.logs,
+            encryption_key=self._props.context.key,
+            removal_policy=self._props.context.retention.logs,
             generate_secret_string=secretsmanager.SecretStringGenerator(
                 password_length=TOKEN_KEY_LENGTH, exclude_punctuation=True
             ),
@@ -104,7 +104,7 @@ class FargateTier(Construct):
         memory_gib: int,
         ports: tuple[Port, ...],
         environment: Mapping[Variable, str],
-        more_secrets: Mapping[Variable, ecs.Secret] | None = None,
+        extra_secrets: Mapping[Variable, ecs.Secret] | None = None,
     ) -> ecs.FargateTaskDefinition:
         task = ecs.FargateTaskDefinition(
             self,
@@ -120,7 +120,7 @@ class FargateTier(Construct):
             VALKEY_HOST: self._state_host(),
             VALKEY_PASSWORD: self._state_password(task),
             TOKEN_KEY: ecs.Secret.from_secrets_manager(self.token_key),
-            **(more_secrets or {}),
+            **(extra_secrets or {}),
         }
         acknowledge(task, "AwsSolutions-ECS2", "Secrets are injected by reference; other values are names and numbers")
         acknowledge(
@@ -134,7 +134,7 @@ class FargateTier(Construct):
             self.tier.value,
             container_name=self.tier.value,
             image=ecs.ContainerImage.from_ecr_repository(
-                self._within.repositories[self.image], digest(self._deployment, self.image)
+                self._props.repositories[self.image], digest(self._deployment, self.image)
             ),
             environment={variable.name: value for variable, value in environment.items()},
             secrets={variable.name: secret for variable, secret in secrets.items()},
@@ -160,13 +160,13 @@ class FargateTier(Construct):
         account = self._deployment.aws.account or "<AWS::AccountId>"
         cfn_cluster = self.cluster.node.default_child
         assert isinstance(cfn_cluster, ecs.CfnCluster)  # noqa: S101  the L2's own resource
-        own = f"arn:<AWS::Partition>:ecs:{stack.region}:{account}:task/<{stack.get_logical_id(cfn_cluster)}>/*"
-        acknowledge(task, f"AwsSolutions-IAM5[Resource::{own}]", "A task's id is unknown before it runs")
+        task_arns = f"arn:<AWS::Partition>:ecs:{stack.region}:{account}:task/<{stack.get_logical_id(cfn_cluster)}>/*"
+        acknowledge(task, f"AwsSolutions-IAM5[Resource::{task_arns}]", "A task's id is unknown before it runs")
 
     def _state_host(self) -> ecs.Secret:
         """Refer to the store's endpoint by the parameter's name: a restore changes its value without an export."""
         parameter = ssm.StringParameter.from_string_parameter_attributes(
-            self, "StateHost", parameter_name=self._within.store.host_parameter
+            self, "StateHost", parameter_name=self._props.store.host_parameter
         )
         return ecs.Secret.from_ssm_parameter(parameter)
 
@@ -175,7 +175,7 @@ class FargateTier(Construct):
 
         CDK's own grant would add the task's role to the other stack's key policy.
         """
-        store = self._within.store
+        store = self._props.store
         secret = secretsmanager.Secret.from_secret_complete_arn(
             self, "StatePassword", store.secrets[self.tier].secret_arn
         )
@@ -193,14 +193,14 @@ class FargateTier(Construct):
     def _build_service(
         self, task: ecs.FargateTaskDefinition, targets: Mapping[Port, elbv2.NetworkTargetGroup]
     ) -> ecs.FargateService:
-        network = self._within.context.network
+        network = self._props.context.network
         service = ecs.FargateService(
             self,
             "Service",
             cluster=self.cluster,
             task_definition=task,
             # Scaling sets the number; a deploy must not reset it.
-            desired_count=0 if self._held_back else None,
+            desired_count=0 if self._lacks_digests else None,
             circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
             min_healthy_percent=100,
             max_healthy_percent=200,
@@ -217,7 +217,7 @@ class FargateTier(Construct):
     def _build_scaling(self, count: TaskCount, metric: str, fleet: str, target: float) -> None:
         """Keep the average of a metric that every task publishes at a target."""
         tasks = self.service.auto_scale_task_count(
-            min_capacity=0 if self._held_back else count.min, max_capacity=count.max
+            min_capacity=0 if self._lacks_digests else count.min, max_capacity=count.max
         )
         tasks.scale_to_track_custom_metric(
             metric,

@@ -9,7 +9,7 @@ from constructs import Construct
 from voice_blueprint.aws import names
 from voice_blueprint.aws.edge import api_host
 from voice_blueprint.capacity.bounds import gateway_sockets
-from voice_blueprint.capacity.tiers import FILL
+from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.environment import (
     API_URL,
     ARCHIVE_URL,
@@ -74,10 +74,12 @@ class Gateway(FargateTier):
         assert container is not None  # noqa: S101  the task was built with one
         container.add_mount_points(ecs.MountPoint(source_volume=UPLOADS, container_path="/tmp", read_only=False))  # noqa: S108
         self.service = self._build_service(task, {GATEWAY_MEDIA: props.media_targets, GATEWAY_HTTP: props.api_targets})
-        self._build_scaling(settings.tasks, "OpenSockets", names.GATEWAY_FLEET, FILL * gateway_sockets(settings))
+        self._build_scaling(
+            settings.tasks, "OpenSockets", names.GATEWAY_FLEET, TARGET_UTILIZATION * gateway_sockets(settings)
+        )
 
     def _build_archive(self) -> TranscriptArchive | None:
-        context = self._within.context
+        context = self._props.context
         if (settings := context.settings.archive) is None:
             return None
         return TranscriptArchive(
@@ -87,7 +89,7 @@ class Gateway(FargateTier):
 
 def _environment(context: EdgeContext, media_host: str) -> dict[Variable, str]:
     deployment, settings = context.deployment, context.settings
-    own = settings.domain
+    own_domain = settings.domain
     shared = gateway_environment(
         deployment,
         settings,
@@ -99,5 +101,5 @@ def _environment(context: EdgeContext, media_host: str) -> dict[Variable, str]:
         VALKEY_PORT: str(VALKEY.number),
         VALKEY_USER: Tier.GATEWAY.value,
         OTHER_REGIONS: ",".join(f"https://{api_host(domain)}" for domain in deployment.elsewhere),
-        **({API_URL: f"https://{api_host(own)}"} if own and deployment.shared_domain else {}),
+        **({API_URL: f"https://{api_host(own_domain)}"} if own_domain and deployment.shared_domain else {}),
     }

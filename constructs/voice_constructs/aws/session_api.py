@@ -78,10 +78,12 @@ class SessionApi(Construct):
         self._build_keys()
         self._build_outputs(domain)
         if domain is not None:
-            self._name_it(domain)
+            self._build_domain(domain)
             if shared := context.deployment.shared_domain:
                 region = context.deployment.aws.region
-                self._name_it(AnyRegionDomain(self, "AnyRegion", shared=shared, own=domain.domain, region=region))
+                self._build_domain(
+                    AnyRegionDomain(self, "AnyRegion", shared=shared, region_domain=domain.domain, region=region)
+                )
 
     def _build_rest_api(self, domain: EdgeDomain | None) -> apigateway.RestApi:
         throttle = self._context.settings.throttle
@@ -144,16 +146,17 @@ class SessionApi(Construct):
             ).override_logical_id("CallersPolicy")
 
     def _acknowledge_transcripts(self, policy: iam.ManagedPolicy) -> None:
-        made = self.rest_api.node.default_child
-        assert isinstance(made, apigateway.CfnRestApi)  # noqa: S101  the L2's own resource
+        api_resource = self.rest_api.node.default_child
+        assert isinstance(api_resource, apigateway.CfnRestApi)  # noqa: S101  the L2's own resource
         stack = Stack.of(self)
         account = self._context.deployment.aws.account or "<AWS::AccountId>"
         for method in ("GET", "DELETE"):
             path = f"{STAGE}/{method}{session_api.TRANSCRIPT_PATH.format(id='*')}"
-            own = f"arn:<AWS::Partition>:execute-api:{stack.region}:{account}:<{stack.get_logical_id(made)}>/{path}"
+            api_id = stack.get_logical_id(api_resource)
+            method_arn = f"arn:<AWS::Partition>:execute-api:{stack.region}:{account}:<{api_id}>/{path}"
             acknowledge(
                 policy,
-                f"AwsSolutions-IAM5[Resource::{own}]",
+                f"AwsSolutions-IAM5[Resource::{method_arn}]",
                 "The gateway returns a transcript only to the caller that owns it",
             )
 
@@ -199,14 +202,14 @@ class SessionApi(Construct):
 
     def _allow_pages(self, resource: apigateway.IResource) -> None:
         """Add the CORS preflight of a route, which requires no authorization."""
-        made = resource.add_method(
+        method = resource.add_method(
             "OPTIONS",
             self.link.integration("OPTIONS", resource.path, caller=None),
             request_parameters={"method.request.path.id": True} if "{id}" in resource.path else None,
         )
         for rule in ("AwsSolutions-APIG4", "AwsSolutions-COG4"):
             acknowledge(
-                made, rule, "Browsers send preflight requests without credentials; the response is the same for all"
+                method, rule, "Browsers send preflight requests without credentials; the response is the same for all"
             )
 
     def _model(self, name: str, schema: Schema) -> apigateway.IModel:
@@ -243,7 +246,7 @@ class SessionApi(Construct):
             parameters: Parameters of a method for authenticated callers.
         """
         kind = "session" if token else self._context.settings.authorizer.kind
-        made = resource.add_method(
+        cfn_method = resource.add_method(
             method,
             self.link.integration(method, resource.path, caller=CALLERS.get(kind), stream=stream),
             authorization_type=apigateway.AuthorizationType.IAM if kind == "iam" else apigateway.AuthorizationType.NONE,
@@ -256,7 +259,9 @@ class SessionApi(Construct):
                 for status, model in answers.items()
             ],
         )
-        acknowledge(made, "AwsSolutions-COG4", "Callers are services and users of the operator, not of a user pool")
+        acknowledge(
+            cfn_method, "AwsSolutions-COG4", "Callers are services and users of the operator, not of a user pool"
+        )
         reasons = {
             "session": "The gateway service verifies the session's token, which it issued to the caller that opened "
             "the session",
@@ -266,7 +271,7 @@ class SessionApi(Construct):
             "production",
         }
         if kind in reasons:
-            acknowledge(made, "AwsSolutions-APIG4", reasons[kind])
+            acknowledge(cfn_method, "AwsSolutions-APIG4", reasons[kind])
 
     def _build_refusals(self) -> None:
         types = apigateway.ResponseType
@@ -326,7 +331,7 @@ class SessionApi(Construct):
         )
         plan.add_api_key(key)
 
-    def _name_it(self, domain: EdgeDomain | AnyRegionDomain) -> None:
+    def _build_domain(self, domain: EdgeDomain | AnyRegionDomain) -> None:
         scope = self if isinstance(domain, EdgeDomain) else domain
         name = apigateway.CfnDomainName(
             scope,

@@ -151,7 +151,7 @@ class ValkeyStore(Construct):
             ).log_group_name
             for kind, name in {"slow-log": "SlowLog", "engine-log": "EngineLog"}.items()
         }
-        several = props.store.replicas > 0
+        has_replicas = props.store.replicas > 0
         group = elasticache.CfnReplicationGroup(
             self,
             "Valkey",
@@ -163,8 +163,8 @@ class ValkeyStore(Construct):
             cache_node_type=props.store.node_type,
             num_node_groups=1,
             replicas_per_node_group=props.store.replicas,
-            automatic_failover_enabled=several,
-            multi_az_enabled=several,
+            automatic_failover_enabled=has_replicas,
+            multi_az_enabled=has_replicas,
             port=VALKEY.number,
             transit_encryption_enabled=True,
             transit_encryption_mode="required",
@@ -184,7 +184,7 @@ class ValkeyStore(Construct):
             "AwsSolutions-AEC6",
             "Every tier has its own user and password (RBAC user group), which a single AUTH token does not support",
         )
-        if not several:
+        if not has_replicas:
             acknowledge(
                 group,
                 "AwsSolutions-AEC4",

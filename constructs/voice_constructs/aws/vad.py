@@ -12,7 +12,7 @@ from constructs import Construct
 import voice_userdata
 from voice_blueprint import catalog
 from voice_blueprint.aws import names
-from voice_blueprint.capacity.bounds import least, vad_host
+from voice_blueprint.capacity.bounds import binding_bound, vad_host
 from voice_blueprint.contract.environment import (
     CHUNK_KIND,
     CHUNK_PORT,
@@ -180,7 +180,7 @@ class VadFleet(Construct):
                 CHUNK_KIND: self._chunk_kind(),
                 HEALTH_PORT: str(VAD_HEALTH.number),
                 DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
-                MAX_SESSIONS: str(least(vad_host(self._fleet)).calls),
+                MAX_SESSIONS: str(binding_bound(vad_host(self._fleet)).calls),
             },
             voice_userdata.HealthPort(VAD_HEALTH.number),
             capabilities=VFIO_CAPABILITIES if self._vfio else DATAPLANE_CAPABILITIES,

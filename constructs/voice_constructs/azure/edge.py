@@ -59,9 +59,11 @@ class CallerEdge(pulumi.ComponentResource):
         self._idle_s = max(edge.idle_timeout_s, agents.idle_timeout_s if agents else 0)
         self._child = pulumi.ResourceOptions(parent=self)
         identity = Identity("edge", scope=scope, opts=self._child)
-        reads = identity.grant_role("edge-reads-certificate", Role.KEY_VAULT_SECRETS_USER, edge.certificate.vault_id)
+        role_assignment = identity.grant_role(
+            "edge-reads-certificate", Role.KEY_VAULT_SECRETS_USER, edge.certificate.vault_id
+        )
         address = self._build_address()
-        self.id = self._build_gateway(name, identity, address, self._build_firewall(name), [reads]).id
+        self.id = self._build_gateway(name, identity, address, self._build_firewall(name), [role_assignment]).id
         rtp = network.rtp_address
         self.addresses: dict[str, pulumi.Output[str | None]] = {
             **dict.fromkeys(self._ports, address.ip_address),

@@ -200,7 +200,7 @@ class VoiceNetwork(pulumi.ComponentResource):
             resource_group_name=self._scope.group,
             network_security_group_name=self._scope.name(name),
             location=self._scope.location,
-            security_rules=[*rules, _nothing_else_in()],
+            security_rules=[*rules, _deny_other_inbound()],
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
@@ -292,7 +292,7 @@ def _inbound(
     )
 
 
-def _nothing_else_in() -> network.SecurityRuleArgs:
+def _deny_other_inbound() -> network.SecurityRuleArgs:
     """Return the rule that precedes Azure's default rules, which admit all peered networks on all ports."""
     return network.SecurityRuleArgs(
         name="nothing-else-in",

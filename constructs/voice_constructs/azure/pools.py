@@ -76,7 +76,7 @@ class GpuPools(pulumi.ComponentResource):
             grants[pool.name] = by_group[key]
         return grants
 
-    def _build_pool(self, azure: Azure, pool: GpuPool, waits_for: list[pulumi.Resource]) -> aks.AgentPool:
+    def _build_pool(self, azure: Azure, pool: GpuPool, depends_on: list[pulumi.Resource]) -> aks.AgentPool:
         """Create a pool.
 
         AKS installs the driver on Ubuntu for every GPU size, including GRID on A10. The OS disk is a managed disk:
@@ -124,7 +124,7 @@ class GpuPools(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions.merge(
                 self._scope.retention.serving(parent=self),
                 # After the first deployment, the autoscaler sets the count.
-                pulumi.ResourceOptions(depends_on=[*self._cluster.ready, *waits_for], ignore_changes=["count"]),
+                pulumi.ResourceOptions(depends_on=[*self._cluster.ready, *depends_on], ignore_changes=["count"]),
             ),
         )
 

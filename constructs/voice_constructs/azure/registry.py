@@ -74,5 +74,5 @@ class ImageRegistry(pulumi.ComponentResource):
 
 
 def _zone_redundancy(scope: Scope) -> acr.ZoneRedundancy:
-    several = len(scope.deployment.azure.availability_zones) > 1
-    return acr.ZoneRedundancy.ENABLED if several else acr.ZoneRedundancy.DISABLED
+    has_zones = len(scope.deployment.azure.availability_zones) > 1
+    return acr.ZoneRedundancy.ENABLED if has_zones else acr.ZoneRedundancy.DISABLED

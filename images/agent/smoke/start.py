@@ -43,10 +43,10 @@ def health() -> int:
         return 0
 
 
-def expect(what: str, found: object, wanted: object) -> None:
+def expect(name: str, actual: object, expected: object) -> None:
     """Fail the test unless a result has the expected value."""
-    if found != wanted:
-        sys.exit(f"{what}: {found}, expected {wanted}")
+    if actual != expected:
+        sys.exit(f"{name}: {actual}, expected {expected}")
 
 
 def start() -> None:

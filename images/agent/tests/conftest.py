@@ -16,7 +16,7 @@ from pipecat.frames.protobufs import frames_pb2
 from redis.asyncio import Redis
 
 from images.agent.tests.engines import SPEECH_RATE, Engines
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from voice_agent.models import Vad
 from voice_agent.server import Agent, announce, application
 from voice_agent.settings import AgentSettings
@@ -85,11 +85,11 @@ class Caller:
             await until(lambda: self.vads[-1].heard_bytes >= self.sent)
 
     async def until(self, condition: Callable[["Caller"], bool]) -> None:
-        async with self.changed, asyncio.timeout(PATIENCE_S):
+        async with self.changed, asyncio.timeout(BUSY_TIMEOUT_S):
             await self.changed.wait_for(lambda: condition(self))
 
     async def closed(self) -> int | None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
             await self.socket.wait_closed()
         return self.socket.close_code
 
@@ -117,14 +117,14 @@ class Place:
             await caller.until(lambda each: bool(each.messages))
             await until(lambda: len(holder.vads) > known)
             yield caller
-            held = holder.agent.held
+            held = holder.agent.conversation_count
         with contextlib.suppress(websockets.ConnectionClosed):
             await listening
-        await until(lambda: holder.agent.held < max(held, 1))
+        await until(lambda: holder.agent.conversation_count < max(held, 1))
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -177,8 +177,8 @@ def settings_of(engines: Engines, port: int, **more: Any) -> AgentSettings:
         "language": "",
         "answer_tokens": 100,
         "listening": "transcript",
-        "final_within_s": PATIENCE_S,
-        "unheard_within_s": PATIENCE_S,
+        "final_within_s": BUSY_TIMEOUT_S,
+        "unheard_within_s": BUSY_TIMEOUT_S,
     }
     return AgentSettings(**{**usual, **more})
 
@@ -197,7 +197,7 @@ async def running_agent(
         yield Place(agent, f"http://{address}:{port}", vads)
         agent.leaving.set()
         agent.changed.set()
-        await until(lambda: agent.held == 0)
+        await until(lambda: agent.conversation_count == 0)
     await announcing
     await agent.client.aclose()
 

@@ -17,7 +17,7 @@ async def test_memory_works_with_the_permissions_of_the_contract(store: Redis, s
     await store.execute_command("ACL", "SETUSER", user.tier.value, "reset", ">secret", *user.acl.split())  # type: ignore[no-untyped-call]
     own = {"user": user.tier.value, "password": SecretStr("secret")}
     client = connect(store_server.settings.model_copy(update=own))
-    memory = Memory(client, "c", kept_s=60)
+    memory = Memory(client, "c", retention_s=60)
     assert await client.ping()
     assert await memory.take() == []
     await memory.add("user", "Who are you?")

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from images.agent.tests.conftest import KEY, Caller, Place, running_agent, silence, speech, until
 from images.agent.tests.engines import Engines
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.test_traces import Collector, collector
 from voice_agent import tokens
 from voice_agent.memory import LEASE_S
@@ -61,7 +61,7 @@ async def test_a_turn_is_transcribed_answered_spoken_and_remembered(
             if line.startswith("voice_agent_turn_seconds_sum")
         ]
         assert took < place.agent.settings.final_within_s
-        place.agent.metrics.flush(place.agent.held)
+        place.agent.metrics.flush(place.agent.conversation_count)
         told = {name: line[name] for line in map(json.loads, lines) for name in METRICS if name in line}
         assert told == {"TurnLatency": pytest.approx(1000 * took), "Conversations": 1}
         [asked], [spoken] = engines.asked, engines.spoken
@@ -254,7 +254,7 @@ async def test_an_interruption_silences_the_agent_within_300_ms_of_audio(
         await caller.until(lambda each: each.interruptions == 2)
         measured = dict(line.rsplit(" ", 1) for line in place.agent.metrics.text().decode().splitlines())
         assert measured["voice_agent_barge_in_seconds_count"] == "1.0"
-        assert 0.1 <= float(measured["voice_agent_barge_in_seconds_sum"]) < PATIENCE_S
+        assert 0.1 <= float(measured["voice_agent_barge_in_seconds_sum"]) < BUSY_TIMEOUT_S
         assert heard_s < engines.spoken_s
         while len(found := await said(store, conversation)) < 2:
             await caller.send(silence(0.02))
@@ -388,7 +388,7 @@ async def test_a_failing_speech_engine_costs_one_answer(
 async def test_a_stopping_agent_waits_for_a_tool(
     engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * PATIENCE_S)
+    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * BUSY_TIMEOUT_S)
     engines.finals = [(1900, "How is the weather in Bonn?")]
     engines.answers = ['weather({"city": "Bonn"})', "The sky is clear."]
     engines.may_call.clear()
@@ -404,7 +404,7 @@ async def test_a_stopping_agent_waits_for_a_tool(
 async def test_a_stopping_agent_answers_the_interrupting_question(
     place: Place, engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * PATIENCE_S)
+    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * BUSY_TIMEOUT_S)
     engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG, "The other one."], 60.0
     async with place.call() as caller:
         await speak(caller)
@@ -436,7 +436,7 @@ async def test_remaining_callers_at_the_end_of_a_drain_must_reconnect(place: Pla
 async def test_a_stopping_agent_completes_its_turns(
     place: Place, engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * PATIENCE_S)
+    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * BUSY_TIMEOUT_S)
     engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], ["It is a test."], 2.0
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
@@ -452,7 +452,7 @@ async def test_two_callers_are_served_concurrently(engines: Engines, store: Redi
     async with running_agent(engines, store, conversations=2) as place, place.call() as first, place.call() as second:
         assert first.messages[0]["id"] != second.messages[0]["id"]
         assert all(re.fullmatch("[0-9a-f]{32}", each.messages[0]["id"]) for each in (first, second))
-        assert place.agent.held == 2
+        assert place.agent.conversation_count == 2
 
 
 async def test_a_silent_conversation_is_closed(engines: Engines, store: Redis) -> None:

@@ -13,7 +13,7 @@ from voice_agent.entrances import Close, Socket
         (None, 1000),
         (entrances.MALFORMED, 1007),
         (entrances.REFUSED, 1008),
-        (entrances.AGAIN, 1013),
+        (entrances.TRY_AGAIN_LATER, 1013),
     ],
 )
 async def test_a_socket_is_closed_with_the_code_of_its_conversation(ending: Close | None, code: int) -> None:

@@ -7,7 +7,7 @@ from pipecat.frames.frames import EagerEndOfTurnCancelFrame, EagerTranscriptionF
 
 from images.agent.tests.conftest import settings_of
 from images.agent.tests.engines import Engines
-from voice_agent.hearing import Hearing, Line, NothingHeardFrame
+from voice_agent.hearing import GatewaySTTService, Line, NothingHeardFrame
 from voice_agent.trace import Traces
 
 
@@ -17,7 +17,7 @@ class Service:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         settings = settings_of(Engines(), 1)
         line = Line(settings, "", Traces("", 0, "test").begin())
-        self._hearing = Hearing(line, Mock(), settings)
+        self._hearing = GatewaySTTService(line, Mock(), settings)
         self.pushed: list[Frame] = []
         self.commits = 0
         monkeypatch.setattr(self._hearing, "push_frame", self._push)
@@ -37,7 +37,7 @@ class Service:
         await self._hearing.expect_end()
 
     async def continues(self) -> None:
-        await self._hearing.go_on()
+        await self._hearing.continue_transcription()
 
     async def stops(self) -> None:
         """End the speech, as Pipecat's service does."""

@@ -19,11 +19,11 @@ from images.agent.tests.conftest import KEY, RATE, SAMPLE_BYTES, Place, running_
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_conversation import ENDED_S, LONG, SPOKEN_S, said, speak
 from images.agent.tests.test_server import refused
-from images.conftest import PATIENCE_S, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.gateway.tests.running import GatewayProcess
 from voice_agent import chat, hearing, tokens
 from voice_agent.refusals import RefusedError
-from voice_blueprint.contract.media import AUDIO_PIECES
+from voice_blueprint.contract.media import MAX_AUDIO_INPUTS
 from voice_sandbox.loopback import free_port
 
 TURNS = 3
@@ -93,7 +93,7 @@ async def test_the_model_receives_three_questions_as_audio(place: Place, engines
 async def test_audio_in_a_request_is_limited_to_the_engines_maximum(
     place: Place, engines: Engines, store: Redis
 ) -> None:
-    turns = 2 * AUDIO_PIECES - 1
+    turns = 2 * MAX_AUDIO_INPUTS - 1
     engines.answers = [tagged(f"Question {turn}?", f"Answer {turn}.") for turn in range(turns)]
     engines.spoken_s = 0.2
     async with place.call() as caller:
@@ -177,7 +177,7 @@ async def test_the_end_of_an_endless_question_is_sent(
 async def test_a_stopping_agent_completes_its_turns(
     place: Place, engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * PATIENCE_S)
+    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * BUSY_TIMEOUT_S)
     engines.answers, engines.spoken_s = [tagged("What is this?", "It is a test.")], 2.0
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
@@ -197,7 +197,7 @@ async def test_the_gateway_still_authorizes_callers(place: Place, engines: Engin
     engines.refuses = 429
     status, told = await refused(place)
     assert (status, json.loads(told)) == (429, {"error": "busy", "detail": "full"})
-    await until(lambda: place.agent.held == 0)
+    await until(lambda: place.agent.conversation_count == 0)
 
 
 async def test_the_agent_reconnects_when_a_gateway_stops(place: Place, engines: Engines) -> None:
@@ -237,7 +237,7 @@ async def test_a_lost_session_is_replaced_after_growing_pauses(monkeypatch: pyte
         pauses.append(seconds)
 
     monkeypatch.setattr(hearing, "asyncio", SimpleNamespace(sleep=sleep))
-    await hearing.Presence(Gateway(), Session()).lost()  # type: ignore[arg-type]
+    await hearing.Presence(Gateway(), Session()).handle_disconnect()  # type: ignore[arg-type]
     assert pauses == [0.5, 1, 2, 0.5, 1, 2]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from redis.asyncio import Redis
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from voice_agent.memory import LostLeaseError, Memory
 from voice_blueprint.contract.state import CONVERSATION_KEY, CONVERSATION_LEASE_KEY
 
@@ -16,7 +16,7 @@ KEPT_S = 60
 async def lasts_five_seconds(store: Redis, lease: str, write: Callable[[], Awaitable[object]]) -> None:
     """Repeat a write until its lease is read within half a second, for which the store reports the whole time."""
     await write()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while (left_s := await store.ttl(lease)) != 5:
             assert 0 < left_s < 5
             await write()

@@ -54,7 +54,7 @@ async def place(engines: Engines, store: Redis, caplog: pytest.LogCaptureFixture
     with caplog.at_level(logging.ERROR, "uvicorn.error"):
         async with running_agent(engines, store) as place:
             yield place
-            await until(lambda: place.agent.held == 0 and not place.agent.unauthenticated)
+            await until(lambda: place.agent.conversation_count == 0 and not place.agent.unauthenticated)
     assert [record for record in caplog.records if record.name == "uvicorn.error"] == []
 
 
@@ -71,22 +71,22 @@ async def test_a_socket_without_a_twilio_start_message_is_rejected(place: Place)
                 await socket.send(json.dumps({"event": event} | other))
             await socket.send(json.dumps({"event": "start"} | call))
             if is_held:
-                await until(lambda: place.agent.held == 1)
+                await until(lambda: place.agent.conversation_count == 1)
             else:
                 await socket.wait_closed()
                 assert socket.close_code == 1008
-        await until(lambda: place.agent.held == 0)
+        await until(lambda: place.agent.conversation_count == 0)
 
 
 async def test_a_call_with_an_invalid_start_message_is_closed(place: Place) -> None:
     for message in NO_EVENTS:
         async with websockets.connect(f"ws{place.url[4:]}/v1/twilio") as socket:
             await socket.send(json.dumps({"event": "start", "start": START}))
-            await until(lambda: place.agent.held == 1)
+            await until(lambda: place.agent.conversation_count == 1)
             await socket.send(message)
             await socket.wait_closed()
             assert socket.close_code == 1007, message
-        await until(lambda: place.agent.held == 0)
+        await until(lambda: place.agent.conversation_count == 0)
 
 
 async def test_other_twilio_messages_are_ignored(place: Place) -> None:
@@ -100,7 +100,7 @@ async def test_other_twilio_messages_are_ignored(place: Place) -> None:
     ]
     async with websockets.connect(f"ws{place.url[4:]}/v1/twilio") as socket:
         await socket.send(json.dumps({"event": "start", "start": START}))
-        await until(lambda: place.agent.held == 1)
+        await until(lambda: place.agent.conversation_count == 1)
         for message in beside:
             await socket.send(json.dumps(message))
         payload = base64.b64encode(b"\xff" * 160).decode()
@@ -113,11 +113,11 @@ async def test_other_twilio_messages_are_ignored(place: Place) -> None:
 async def test_audio_that_no_pipeline_accepts_closes_its_socket(place: Place) -> None:
     for message in NO_AUDIO:
         async with websockets.connect(f"ws{place.url[4:]}/v1/conversations") as socket:
-            await until(lambda: place.agent.held == 1)
+            await until(lambda: place.agent.conversation_count == 1)
             await socket.send(message)
             await socket.wait_closed()
             assert socket.close_code == 1007, message
-        await until(lambda: place.agent.held == 0)
+        await until(lambda: place.agent.conversation_count == 0)
 
 
 async def test_audio_is_passed_on_as_it_was_sent() -> None:

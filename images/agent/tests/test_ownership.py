@@ -34,12 +34,12 @@ async def place(engines: Engines, store: Redis) -> AsyncIterator[Place]:
 @contextlib.asynccontextmanager
 async def call(place: Place, key: str = "", account: str = "", **headers: str) -> AsyncIterator[ClientConnection]:
     """Call as Twilio does, and wait until the agent runs the conversation."""
-    held = place.agent.held
+    held = place.agent.conversation_count
     start = {"streamSid": "MZ1", "callSid": CALL, "accountSid": account, "customParameters": {"key": key}}
     async with websockets.connect(f"ws{place.url[4:]}{TWILIO}", additional_headers=headers) as socket:
         await socket.send(json.dumps({"event": "connected"}))
         await socket.send(json.dumps({"event": "start", "start": start}))
-        await until(lambda: place.agent.held > held or socket.close_code is not None)
+        await until(lambda: place.agent.conversation_count > held or socket.close_code is not None)
         yield socket
 
 
@@ -66,7 +66,7 @@ async def test_a_call_id_with_the_key_of_another_caller_is_rejected(place: Place
             assert len(await leased(store, 2)) == 2
         assert victim.close_code is None
     assert await store.lrange(f"conversation:{name}", 0, -1)
-    await until(lambda: place.agent.held == 0)
+    await until(lambda: place.agent.conversation_count == 0)
     # It continues with its own key, as a telephone call does after each <Connect>.
     async with call(place, "of-anna"):
         assert await leased(store, 1) == {name}
@@ -84,7 +84,7 @@ async def test_an_unknown_call_cannot_be_resumed(place: Place, store: Redis) -> 
     for _ in range(2):
         async with call(place):
             names |= await leased(store, 1)
-        await until(lambda: place.agent.held == 0)
+        await until(lambda: place.agent.conversation_count == 0)
         await leased(store, 0)
     assert len(names) == 2
     assert all(re.fullmatch("[0-9a-f]{32}", name) for name in names), "a name that cannot be guessed"
@@ -150,7 +150,7 @@ async def test_calls_need_a_twilio_signature_of_the_account(signed_place: Place,
     for _ in range(2):
         async with call(signed_place, account=ACCOUNT, **signed):
             names |= await leased(store, 1)
-        await until(lambda: signed_place.agent.held == 0)
+        await until(lambda: signed_place.agent.conversation_count == 0)
         await leased(store, 0)
     assert len(names) == 1
 

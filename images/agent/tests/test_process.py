@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from images.agent.tests.conftest import serving, settings_of, speech, until
 from images.agent.tests.engines import Engines
-from images.conftest import INHERITED, PATIENCE_S, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, INHERITED, StoreServer
 from voice_agent.conversation import LAST_TURN_S
 from voice_blueprint.aws.edge import AGENT_DRAIN_TIMEOUT_S, FARGATE_STOP_TIMEOUT_S
 from voice_constructs.azure.kubernetes.pods import PRE_STOP_S, STOP_MARGIN_S
@@ -92,18 +92,18 @@ async def test_a_call_continues_at_another_agent_after_a_kill(
     engines.finals, engines.spoken_s = [(0, "First?")], 1.0
     engines.answers = ["One.", "Two is what nobody hears to its end.", "Two."]
     async with running(engines, store_server) as (url, process), Caller(url) as caller:
-        await caller.ask(speech(SPOKEN_S), lambda: has(store, caller.conversation, 2))
+        await caller.ask_question(speech(SPOKEN_S), lambda: has(store, caller.conversation, 2))
         engines.finals.append((0, "Second?"))
         engines.spoken_s = 30.0
-        caller.speak(speech(SPOKEN_S))
-        await caller.hears(0.5)
+        caller.queue_speech(speech(SPOKEN_S))
+        await caller.record(0.5)
         process.kill()
         assert await caller.closed() == 1006
     engines.spoken_s = 1.0
     async with running(engines, store_server) as (url, _):
         token = {"X-Voice-Token": caller.token}
         async with Caller(f"{url}/{caller.conversation}", token) as again:
-            await again.hears(engines.spoken_s)
+            await again.record(engines.spoken_s)
             await until_said(store, caller.conversation, ["First?", "One.", "Second?", "Two."])
     told = [each["content"] for each in engines.asked[-1]["messages"][1:]]
     assert told == ["First?", "One.", "Second?"], "the question without an answer was asked again"
@@ -113,14 +113,14 @@ async def test_a_call_continues_at_another_agent_after_a_kill(
 async def test_a_stopping_agent_finishes_its_turn(engines: Engines, store: Redis, store_server: StoreServer) -> None:
     engines.finals, engines.answers, engines.spoken_s = [(0, "First?")], ["The answer to its end."], 2.0
     async with running(engines, store_server) as (url, process), Caller(url) as caller:
-        caller.speak(speech(SPOKEN_S))
-        await caller.hears(0.1)
+        caller.queue_speech(speech(SPOKEN_S))
+        await caller.record(0.1)
         process.send_signal(signal.SIGTERM)
-        await caller.hears(engines.spoken_s - 0.1)
+        await caller.record(engines.spoken_s - 0.1)
         with pytest.raises((websockets.InvalidStatus, ConnectionError)):
             await websockets.connect(url)
         assert await caller.closed() == 1012
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(BUSY_TIMEOUT_S) == 0
     assert await said(store, caller.conversation) == ["First?", "The answer to its end."]
 
 
@@ -168,15 +168,15 @@ async def test_stopping_the_agent_completes_its_turns(
         stopping = asyncio.create_task(stop.carry_out(process))
         if stop.pre_stop_s:
             async with Caller(url) as late:
-                late.speak(speech(SPOKEN_S))
-                await late.hears(engines.spoken_s - 0.1)
+                late.queue_speech(speech(SPOKEN_S))
+                await late.record(engines.spoken_s - 0.1)
                 await until_said(store, late.conversation, ["Late?", "Not too late."])
         else:
             engines.answers.pop(0)
         engines.finals.append((0, "First?"))
         await asyncio.sleep(until_told_s - 2 * SPOKEN_S - (asyncio.get_running_loop().time() - begin))
-        caller.speak(speech(SPOKEN_S))
-        await caller.hears(engines.spoken_s - 0.1)
+        caller.queue_speech(speech(SPOKEN_S))
+        await caller.record(engines.spoken_s - 0.1)
         assert await caller.closed() == 1012
         assert await stopping == 0, "it was killed"
     assert (await said(store, caller.conversation))[-1] == "The answer to its end."
@@ -207,7 +207,7 @@ async def test_an_interrupted_process_ends_its_calls_and_reveals_nothing(
             )
         url = f"ws://127.0.0.1:{port}/v1/conversations"
         try:
-            async with httpx2.AsyncClient() as client, asyncio.timeout(PATIENCE_S):
+            async with httpx2.AsyncClient() as client, asyncio.timeout(BUSY_TIMEOUT_S):
                 while True:
                     with contextlib.suppress(httpx2.HTTPError):
                         answer = await client.get(f"http://127.0.0.1:{port}/healthz")
@@ -215,12 +215,12 @@ async def test_an_interrupted_process_ends_its_calls_and_reveals_nothing(
                     assert process.poll() is None
             assert "server" not in answer.headers
             for size, code in ((64 * 1024, 1007), (64 * 1024 + 1, 1009)):
-                async with websockets.connect(url) as socket, asyncio.timeout(PATIENCE_S):
+                async with websockets.connect(url) as socket, asyncio.timeout(BUSY_TIMEOUT_S):
                     await socket.recv()
                     await socket.send(bytes(size))
                     await socket.wait_closed()
                     assert socket.close_code == code
-            async with websockets.connect(url) as socket, asyncio.timeout(PATIENCE_S):
+            async with websockets.connect(url) as socket, asyncio.timeout(BUSY_TIMEOUT_S):
                 assert socket.response
                 assert "Sec-WebSocket-Extensions" not in socket.response.headers
                 conversation = frames_pb2.Frame.FromString(await socket.recv()).message.data  # type: ignore[attr-defined]
@@ -229,7 +229,7 @@ async def test_an_interrupted_process_ends_its_calls_and_reveals_nothing(
                 process.send_signal(signal.SIGINT)
                 await socket.wait_closed()
                 assert socket.close_code == 1012
-            assert await asyncio.to_thread(process.wait, PATIENCE_S) == 0
+            assert await asyncio.to_thread(process.wait, BUSY_TIMEOUT_S) == 0
         finally:
             process.kill()
             process.wait()

@@ -71,7 +71,7 @@ async def test_positions_are_those_of_the_clients_audio(serializer: RealtimeSeri
 async def test_an_answer_begins_with_its_audio_and_ends_once(
     serializer: RealtimeSerializer, client: Client, status: Any, reason: str | None
 ) -> None:
-    assert list(serializer.answered("No.")) == list(serializer.done("completed")) == [], "there is no answer"
+    assert list(serializer.answered("No.")) == list(serializer.response_done("completed")) == [], "there is no answer"
     first, second = [json.loads(str(await serializer.serialize(ANSWER))) for _ in range(2)]
     created, added = client.events
     response, item = created["response"]["id"], added["item"]["id"]
@@ -83,13 +83,13 @@ async def test_an_answer_begins_with_its_audio_and_ends_once(
         assert delta | place | {"type": "response.output_audio.delta"} == delta
     (transcript,) = serializer.answered("Yes.")
     assert transcript | place | {"transcript": "Yes."} == transcript
-    silent, done = serializer.done(status)
+    silent, done = serializer.response_done(status)
     assert silent | place | {"type": "response.output_audio.done"} == silent
     assert done["response"] == {
         "id": response, "object": "realtime.response", "status": status, "output": [],
         "status_details": {"type": status, "reason": reason},
     }  # fmt: skip
-    assert list(serializer.done("completed")) == []
+    assert list(serializer.response_done("completed")) == []
     await serializer.serialize(ANSWER)
     assert client.events[2]["response"]["id"] != response, "the next answer is another one"
 

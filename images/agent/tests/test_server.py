@@ -39,7 +39,7 @@ async def test_a_full_agent_rejects_callers_before_accepting_the_socket(place: P
         lines: list[str] = []
         place.agent.metrics.told = metrics.Metrics("test", "agent", lines.append)
         status, said = await refused(place)
-        place.agent.metrics.flush(place.agent.held)
+        place.agent.metrics.flush(place.agent.conversation_count)
         assert status == 503
         assert json.loads(lines[-1])["ConversationsRefused"] == 1
         assert "this agent holds 1 conversations, as many as it takes" in said
@@ -69,7 +69,7 @@ async def test_callers_that_the_gateway_rejects_are_rejected(place: Place, engin
     assert (status, json.loads(said)) == (401, {"error": "busy", "detail": "full"})
     engines.refuses = 500
     assert (await refused(place))[0] == 503
-    assert place.agent.held == 0
+    assert place.agent.conversation_count == 0
 
 
 async def test_an_agent_without_its_gateway_or_store_rejects_callers(engines: Engines, store: Redis) -> None:
@@ -117,7 +117,7 @@ async def test_the_drain_time_includes_a_last_turn(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_drain_ends_with_the_last_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = SimpleNamespace(held=1, siblings=SimpleNamespace(handed=1))
+    agent = SimpleNamespace(conversation_count=1, siblings=SimpleNamespace(forwarded_count=1))
     pauses: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -137,7 +137,7 @@ async def test_a_callers_key_is_forwarded_to_the_gateway(place: Place, engines: 
     url = f"ws{place.url[4:]}/v1/conversations"
     async with websockets.connect(url, additional_headers={"Authorization": "Bearer of-mine"}):
         pass
-    await until(lambda: place.agent.held == 0)
+    await until(lambda: place.agent.conversation_count == 0)
     protocols = [websockets.Subprotocol(each) for each in ("voice.v1", "voice.key.of-a-page")]
     async with websockets.connect(url, subprotocols=protocols) as socket:
         assert socket.subprotocol == "voice.v1"
@@ -198,7 +198,7 @@ async def test_foreign_web_pages_cannot_connect_to_a_local_agent(place: Place, p
     async with httpx2.AsyncClient() as client:
         for name, status in (("evil.test", 403), ("localhost", 404)):
             assert (await client.get(f"{place.url}/v1", headers={"Host": name})).status_code == status
-    await until(lambda: place.agent.held == 0)
+    await until(lambda: place.agent.conversation_count == 0)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +215,6 @@ async def test_foreign_web_pages_cannot_connect_to_a_local_agent(place: Place, p
 def test_refusals_of_the_gateway_that_concern_the_caller_are_passed_on(
     status: int, body: bytes, told: int, error: str, retry_s: str | None
 ) -> None:
-    answer = RefusedError.passed_on(status, body).response()
+    answer = RefusedError.from_response(status, body).response()
     assert (answer.status_code, answer.headers.get("Retry-After")) == (told, retry_s)
     assert json.loads(bytes(answer.body))["error"] == error

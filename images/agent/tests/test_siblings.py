@@ -18,7 +18,7 @@ from images.agent.tests.engines import Engines
 from images.agent.tests.test_clients import Script, ask_by_pipecat
 from images.agent.tests.test_process import has, running, said
 from images.agent.tests.test_server import refused
-from images.conftest import PATIENCE_S, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from voice_agent import siblings, tokens
 from voice_blueprint.contract.network import Tier
 from voice_ops.demo.agent.caller import Caller
@@ -44,7 +44,7 @@ async def two(engines: Engines, store: Redis) -> AsyncIterator[tuple[Place, Plac
 
 async def known(store: Redis, free: dict[str, int]) -> None:
     registry, found = HostRegistry(store, Tier.AGENT), {"": -1}
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while found != free:
             found = {host.id: host.free_slots for host in await registry.live_hosts()}
 
@@ -53,14 +53,18 @@ async def test_a_sibling_accepts_callers_of_a_full_agent(engines: Engines, store
     engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], ["It is a test."], 1.0
     async with two(engines, store) as (full, other):
         async with full.call(holder=other) as caller:
-            assert (full.agent.held, full.agent.siblings.handed, other.agent.held) == (1, 1, 1)
+            assert (
+                full.agent.conversation_count,
+                full.agent.siblings.forwarded_count,
+                other.agent.conversation_count,
+            ) == (1, 1, 1)
             await caller.send(speech(SPOKEN_S))
             await caller.send(silence(1.0))
             await caller.until(lambda each: each.heard_s > 0)
             await known(store, {"127.0.0.1": 0, SECOND: 0})
             # Without a free slot anywhere, it is refused once, by the agent that received it.
             assert (await refused(full))[0] == 503
-        await until(lambda: full.agent.siblings.handed == 0)
+        await until(lambda: full.agent.siblings.forwarded_count == 0)
         for place, count in ((full, 1), (other, 0)):
             text = place.agent.metrics.text().decode()
             assert ('voice_agent_refused_total{reason="busy"} 1.0' in text) == bool(count)
@@ -72,16 +76,16 @@ async def test_openais_client_is_served_through_a_full_agent(engines: Engines, s
         async with client.realtime.connect(model="any") as connection:
             await connection.session.update(session={"type": "realtime", "instructions": "Be brief."})
             assert [(await connection.recv()).type for _ in range(2)] == ["session.created", "session.updated"]
-            assert other.agent.held == 1
+            assert other.agent.conversation_count == 1
         assert engines.keys[-1] == "Bearer a-key"
-        await until(lambda: other.agent.held == 0)
+        await until(lambda: other.agent.conversation_count == 0)
 
 
 @pytest.mark.nightly
 async def test_pipecats_client_completes_three_turns_through_a_full_agent(engines: Engines, store: Redis) -> None:
     async with two(engines, store) as (full, other):
         await ask_by_pipecat(full.url, Script(other, engines), engines)
-        await until(lambda: other.agent.held == 0)
+        await until(lambda: other.agent.conversation_count == 0)
 
 
 async def test_an_agent_at_any_address_announces_that_towards_the_gateway(engines: Engines, store: Redis) -> None:
@@ -89,13 +93,13 @@ async def test_an_agent_at_any_address_announces_that_towards_the_gateway(engine
     anywhere = {"bind_address": "0.0.0.0", "conversations": 3}  # noqa: S104
     nowhere = siblings.Siblings(settings_of(engines, 1, gateway_url="http://gateway.invalid", **anywhere), store)
     with pytest.raises(socket.gaierror):
-        await nowhere.tell(1, draining=False)
+        await nowhere.report(1, draining=False)
     own = siblings.Siblings(settings_of(engines, 1, **anywhere), store)
     assert not await own.take(None, ""), "its own address is not known yet"  # type: ignore[arg-type]
-    await own.tell(1, draining=False)
+    await own.report(1, draining=False)
     (host,) = await registry.live_hosts()
     assert (host.id, host.address, host.free_slots, host.slots) == ("127.0.0.1", "127.0.0.1", 2, 3)
-    await own.leave()
+    await own.deregister()
     assert await registry.live_hosts() == []
 
 
@@ -114,7 +118,7 @@ async def test_siblings_with_more_free_slots_are_mostly_asked_first(
 
 async def test_siblings_are_kept_while_the_store_is_unavailable(engines: Engines) -> None:
     own = siblings.Siblings(settings_of(engines, 1), Redis(port=free_port()))
-    assert not await own.has_left(SECOND)
+    assert not await own.is_forwarder_gone(SECOND)
 
 
 async def test_a_full_sibling_misdirects_agents(engines: Engines, store: Redis) -> None:
@@ -143,7 +147,7 @@ async def test_a_sibling_that_closes_the_connection_is_skipped_at_once(engines: 
 
 
 async def test_a_slow_endpoint_pauses_the_other() -> None:
-    side, other = siblings._Side(), Mock()
+    side, other = siblings._ForwardedEnd(), Mock()
     side.pause_writing()
     side.resume_writing()
     side.other = other
@@ -172,7 +176,7 @@ async def test_dead_and_full_siblings_are_skipped(engines: Engines, store: Redis
                 Host(THIRD, HostKind.AGENT, THIRD, 1, draining=False, slots=1)
             )
             async with full.call(holder=third):
-                assert third.agent.held == 1
+                assert third.agent.conversation_count == 1
 
 
 async def test_a_connection_is_handed_over_once(engines: Engines, store: Redis) -> None:
@@ -184,7 +188,7 @@ async def test_a_connection_is_handed_over_once(engines: Engines, store: Redis) 
                 Host(address, HostKind.AGENT, address, 1, draining=False)
             )
         assert (await refused(full))[0] == 503
-        assert other.agent.siblings.handed == 0
+        assert other.agent.siblings.forwarded_count == 0
 
 
 @pytest.mark.parametrize("header", ["", "127.0.0.2", "127.0.0.2 none"])
@@ -192,9 +196,9 @@ async def test_only_agents_can_authenticate_as_agents(engines: Engines, store: R
     async with two(engines, store) as (full, other):
         url = f"ws{full.url[4:]}/v1/conversations"
         async with websockets.connect(url, additional_headers={siblings.HEADER: header}):
-            await until(lambda: other.agent.held == 1)
+            await until(lambda: other.agent.conversation_count == 1)
             assert (await refused(full))[0] == 503
-        await until(lambda: other.agent.held == 0)
+        await until(lambda: other.agent.conversation_count == 0)
 
 
 async def test_concurrent_hand_overs_are_limited(
@@ -210,7 +214,7 @@ async def test_concurrent_hand_overs_are_limited(
         for free in range(9, 4, -1):
             await known(store, {"127.0.0.1": int(free == 9), SECOND: min(free + 1, 9)})
             await calls.enter_async_context(full.call(holder=full if free == 9 else other))
-        assert (full.agent.siblings.handed, other.agent.held) == (4, 4)
+        assert (full.agent.siblings.forwarded_count, other.agent.conversation_count) == (4, 4)
         await until(lambda: full.agent.siblings._authenticated == 4)
         assert (await refused(full))[0] == 503
     assert full.agent.siblings._authenticated == 0
@@ -220,7 +224,7 @@ async def test_without_the_store_a_full_agent_rejects_callers(
     engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with two(engines, store) as (full, _):
-        monkeypatch.setattr(siblings, "FOUND_WITHIN_S", 0.0)  # waits for an unavailable store
+        monkeypatch.setattr(siblings, "DISCOVERY_TIMEOUT_S", 0.0)  # waits for an unavailable store
         assert (await refused(full))[0] == 503
 
 
@@ -233,7 +237,7 @@ async def test_a_draining_agent_hands_over_and_waits_for_forwarded_calls(engines
             # The sibling informs it between two turns.
             assert await caller.closed() == 1012
         assert not other.agent.leaving.is_set()
-        await until(lambda: full.agent.siblings.handed == 0)
+        await until(lambda: full.agent.siblings.forwarded_count == 0)
 
 
 @pytest.mark.nightly
@@ -247,7 +251,7 @@ async def test_siblings_may_be_killed_or_stopped(engines: Engines, store: Redis,
     ):
         await known(store, {"127.0.0.1": 0, SECOND: 1})
         async with Caller(url) as caller:
-            await caller.ask(speech(SPOKEN_S), lambda: has(store, caller.conversation, 2))
+            await caller.ask_question(speech(SPOKEN_S), lambda: has(store, caller.conversation, 2))
             sibling.kill()
             assert await caller.closed() == 1006
         token = {"X-Voice-Token": caller.token}
@@ -255,12 +259,12 @@ async def test_siblings_may_be_killed_or_stopped(engines: Engines, store: Redis,
             await known(store, {"127.0.0.1": 0, THIRD: 1})
             engines.finals = [(0, "Second?")]
             async with Caller(f"{url}/{caller.conversation}", token) as again:
-                again.speak(speech(SPOKEN_S))
-                await again.hears(0.1)
+                again.queue_speech(speech(SPOKEN_S))
+                await again.record(0.1)
                 process.send_signal(signal.SIGTERM)
                 # The agent that runs the conversation sends the shutdown message after a turn.
-                await again.hears(engines.spoken_s)
+                await again.record(engines.spoken_s)
                 assert await again.closed() == 1012
-                assert process.wait(PATIENCE_S) == 0
+                assert process.wait(BUSY_TIMEOUT_S) == 0
             assert third.poll() is None
     assert await said(store, caller.conversation) == ["First?", "One.", "Second?", "Two."]

@@ -12,8 +12,8 @@ from pipecat.tests.utils import run_test
 
 from images.agent.tests.conftest import settings_of
 from images.agent.tests.engines import SPEECH_RATE, Engines
-from images.conftest import PATIENCE_S
-from voice_agent.speaking import FirstClause, Speaking, speakable
+from images.conftest import BUSY_TIMEOUT_S
+from voice_agent.speaking import FirstClause, SpeechSynthesisService, speakable
 from voice_agent.trace import Traces
 from voice_agent.usage import Usage
 
@@ -85,7 +85,7 @@ class Speaker:
         monkeypatch.setattr("voice_agent.speaking.time", SimpleNamespace(monotonic=lambda: self.now))
         self.usage = Usage()
         trace, client = Traces("", 0, "test").begin(), httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer))
-        self._speaking = Speaking(settings_of(Engines(), 1), client, trace, self.usage)
+        self._speaking = SpeechSynthesisService(settings_of(Engines(), 1), client, trace, self.usage)
         self._speaking._sample_rate = SPEECH_RATE  # which Pipecat sets when a pipeline starts
         monkeypatch.setattr(self._speaking, "add_word_timestamps", self._note)
 
@@ -108,7 +108,10 @@ class Speaker:
         """Return the frames that leave the service downstream."""
         parameters = PipelineParams(audio_out_sample_rate=SPEECH_RATE, enable_metrics=True)
         frames, _ = await run_test(
-            self._speaking, frames_to_send=[TTSSpeakFrame(text)], pipeline_params=parameters, start_timeout=PATIENCE_S
+            self._speaking,
+            frames_to_send=[TTSSpeakFrame(text)],
+            pipeline_params=parameters,
+            start_timeout=BUSY_TIMEOUT_S,
         )
         return list(frames)
 

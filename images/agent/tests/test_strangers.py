@@ -15,12 +15,12 @@ from images.agent.tests.conftest import Place, running_agent, until
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_process import running
 from images.agent.tests.test_siblings import SECOND, known
-from images.conftest import PATIENCE_S, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.strangers import (
+    COMPLETE_HEAD,
     FRAMES,
-    HALF_A_HEAD,
     LONG_PING,
-    WHOLE_HEAD,
+    PARTIAL_HEAD,
     chunks,
     cost_no_time,
     frames,
@@ -65,8 +65,8 @@ async def test_silent_sockets_use_no_slot(place: Place) -> None:
     async with strangers(f"ws{place.url[4:]}{TWILIO}"):
         for _ in range(3):
             async with place.call():
-                assert place.agent.held == 1
-            await until(lambda: place.agent.held == 0)
+                assert place.agent.conversation_count == 1
+            await until(lambda: place.agent.conversation_count == 0)
 
 
 async def test_silent_sockets_at_a_full_agent_use_no_sibling_slots(engines: Engines, store: Redis) -> None:
@@ -78,9 +78,9 @@ async def test_silent_sockets_at_a_full_agent_use_no_sibling_slots(engines: Engi
     ):
         await known(store, {"127.0.0.1": 0, SECOND: 2})
         async with strangers(f"ws{full.url[4:]}{TWILIO}"):
-            assert other.agent.held == 0
+            assert other.agent.conversation_count == 0
             async with full.call(holder=other):
-                assert other.agent.held == 1
+                assert other.agent.conversation_count == 1
 
 
 @contextlib.asynccontextmanager
@@ -93,7 +93,7 @@ async def crowd(port: int, part: bytes, room: int) -> AsyncIterator[None]:
     async with unfinished(port, part, count=room + beyond) as opened:
         endings = [asyncio.create_task(is_closed(each)) for each in opened]
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(BUSY_TIMEOUT_S):
                 while sum(each.done() for each in endings) < beyond:
                     await asyncio.sleep(0.02)
             yield
@@ -104,11 +104,11 @@ async def crowd(port: int, part: bytes, room: int) -> AsyncIterator[None]:
 
 ATTACKS: dict[str, Callable[[int], AbstractAsyncContextManager[object]]] = {
     "silent sockets": lambda port: strangers(f"ws://127.0.0.1:{port}{TWILIO}"),
-    "first heads": lambda port: unfinished(port, HALF_A_HEAD),
-    "second heads": lambda port: unfinished(port, WHOLE_HEAD, HALF_A_HEAD),
-    "more heads than have room": lambda port: crowd(port, HALF_A_HEAD, MAX_IDLE_CONNECTIONS),
+    "first heads": lambda port: unfinished(port, PARTIAL_HEAD),
+    "second heads": lambda port: unfinished(port, COMPLETE_HEAD, PARTIAL_HEAD),
+    "more heads than have room": lambda port: crowd(port, PARTIAL_HEAD, MAX_IDLE_CONNECTIONS),
     "more sockets than have room": lambda port: crowd(port, upgrade(TWILIO), UNAUTHENTICATED),
-    "unread answers": lambda port: non_readers(port, WHOLE_HEAD * 100),
+    "unread answers": lambda port: non_readers(port, COMPLETE_HEAD * 100),
     "unread pongs": lambda port: non_readers(port, LONG_PING * 100, upgrade(TWILIO)),
     "chunks": lambda port: chunks(port, "POST /nowhere"),
     **{kind: partial(frames, path=TWILIO, frame=frame) for kind, frame in FRAMES.items()},
@@ -127,7 +127,7 @@ async def test_a_caller_is_served_despite_unauthenticated_connections(
 async def test_invalid_upgrades_are_rejected_and_closed(place: Place) -> None:
     port = int(place.url.rpartition(":")[2])
     for name, head in unreadable_upgrades(TWILIO).items():
-        async with unfinished(port, head, count=1) as [(reader, writer)], asyncio.timeout(PATIENCE_S):
+        async with unfinished(port, head, count=1) as [(reader, writer)], asyncio.timeout(BUSY_TIMEOUT_S):
             assert (await reader.readline())[:10] == b"HTTP/1.1 4", name
             assert await is_closed((reader, writer)), name
 
@@ -138,14 +138,14 @@ async def test_incomplete_heads_time_out_and_idle_connections_are_limited(
     port, beyond = free_port(), 100
     async with (
         running(engines, store_server, port) as (url, _),
-        unfinished(port, HALF_A_HEAD, count=MAX_IDLE_CONNECTIONS + beyond) as opened,
+        unfinished(port, PARTIAL_HEAD, count=MAX_IDLE_CONNECTIONS + beyond) as opened,
     ):
         endings = [asyncio.create_task(is_closed(each)) for each in opened]
         async with asyncio.timeout(HEAD_TIMEOUT_S):  # the timeout that applies to all of them
             while sum(each.done() for each in endings) < beyond:
                 await asyncio.sleep(0.02)
         await _time_to_open(url)
-        async with asyncio.timeout(HEAD_TIMEOUT_S + PATIENCE_S):
+        async with asyncio.timeout(HEAD_TIMEOUT_S + BUSY_TIMEOUT_S):
             assert all(await asyncio.gather(*endings))
 
 
@@ -159,12 +159,12 @@ async def test_unauthenticated_sockets_beyond_the_limit_close_the_oldest(
         headers = {"X-Forwarded-For": "127.0.0.1, 203.0.113.7:4711"}
         async with websockets.connect(f"ws{place.url[4:]}{TWILIO}", additional_headers=headers) as caller:
             await caller.send(start)
-            await until(lambda: place.agent.held == 1)
+            await until(lambda: place.agent.conversation_count == 1)
 
 
 async def _time_to_open(url: str) -> float:
     loop = asyncio.get_running_loop()
     since = loop.time()
-    async with asyncio.timeout(PATIENCE_S), websockets.connect(url) as socket:
+    async with asyncio.timeout(BUSY_TIMEOUT_S), websockets.connect(url) as socket:
         await socket.recv()
         return loop.time() - since

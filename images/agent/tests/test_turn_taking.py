@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from images.agent.tests.conftest import KEY, RATE, Caller, Place, silence, speech, until
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_conversation import ENDED_S, LONG, said, speak
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from voice_agent import tokens
 from voice_agent.interruptions import _words, is_assent, is_echo
 from voice_agent.models import Models, Turn
@@ -124,7 +124,7 @@ def cough() -> Samples:
 async def test_a_backchannel_does_not_interrupt_the_answer(
     place: Place, engines: Engines, sound: Samples, transcript: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_agent.interruptions.DECIDED_WITHIN_S", 2 * PATIENCE_S)  # the transcript decides
+    monkeypatch.setattr("voice_agent.interruptions.DECIDED_WITHIN_S", 2 * BUSY_TIMEOUT_S)  # the transcript decides
     engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG], 60.0
     async with place.call() as caller:
         await into_the_answer(caller, sound)

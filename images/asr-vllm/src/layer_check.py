@@ -24,41 +24,43 @@ def locked_names(text: str) -> list[str]:
     return [canonicalize_name(name) for name in _PINNED.findall(text)]
 
 
-def unmet(package: str) -> Iterator[str]:
+def unmet_requirements(package: str) -> Iterator[str]:
     """Yield each requirement of an installed package, without extras, that the environment does not meet."""
     for text in distribution(package).requires or []:
         requirement = Requirement(text)
         if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
             continue
         try:
-            found = version(requirement.name)
+            installed_version = version(requirement.name)
         except PackageNotFoundError:
             yield f"{package} needs {requirement}, which is not installed"
             continue
-        if not requirement.specifier.contains(found, prereleases=True):
-            yield f"{package} needs {requirement}, but {found} is installed"
+        if not requirement.specifier.contains(installed_version, prereleases=True):
+            yield f"{package} needs {requirement}, but {installed_version} is installed"
 
 
-def misfits(layer: Iterable[str], pins: dict[str, str]) -> Iterator[str]:
+def version_mismatches(layer: Iterable[str], pins: dict[str, str]) -> Iterator[str]:
     """Yield all incompatibilities."""
-    for name, wanted in pins.items():
+    for name, expected_version in pins.items():
         # A local version after + identifies the CUDA build of a wheel, not its release.
-        found = version(name).partition("+")[0]
-        if found != wanted:
-            yield f"{name} {wanted} was asked for, but the image has {found}"
+        installed_version = version(name).partition("+")[0]
+        if installed_version != expected_version:
+            yield f"{name} {expected_version} was asked for, but the image has {installed_version}"
     for name in dict.fromkeys([*layer, *pins]):
-        yield from unmet(name)
+        yield from unmet_requirements(name)
 
 
 def main(arguments: list[str]) -> int:
     """Print incompatibilities; return the exit code."""
     requirements, *pins = arguments
-    found = list(
-        misfits(locked_names(Path(requirements).read_text(encoding="utf-8")), dict(p.split("==") for p in pins))
+    missing_libraries = list(
+        version_mismatches(
+            locked_names(Path(requirements).read_text(encoding="utf-8")), dict(p.split("==") for p in pins)
+        )
     )
-    for line in found:
+    for line in missing_libraries:
         print(line, file=sys.stderr)
-    return 1 if found else 0
+    return 1 if missing_libraries else 0
 
 
 if __name__ == "__main__":

@@ -63,10 +63,10 @@ def health(port: str) -> int:
         return 0
 
 
-def expect(what: str, found: object, wanted: object) -> None:
+def expect(name: str, actual: object, expected: object) -> None:
     """Fail the test unless a result has the expected value."""
-    if found != wanted:
-        sys.exit(f"{what}: {found}, expected {wanted}")
+    if actual != expected:
+        sys.exit(f"{name}: {actual}, expected {expected}")
 
 
 def check_decoder() -> None:
@@ -79,8 +79,8 @@ def check_decoder() -> None:
         sound.setframerate(8000)
         sound.writeframes(bytes(2 * 8000))
     with SOUND.open("rb") as file:
-        done = subprocess.run(DECODE, stdin=file, capture_output=True, check=False)  # noqa: S603  the gateway's
-    expect("decoded bytes", (done.returncode, len(done.stdout), done.stderr), (0, 2 * 16000, b""))
+        result = subprocess.run(DECODE, stdin=file, capture_output=True, check=False)  # noqa: S603  the gateway's
+    expect("decoded bytes", (result.returncode, len(result.stdout), result.stderr), (0, 2 * 16000, b""))
 
 
 def start() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx2
 
-from images.conftest import PATIENCE_S, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.gateway.tests.running import GatewayProcess, Hosts
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import FULL_CELLS, HEALTH_PATH
@@ -56,7 +56,7 @@ class Cell:
 
     async def serves_what_is_full_at(self, other: "Cell") -> None:
         await self.gateway.ready()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
             while (await self.post("any", full=other.name)).status_code != 201:
                 await asyncio.sleep(0.1)
 

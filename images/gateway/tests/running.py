@@ -23,7 +23,7 @@ import websockets
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from images.conftest import INHERITED, PATIENCE_S, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, INHERITED, StoreServer
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import HEALTH_PATH, TOKEN_HEADER
 from voice_gateway.tokens import SessionTokens
@@ -39,7 +39,7 @@ NO_TLS = False
 """Certificates need not be loaded for plain HTTP, which takes longer than the requests."""
 
 
-async def holds(what: str, condition: Callable[[], bool], limit_s: float = PATIENCE_S) -> None:
+async def holds(what: str, condition: Callable[[], bool], limit_s: float = BUSY_TIMEOUT_S) -> None:
     """Wait until a condition is true."""
     end = time.monotonic() + limit_s
     while not condition():
@@ -109,7 +109,7 @@ class GatewayProcess:
 
     async def answers(self, status: int, transport: str = "websocket") -> httpx2.Response:
         """Request sessions until the response has a status, and return that response; opened sessions are closed."""
-        async with self.client() as client, asyncio.timeout(PATIENCE_S):
+        async with self.client() as client, asyncio.timeout(BUSY_TIMEOUT_S):
             while True:
                 answer = await client.post("/v1/sessions", json={"transport": transport})
                 if answer.status_code == 201:
@@ -140,7 +140,7 @@ class GatewayProcess:
 
     async def holds_no_more_than(self, objects: float) -> None:
         """Wait until it has at most this number of objects."""
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + BUSY_TIMEOUT_S
         while (found := await self.objects()) > objects:
             assert time.monotonic() < end, f"it holds {found} objects, and {objects:.0f} at most are right"
             await asyncio.sleep(0.5)
@@ -159,12 +159,12 @@ class GatewayProcess:
 
     def wait(self) -> int:
         try:
-            code = self.process.wait(PATIENCE_S)
+            code = self.process.wait(BUSY_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.process.send_signal(signal.SIGUSR2)
             self._reader.join(1)
             pytest.fail(f"the gateway does not end: {''.join(self.lines)}")
-        self._reader.join(PATIENCE_S)
+        self._reader.join(BUSY_TIMEOUT_S)
         return code
 
     @property
@@ -172,11 +172,11 @@ class GatewayProcess:
         return f"http://127.0.0.1:{self.http_port}"
 
     def client(self) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(base_url=self.url, timeout=PATIENCE_S, verify=NO_TLS)
+        return httpx2.AsyncClient(base_url=self.url, timeout=BUSY_TIMEOUT_S, verify=NO_TLS)
 
     async def open(self, transport: str = "websocket", **request: object) -> "Opened":
         asked = {"transport": transport, **request}
-        async with self.client() as client, asyncio.timeout(PATIENCE_S):
+        async with self.client() as client, asyncio.timeout(BUSY_TIMEOUT_S):
             # On a busy machine, heartbeats and the store are late, so a refused request is retried.
             while (response := await client.post("/v1/sessions", json=asked)).status_code == 503:
                 await asyncio.sleep(0.1)

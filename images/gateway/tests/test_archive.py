@@ -20,7 +20,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 from redis.asyncio import Redis
 
-from images.conftest import PATIENCE_S, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.gateway.tests.running import NO_TLS, GatewayProcess, Hosts, Opened
 from voice_blueprint.contract.session_api import CALLER_HEADER
 from voice_gateway import archiver
@@ -153,7 +153,7 @@ async def asked(gateway: GatewayProcess, opened: Opened, method: str = "GET", **
 
 async def archived(gateway: GatewayProcess, opened: Opened) -> httpx2.Response:
     """Wait for a session's transcript."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + BUSY_TIMEOUT_S
     while (answer := await asked(gateway, opened)).status_code == 404:
         assert time.monotonic() < end, f"not archived: {answer.text} {gateway.lines}"
         await asyncio.sleep(0.2)
@@ -300,7 +300,7 @@ async def test_while_the_archive_is_unavailable_sessions_wait(
     unavailable = Archiver(store, Archive(f"s3://{BUCKET}", f"http://127.0.0.1:{free_port()}"))
     monkeypatch.setattr(archiver, "SCAN_INTERVAL_S", 0.01)
     running = asyncio.create_task(unavailable.run())
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + BUSY_TIMEOUT_S
     while "transcripts are not archived" not in caplog.messages:
         assert time.monotonic() < end
         await asyncio.sleep(0.05)
@@ -375,7 +375,7 @@ async def test_an_azure_container_stores_and_deletes(tmp_path: Path, monkeypatch
 
 async def _make_container(endpoint: str) -> None:
     """Create the container, signed with the emulator's key."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + BUSY_TIMEOUT_S
     date = datetime.now(UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
     empty = "\n" * 11
     text = f"PUT{empty}\nx-ms-date:{date}\nx-ms-version:2021-08-06\n/{EMULATOR}/{EMULATOR}/{BUCKET}\nrestype:container"

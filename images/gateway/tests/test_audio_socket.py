@@ -17,7 +17,7 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import APP, BYE, GatewayProcess, Hosts, Opened, VadHost, holds
 from voice_blueprint.contract.network import Tier
@@ -62,7 +62,7 @@ async def send(
 
 
 async def close_of(connection: websockets.ClientConnection) -> tuple[int | None, str | None]:
-    await asyncio.wait_for(connection.wait_closed(), PATIENCE_S)
+    await asyncio.wait_for(connection.wait_closed(), BUSY_TIMEOUT_S)
     return connection.close_code, connection.close_reason
 
 

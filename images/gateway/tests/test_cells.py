@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.cell import SESSIONS, Cell, call_of, owner
 from voice_gateway.cells import Cells
 from voice_gateway.settings import GatewaySettings
@@ -72,7 +72,7 @@ async def test_a_full_cell_redirects_and_a_single_cell_rejects(two: list[Cell]) 
     one, other = two
     call = call_of(two, one)
     one.fill()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while (answer := await one.post(call)).status_code == 201:
             await asyncio.sleep(0.1)
     assert (answer.status_code, answer.headers["Location"]) == (
@@ -82,7 +82,7 @@ async def test_a_full_cell_redirects_and_a_single_cell_rejects(two: list[Cell]) 
         answer = await asked.post(call, follow=True)
         assert answer.json()["events"].startswith(other.gateway.url)
     other.fill()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while (answer := await one.post(call, follow=True)).status_code == 201:
             await asyncio.sleep(0.1)
     assert (answer.status_code, answer.json()["error"]) == (503, "no capacity")
@@ -93,7 +93,7 @@ async def test_calls_of_a_lost_cell_are_routed_elsewhere(two: list[Cell]) -> Non
     call = call_of(two, other)
     assert (await one.post(call)).headers["Location"] == f"{other.gateway.url}{SESSIONS}"
     other.gateway.kill()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while (answer := await one.post(call)).status_code == 307:
             await asyncio.sleep(0.1)
     assert answer.status_code == 201

@@ -14,7 +14,7 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.issuer import AUDIENCE, Issuer
 from images.gateway.tests.running import APP, BYE, GatewayProcess, Hosts, VadHost, holds
@@ -77,7 +77,7 @@ class Client:
 
 async def only_ssrc(vad: VadHost, store: Redis) -> int:
     """Return the SSRC of the only session with audio and a record; packets of the previous caller may be in flight."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while True:
             for ssrc in {packet.ssrc for packet in list(vad.packets)}:
                 if await store.hget(state.session(ssrc), SessionField.STATE) == SessionState.OPEN.value.encode():
@@ -192,7 +192,7 @@ async def test_language_that_no_engine_has_is_refused(gateway: GatewayProcess, h
 
 async def end_of_turn_ms(vad: VadHost, store: Redis, wanted: int) -> None:
     """Wait until the engine would read this value for a session with audio."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while True:
             for ssrc in {packet.ssrc for packet in list(vad.packets)}:
                 if await store.hget(state.session(ssrc), SessionField.END_OF_TURN_MS) == str(wanted).encode():
@@ -475,7 +475,7 @@ async def test_keywords_and_redactions_apply_to_the_session(
     gateway: GatewayProcess, store: Redis, vad: VadHost
 ) -> None:
     async def record(name: SessionField, wanted: bytes) -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
             while await store.hget(state.session(await only_ssrc(vad, store)), name) != wanted:
                 await asyncio.sleep(0.02)
 

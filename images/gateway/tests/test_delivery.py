@@ -10,7 +10,7 @@ import pytest
 from redis.exceptions import RedisError
 from starlette.types import Message
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from voice_gateway import client_socket
 from voice_gateway.audio_socket import ENDED, AudioSocket, Close
 from voice_gateway.client_socket import ClientSocket
@@ -67,7 +67,7 @@ async def test_a_closing_socket_delivers_the_rest_unless_its_client_disconnects(
 
     monkeypatch.setattr(AudioSocket, "_flush", flush)
     socket = socket_with(
-        _opening=SimpleNamespace(outlives_socket=False),
+        _opening=SimpleNamespace(keeps_session_open=False),
         _is_disconnected=False,
         _websocket=SimpleNamespace(receive=messages.get),
     )
@@ -81,5 +81,5 @@ async def test_a_closing_socket_delivers_the_rest_unless_its_client_disconnects(
         messages.put_nowait({"type": "websocket.disconnect"})
     else:
         is_flushed.set()
-    assert await asyncio.wait_for(closing, PATIENCE_S) is ENDED
+    assert await asyncio.wait_for(closing, BUSY_TIMEOUT_S) is ENDED
     assert socket._is_disconnected is is_disconnected

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 from redis.asyncio import Redis
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Opened, holds
 from voice_blueprint.contract.session_api import TOKEN_HEADER
@@ -51,7 +51,7 @@ async def test_http_1_0_readers_are_supported(gateway: GatewayProcess, store: Re
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
     head = f"GET /v1/sessions/{opened.id}/events HTTP/1.0\r\nHost: 127.0.0.1\r\n{TOKEN_HEADER}: {opened.token}\r\n\r\n"
     writer.write(head.encode())
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         answer = await reader.readuntil(b"\r\n\r\n")
         assert b" 200 " in answer.partition(b"\r\n")[0]
         assert b"chunked" not in answer.lower()
@@ -131,14 +131,20 @@ async def test_stream_of_an_untranscribed_session_ends(gateway: GatewayProcess, 
     await store.hset(state.shipped(opened.ssrc), "last_sequence", "40")
     await opened.close()
     async with opened.stream() as events:
-        assert (await asyncio.wait_for(events.until("end"), PATIENCE_S))[-1].data == {"complete": False, "lost_ms": 0}
+        assert (await asyncio.wait_for(events.until("end"), BUSY_TIMEOUT_S))[-1].data == {
+            "complete": False,
+            "lost_ms": 0,
+        }
 
 
 async def test_session_that_was_never_closed_ends_when_it_expires(start: Start) -> None:
     gateway = await start(SESSION_MAX_S=1).ready()
     opened = await gateway.open()
     async with opened.stream() as events:
-        assert (await asyncio.wait_for(events.until("end"), PATIENCE_S))[-1].data == {"complete": True, "lost_ms": 0}
+        assert (await asyncio.wait_for(events.until("end"), BUSY_TIMEOUT_S))[-1].data == {
+            "complete": True,
+            "lost_ms": 0,
+        }
 
 
 async def test_heartbeats_and_new_tokens_are_sent_during_silence(start: Start) -> None:
@@ -215,9 +221,9 @@ async def test_second_reader_misses_nothing(store: Redis) -> None:
         await transcripts.publish(ssrc, said(utterance), 1)
     followers = Followers(transcripts)
     running = asyncio.create_task(followers.run())
-    ahead = asyncio.create_task(followers.next_events(ssrc, EventId(2, 2**32), PATIENCE_S))
+    ahead = asyncio.create_task(followers.next_events(ssrc, EventId(2, 2**32), BUSY_TIMEOUT_S))
     await transcripts.asked.wait()
-    behind = asyncio.create_task(followers.next_events(ssrc, BEFORE_ALL, PATIENCE_S))
+    behind = asyncio.create_task(followers.next_events(ssrc, BEFORE_ALL, BUSY_TIMEOUT_S))
     await asyncio.sleep(0)
     transcripts.may_answer.set()
     assert [event.utterance for _, event in await ahead] == [3]
@@ -248,7 +254,7 @@ async def test_events_for_a_slow_reader_stay_in_the_store(gateway: GatewayProces
         async with opened.stream() as quick:
             assert len(await quick.transcripts(2000)) == 2000
         seen = bytearray()
-        slow.settimeout(PATIENCE_S)
+        slow.settimeout(BUSY_TIMEOUT_S)
         while f"id: 1999-{2**32}".encode() not in seen[-40_000:]:
             seen += await asyncio.to_thread(slow.recv, 1 << 20)
     assert seen.count(b"event: final") == 2000

@@ -8,7 +8,7 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
-from images.conftest import PATIENCE_S, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import Event, GatewayProcess, Hosts, Opened, VadHost, holds
 from voice_blueprint.contract.network import Tier
@@ -80,7 +80,7 @@ async def test_readers_of_a_killed_gateway_resume_at_another(start: Start, store
     first.kill()
     await speaking
     assert await opened.at(second).close() == 204
-    assert await asyncio.wait_for(reading, PATIENCE_S) == [number * STEP for number in range(150)]
+    assert await asyncio.wait_for(reading, BUSY_TIMEOUT_S) == [number * STEP for number in range(150)]
 
 
 async def test_socket_of_a_killed_gateway_continues_at_another(start: Start, vad: VadHost) -> None:
@@ -125,7 +125,7 @@ async def test_restarted_store_loses_neither_sessions_nor_events(
         await connection.send('{"type": "end"}')
         await connection.wait_closed()
         assert connection.close_code == 1000
-    assert await asyncio.wait_for(reading, PATIENCE_S) == [number * STEP for number in range(60)]
+    assert await asyncio.wait_for(reading, BUSY_TIMEOUT_S) == [number * STEP for number in range(60)]
     await gateway.accepts_callers()
 
 
@@ -142,7 +142,7 @@ async def test_lost_store_gives_an_error_response(start: Start, store_server: St
         answer = await _ask(gateway)
         assert (answer.status_code, answer.json()["error"]) == (503, "state store away")
         with pytest.raises(websockets.InvalidStatus, match="503"):
-            await opened.socket(open_timeout=PATIENCE_S)
+            await opened.socket(open_timeout=BUSY_TIMEOUT_S)
         await holds("it is out of rotation", lambda: gateway.health() == 503)
         assert gateway.health(path=LIVENESS_PATH) == 200
     finally:

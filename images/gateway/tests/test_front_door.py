@@ -8,7 +8,7 @@ import pytest
 from images.gateway.tests.front_doors import DAYS, door, localhost_certificate, server
 from images.gateway.tests.running import GatewayProcess
 from voice_blueprint.contract.session_api import SESSION_PATH, TOKEN_HEADER
-from voice_gateway.front_door import PROBE_ID, FrontDoor
+from voice_gateway.front_door import PROBE_ID, PublicHosts
 from voice_sandbox.loopback import free_port
 
 
@@ -17,7 +17,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return localhost_certificate(tmp_path_factory.mktemp("front-door"))
 
 
-def observed(door: FrontDoor, lines: list[str]) -> dict[str, float]:
+def observed(door: PublicHosts, lines: list[str]) -> dict[str, float]:
     door.metrics.flush()
     values = [json.loads(line) for line in lines]
     return {name: each[name] for each in values for name in each.keys() & {"FrontDoorAnswers", "CertificateDays"}}

@@ -8,7 +8,7 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts, Opened, holds
 from voice_blueprint.contract.network import Tier
@@ -24,7 +24,7 @@ SLOTS = 3
 @pytest.fixture
 async def few(store: Redis, start: Start, hosts: Hosts) -> GatewayProcess:
     """A gateway with one engine that has few slots."""
-    await store.delete(state.PLACES)
+    await store.delete(state.RESERVED_SLOTS)
     hosts.put(Tier.ASR, "asr-1", slots=SLOTS)
     await hosts.beat()
     return await (await start().ready()).accepts_callers()
@@ -38,7 +38,7 @@ async def refusal(opened: Opened) -> tuple[int, str]:
 
 async def get_in(opened: Opened) -> websockets.ClientConnection:
     """Retry until there is a free slot."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while True:
             with contextlib.suppress(websockets.InvalidStatus):
                 return await opened.socket()
@@ -88,7 +88,7 @@ async def test_slot_of_a_dead_gateway_is_released(few: GatewayProcess, start: St
     other = await (await start().ready()).accepts_callers()
     assert (await refusal(last.at(other)))[0] == 503
     few.kill()
-    async with asyncio.timeout(RESERVATION_TTL_S + PATIENCE_S):
+    async with asyncio.timeout(RESERVATION_TTL_S + BUSY_TIMEOUT_S):
         await (await get_in(last.at(other))).close()
 
 
@@ -104,9 +104,9 @@ async def test_later_rejection_by_an_engine_is_reported_to_the_caller(gateway: G
     opened = await gateway.open()
     async with opened.stream() as events, opened.socket() as connection:
         await Sessions(store).mark_refused(opened.ssrc)
-        told = (await asyncio.wait_for(events.until("error"), PATIENCE_S))[-1]
+        told = (await asyncio.wait_for(events.until("error"), BUSY_TIMEOUT_S))[-1]
         assert told.data["error"] == "no capacity"
-        await asyncio.wait_for(connection.wait_closed(), PATIENCE_S)
+        await asyncio.wait_for(connection.wait_closed(), BUSY_TIMEOUT_S)
         assert (connection.close_code, connection.close_reason) == (1013, "no ASR host takes this session; try again")
     async with opened.socket():  # a new socket is a new attempt
         await asyncio.sleep(0)

@@ -9,7 +9,7 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Opened
 from images.gateway.tests.test_client_sockets import connect, refused
@@ -33,7 +33,7 @@ async def test_a_callers_limit_is_checked_before_any_host(start: Start, store: R
     gateway = await start(CALLER_SESSIONS=1).ready()
     async with connect(gateway, PRESENCE):
         assert (await refused(gateway, PRESENCE))[0] == 429
-        assert not await store.exists(state.PLACES)
+        assert not await store.exists(state.RESERVED_SLOTS)
     await left(store)
     async with connect(gateway, PRESENCE):
         pass
@@ -71,7 +71,7 @@ async def test_a_session_of_a_token_waits_for_its_caller_to_reconnect(gateway: G
     async with connect(gateway, PRESENCE, opened.token):
         lapses_at = await store.hget(key, "lapses_at")
         assert lapses_at
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
             while await store.hget(key, "lapses_at") == lapses_at:
                 await asyncio.sleep(0.1)
     await opened.close()
@@ -85,12 +85,12 @@ async def test_a_session_of_a_killed_gateway_counts_only_for_the_grace_period(st
     async with connect(killed, PRESENCE):
         ends_by = time.time() + grace_s
         assert not await store.zcount(key, ends_by, "+inf")
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
             while not await store.zcount(key, ends_by, "+inf"):  # an open session is still counted
                 await asyncio.sleep(0.1)
         killed.kill()
         assert (await refused(other, PRESENCE))[0] == 429
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while not await opens(other):
             await asyncio.sleep(0.5)
 

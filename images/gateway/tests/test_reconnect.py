@@ -8,7 +8,7 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Opened, VadHost, holds
 from voice_runtime import state
@@ -40,7 +40,7 @@ async def is_open(store: Redis, opened: Opened) -> bool:
 
 
 async def waits_for_its_caller(store: Redis, opened: Opened) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while not await store.hexists(state.session(opened.ssrc), "lapses_at"):
             await asyncio.sleep(0.02)
     assert await is_open(store, opened)
@@ -81,7 +81,7 @@ async def test_normal_close_ends_the_session(gateway: GatewayProcess, vad: VadHo
     async with opened.socket() as connection:
         await speak(opened, vad, connection)
         await connection.close(1000)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while await is_open(store, opened):
             await asyncio.sleep(0.02)
 
@@ -93,7 +93,7 @@ async def test_newest_socket_takes_over_the_session(gateway: GatewayProcess, vad
         await speak(opened, vad, old)
         async with opened.socket() as new:
             await speak(opened, vad, new)
-            await asyncio.wait_for(old.wait_closed(), PATIENCE_S)
+            await asyncio.wait_for(old.wait_closed(), BUSY_TIMEOUT_S)
             assert (old.close_code, old.close_reason) == (1008, "another socket has this session")
             await speak(opened, vad, new)
             assert not await store.hexists(state.session(opened.ssrc), "lapses_at"), "the old one has no say any more"
@@ -106,7 +106,7 @@ async def test_session_is_taken_over_at_another_gateway(gateway: GatewayProcess,
         await speak(opened, vad, old)
         async with opened.at(other).socket() as new:
             await speak(opened, vad, new)
-            await asyncio.wait_for(old.wait_closed(), PATIENCE_S)
+            await asyncio.wait_for(old.wait_closed(), BUSY_TIMEOUT_S)
             await speak(opened, vad, new)
     sequences = [packet.sequence for packet in vad.of(opened.ssrc)]
     assert sequences == sorted(set(sequences)), "the new socket goes on behind the old one"
@@ -120,7 +120,7 @@ async def test_session_ends_if_its_caller_does_not_return(start: Start, vad: Vad
             await speak(opened, vad, connection)
             reset(connection)
         await waits_for_its_caller(store, opened)
-        ended = await asyncio.wait_for(events.until("end"), GRACE_S + PATIENCE_S)
+        ended = await asyncio.wait_for(events.until("end"), GRACE_S + BUSY_TIMEOUT_S)
     assert ended[-1].name == "end"
     with pytest.raises(websockets.InvalidStatus, match="404"):
         await opened.socket()
@@ -131,7 +131,7 @@ async def test_socket_may_be_reopened_after_an_invalid_message(gateway: GatewayP
     opened = await gateway.open()
     async with opened.socket() as connection:
         await connection.send("hello")
-        await asyncio.wait_for(connection.wait_closed(), PATIENCE_S)
+        await asyncio.wait_for(connection.wait_closed(), BUSY_TIMEOUT_S)
     async with opened.socket() as connection:
         await speak(opened, vad, connection)
     await holds("frames", lambda: len(vad.of(opened.ssrc)) >= SPOKEN_FRAMES)

@@ -25,7 +25,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route, WebSocketRoute
 from uvicorn.server import ServerState
 
-from images.conftest import PATIENCE_S, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts, Opened, holds
 from voice_blueprint.contract import session_api
@@ -171,7 +171,7 @@ async def test_wrong_codec_is_reported_to_the_caller(gateway: GatewayProcess, st
     opened = await gateway.open("srtp")
     async with opened.stream() as events:
         await store.hset(state.shipped(opened.ssrc), ShippedField.WRONG_PAYLOAD, "7")
-        told = (await asyncio.wait_for(events.until("error"), PATIENCE_S))[-1]
+        told = (await asyncio.wait_for(events.until("error"), BUSY_TIMEOUT_S))[-1]
     assert told.data["error"] == "wrong payload"
     assert "7 packets are not L16/16000 of 20 ms with payload type 96" in told.data["detail"]
 
@@ -264,7 +264,7 @@ async def test_endless_upload_uses_no_memory(gateway: GatewayProcess) -> None:
 async def test_response_to_a_rejected_large_body_arrives(gateway: GatewayProcess) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
     writer.write(b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1073741824\r\n\r\n")
-    answer = await asyncio.wait_for(reader.read(), PATIENCE_S)
+    answer = await asyncio.wait_for(reader.read(), BUSY_TIMEOUT_S)
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"body too large" in answer
     writer.close()
@@ -274,7 +274,7 @@ async def test_rejected_client_that_is_still_sending_receives_the_response(gatew
     """A connection that is closed with unread data is reset, and the client can lose the response."""
 
     def request() -> bytes:
-        with socket.create_connection(("127.0.0.1", gateway.http_port), PATIENCE_S) as client:
+        with socket.create_connection(("127.0.0.1", gateway.http_port), BUSY_TIMEOUT_S) as client:
             client.sendall(b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n")
             assert client.recv(1, socket.MSG_PEEK), "the gateway responds before the body"
             for _ in range(5):
@@ -403,7 +403,7 @@ async def test_creations_per_second_are_limited(start: Start) -> None:
 async def test_a_caller_above_its_rate_still_gets_its_share(start: Start) -> None:
     gateway = await start(CALLER_CREATIONS_PER_S=1).ready()
     opened = 0
-    async with gateway.client() as client, asyncio.timeout(PATIENCE_S):
+    async with gateway.client() as client, asyncio.timeout(BUSY_TIMEOUT_S):
         while opened < 3:
             opened += (await client.post(SESSIONS, json={"transport": "srtp"})).status_code == 201
             await asyncio.sleep(0.2)
@@ -457,14 +457,14 @@ async def test_without_allowed_origins_pages_are_rejected(start: Start) -> None:
 
 async def test_idle_connection_is_closed(gateway: GatewayProcess) -> None:
     with socket.create_connection(("127.0.0.1", gateway.media_port)) as idle:
-        idle.settimeout(PATIENCE_S)
+        idle.settimeout(BUSY_TIMEOUT_S)
         assert await asyncio.to_thread(idle.recv, 1) == b""
 
 
 async def test_timer_does_not_keep_a_closed_connection_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "HEAD_TIMEOUT_S", 3600)
     config, made = uvicorn.Config(Starlette(), ws="none"), list[weakref.ref[http.PromptProtocol]]()
-    protocol_type = http.PromptProtocol.with_limit()
+    protocol_type = http.PromptProtocol.with_connection_limit()
 
     def make() -> http.PromptProtocol:
         protocol = protocol_type(config, ServerState(), {})

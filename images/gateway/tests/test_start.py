@@ -9,7 +9,7 @@ from importlib.metadata import version
 import pytest
 from packaging.requirements import Requirement
 
-from images.conftest import PATIENCE_S, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import FOLDER, TOKEN_KEY, GatewayProcess, holds
 from voice_blueprint.contract.metrics import METRICS, NAMESPACE
@@ -19,7 +19,12 @@ from voice_runtime.metrics import Metrics
 
 def run(environment: dict[str, str], module: str = "voice_gateway") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", module], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        [sys.executable, "-m", module],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=BUSY_TIMEOUT_S,
+        check=False,
     )
 
 

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 import httpx2
 import pytest
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.json_server import JsonServer
 from voice_gateway import state_token
 
@@ -55,7 +55,7 @@ def environment(entra: Entra, tmp_path: Path) -> dict[str, str]:
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
-    limit = time.monotonic() + PATIENCE_S
+    limit = time.monotonic() + BUSY_TIMEOUT_S
     while not holds():
         assert time.monotonic() < limit
         time.sleep(0.02)
@@ -93,6 +93,6 @@ def test_missing_variables_are_reported_in_one_line(environment: dict[str, str])
     del environment["AZURE_CLIENT_ID"]
     run = subprocess.run(
         [sys.executable, "-m", "voice_gateway.state_token"],
-        env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        env=environment, capture_output=True, text=True, timeout=BUSY_TIMEOUT_S, check=False,
     )  # fmt: skip
     assert (run.returncode, run.stderr) == (2, "AZURE_CLIENT_ID is not set\n")

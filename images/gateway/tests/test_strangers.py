@@ -12,16 +12,16 @@ import websockets
 from redis.asyncio import Redis
 from websockets.frames import CloseCode
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.issuer import AUDIENCE, Issuer
 from images.gateway.tests.running import TOKEN_KEY, GatewayProcess
 from images.gateway.tests.test_transcriptions import TRANSCRIPTIONS, client_of, noise, wav
 from images.strangers import (
+    COMPLETE_HEAD,
     FRAMES,
-    HALF_A_HEAD,
+    PARTIAL_HEAD,
     STRANGERS,
-    WHOLE_HEAD,
     chunks,
     cost_no_time,
     frames,
@@ -52,18 +52,18 @@ async def time_to_health(gateway: GatewayProcess) -> float:
     return time.monotonic() - since
 
 
-@pytest.mark.parametrize("parts", [(HALF_A_HEAD,), (WHOLE_HEAD, HALF_A_HEAD)], ids=["first head", "second head"])
+@pytest.mark.parametrize("parts", [(PARTIAL_HEAD,), (COMPLETE_HEAD, PARTIAL_HEAD)], ids=["first head", "second head"])
 async def test_incomplete_head_times_out(start: Start, parts: tuple[bytes, ...]) -> None:
     gateway = await start(MAX_CONNECTIONS=20).ready()
     await cost_no_time("heads", partial(time_to_health, gateway), partial(strangers, gateway.media_port, *parts))
     async with strangers(gateway.media_port, *parts) as opened:
-        async with asyncio.timeout(HEAD_TIMEOUT_S + PATIENCE_S):
+        async with asyncio.timeout(HEAD_TIMEOUT_S + BUSY_TIMEOUT_S):
             assert all(await asyncio.gather(*map(is_closed, opened)))
 
 
 async def test_idle_connections_are_bounded_and_the_busiest_address_loses_its_oldest(gateway: GatewayProcess) -> None:
     beyond = 100
-    async with strangers(gateway.media_port, HALF_A_HEAD, count=MAX_IDLE_CONNECTIONS + beyond) as opened:
+    async with strangers(gateway.media_port, PARTIAL_HEAD, count=MAX_IDLE_CONNECTIONS + beyond) as opened:
         endings = [asyncio.create_task(is_closed(each)) for each in opened]
         async with asyncio.timeout(HEAD_TIMEOUT_S):  # the timeout that applies to all of them
             while sum(each.done() for each in endings) < beyond:
@@ -80,24 +80,24 @@ async def test_unread_responses_are_limited_in_number_and_time(start: Start) -> 
     requests = f"GET {OPENAPI_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode() * 100
     more_than_its_connections = partial(non_readers, gateway.media_port, requests, count=MAX_IDLE_CONNECTIONS + 100)
     await cost_no_time("unread answers", partial(time_to_health, gateway), more_than_its_connections)
-    async with more_than_its_connections(), asyncio.timeout(READ_TIMEOUT_S + PATIENCE_S):
+    async with more_than_its_connections(), asyncio.timeout(READ_TIMEOUT_S + BUSY_TIMEOUT_S):
         while open_files(gateway.process.pid) > before + 20:  # connections to the store, and health checks
             await asyncio.sleep(0.1)
 
 
 async def test_a_slowly_sent_head_times_out(gateway: GatewayProcess) -> None:
-    async with strangers(gateway.media_port, HALF_A_HEAD) as [(reader, writer), *_]:
+    async with strangers(gateway.media_port, PARTIAL_HEAD) as [(reader, writer), *_]:
         ending = asyncio.create_task(is_closed((reader, writer)))
         since = time.monotonic()
         while not ending.done():
             writer.write(b"x")
             await asyncio.sleep(0.5)
-            assert time.monotonic() - since < HEAD_TIMEOUT_S + PATIENCE_S
+            assert time.monotonic() - since < HEAD_TIMEOUT_S + BUSY_TIMEOUT_S
 
 
 async def test_invalid_upgrades_are_rejected_and_closed(gateway: GatewayProcess) -> None:
     for name, head in unreadable_upgrades("/v1/presence").items():
-        async with strangers(gateway.media_port, head, count=1) as [(reader, writer)], asyncio.timeout(PATIENCE_S):
+        async with strangers(gateway.media_port, head, count=1) as [(reader, writer)], asyncio.timeout(BUSY_TIMEOUT_S):
             assert (await reader.readline())[:10] == b"HTTP/1.1 4", name
             assert await is_closed((reader, writer)), name
 
@@ -126,7 +126,7 @@ async def test_invalid_utf8_closes_the_socket_without_an_error(start: Start) -> 
 
 async def test_the_rest_of_an_answered_body_times_out(gateway: GatewayProcess) -> None:
     head = b"POST /healthz HTTP/1.1\r\nHost: gateway\r\nContent-Length: 1000\r\n\r\n"
-    async with strangers(gateway.media_port, head) as opened, asyncio.timeout(HEAD_TIMEOUT_S + PATIENCE_S):
+    async with strangers(gateway.media_port, head) as opened, asyncio.timeout(HEAD_TIMEOUT_S + BUSY_TIMEOUT_S):
         assert all(await asyncio.gather(*map(is_closed, opened)))
 
 
@@ -134,7 +134,7 @@ async def test_slow_uploads_use_no_slot(gateway: GatewayProcess, store: Redis) -
     async with _slow_uploads(gateway, MAX_CONCURRENT_FILES + 1):
         client = client_of(gateway)
         asking = asyncio.create_task(client.audio.transcriptions.create(file=wav(noise(60)), model="any"))
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
             while not await store.llen(state.FILE_PIECES):
                 assert not asking.done(), asking.exception()
                 await asyncio.sleep(0.02)
@@ -145,14 +145,14 @@ async def test_slow_uploads_use_no_slot(gateway: GatewayProcess, store: Redis) -
 async def test_a_caller_with_too_many_uploads_loses_its_oldest(start: Start) -> None:
     gateway = await (await start(AUTHORIZER="none").ready()).accepts_callers()
     async with _slow_uploads(gateway, 40) as uploading:
-        done, _ = await asyncio.wait(uploading, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(uploading, timeout=BUSY_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
         assert done.pop().result() in {429, CLOSED}
 
 
 async def test_an_unauthenticated_upload_is_closed_early(start: Start) -> None:
     gateway = await start(AUTHORIZER="iam").ready()
     async with _slow_uploads(gateway, 3) as uploading:
-        done, _ = await asyncio.wait(uploading, timeout=HEAD_TIMEOUT_S + PATIENCE_S)
+        done, _ = await asyncio.wait(uploading, timeout=HEAD_TIMEOUT_S + BUSY_TIMEOUT_S)
         assert len(done) == 3
         assert {each.result() for each in done} <= {401, CLOSED}
 
@@ -165,7 +165,7 @@ async def test_unknown_keys_use_no_connections(start: Start, store: Redis, issue
     url = f"ws://127.0.0.1:{gateway.media_port}"
     unknown = {"Authorization": f"Bearer {issuer.token()}"}
     knocking = [asyncio.create_task(_knock(f"{url}{path}", unknown)) for _ in range(20)]
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while not issuer.asked:
             await asyncio.sleep(0.02)
     tokens = SessionTokens(TOKEN_KEY, 60)
@@ -183,7 +183,7 @@ async def test_unknown_keys_use_no_connections(start: Start, store: Redis, issue
 
 
 async def _knock(url: str, headers: dict[str, str]) -> None:
-    async with websockets.connect(url, additional_headers=headers, open_timeout=PATIENCE_S) as socket:
+    async with websockets.connect(url, additional_headers=headers, open_timeout=BUSY_TIMEOUT_S) as socket:
         await socket.wait_closed()
 
 

@@ -19,7 +19,7 @@ from openai import AsyncOpenAI
 from redis.asyncio import Redis
 from starlette.types import Message
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Hosts
 from voice_blueprint.contract.network import Tier
@@ -120,7 +120,7 @@ async def test_third_file_is_retried_and_a_disconnect_frees_its_work(client: Asy
         asyncio.create_task(client.audio.transcriptions.create(file=wav(noise(60)), model="any"))
         for _ in range(MAX_CONCURRENT_FILES)
     ]
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while await store.llen(state.FILE_PIECES) < MAX_CONCURRENT_FILES:
             await asyncio.sleep(0.02)
     with pytest.raises(openai.RateLimitError):
@@ -128,7 +128,7 @@ async def test_third_file_is_retried_and_a_disconnect_frees_its_work(client: Asy
     for each in waiting:
         each.cancel()
     await asyncio.wait(waiting)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while await store.keys("file:*"):
             await asyncio.sleep(0.05)
 
@@ -139,7 +139,7 @@ async def test_killed_gateway_leaves_no_work_and_accepts_the_file_again(start: S
 
     async def asked() -> "asyncio.Task[object]":
         asking = asyncio.create_task(client_of(gateway).audio.transcriptions.create(file=wav(noise(60)), model="any"))
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
             while not await pieces.count_waiting():
                 assert not asking.done(), asking.result()
                 await asyncio.sleep(0.02)
@@ -154,7 +154,7 @@ async def test_killed_gateway_leaves_no_work_and_accepts_the_file_again(start: S
     for key in left:
         assert 0 < await store.ttl(key) <= state.FILE_PIECE_RETENTION_S
         await store.pexpire(key, 1)  # simulates expiry
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while await store.exists(*left):
             await asyncio.sleep(0.01)
     while await pieces.count_waiting():
@@ -170,7 +170,7 @@ async def test_work_ends_with_its_request_even_if_a_cancellation_is_lost() -> No
     async def work() -> str:
         for _ in range(2):  # like `asyncio.wait_for` of Python 3.11 when the awaited task ends at that moment
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(PATIENCE_S)
+                await asyncio.sleep(BUSY_TIMEOUT_S)
         ended.set()
         return ""
 
@@ -178,7 +178,7 @@ async def test_work_ends_with_its_request_even_if_a_cancellation_is_lost() -> No
         return {"type": "http.disconnect"}
 
     with pytest.raises(Refusal, match="gone"):
-        await asyncio.wait_for(Upload(gone).run_until_disconnect(work()), PATIENCE_S / 2)
+        await asyncio.wait_for(Upload(gone).run_until_disconnect(work()), BUSY_TIMEOUT_S / 2)
     assert ended.is_set()
 
 
@@ -218,7 +218,7 @@ def test_file_cannot_reference_other_files(tmp_path: Path) -> None:
         cwd=tmp_path,
         env={"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
-        timeout=PATIENCE_S,
+        timeout=BUSY_TIMEOUT_S,
         check=False,
     )
     assert (done.returncode, done.stdout) == (1, b"")
@@ -231,7 +231,7 @@ async def test_decoder_inherits_no_secret(monkeypatch: pytest.MonkeyPatch) -> No
     with os.fdopen(reading, "rb") as file, os.fdopen(writing, "wb"):
         decoding = split_file(file, AudioSplitter())
         first = asyncio.ensure_future(anext(decoding))
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
             while not (decoders := _children(b"voice_gateway.decode")):
                 await asyncio.sleep(0.01)
         inherited = [(folder / "environ").read_bytes() for folder in decoders]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.test_transcriptions import TRANSCRIPTIONS
 
@@ -20,6 +20,6 @@ async def test_the_response_follows_the_request_body(start: Start) -> None:
     done, _ = await asyncio.wait({answer}, timeout=1)
     assert not done
     writer.write(bytes(1000))
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         assert b" 401 " in await answer
     writer.close()

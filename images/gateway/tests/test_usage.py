@@ -14,14 +14,14 @@ import pytest
 import websockets
 from redis.asyncio import Redis
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.issuer import AUDIENCE, Issuer
 from images.gateway.tests.running import GatewayProcess, VadHost, holds
 from images.gateway.tests.test_archive import BUCKET, Bucket, bucket, s3, start_archiving
 from images.gateway.tests.test_client_sockets import LISTEN, Client, connect, event, only_ssrc, say
 from voice_gateway.archive import Archive
-from voice_gateway.usage_report import SETTLED_AFTER, UsageReport, to_csv
+from voice_gateway.usage_report import REPORT_DELAY, UsageReport, to_csv
 from voice_runtime import state
 from voice_runtime.replies import texts
 from voice_runtime.sessions import Sessions
@@ -47,7 +47,7 @@ async def test_a_session_is_reported_once_with_its_caller(
     start: Start, issuer: Issuer, store: Redis, vad: VadHost
 ) -> None:
     gateway = await start(JWT_ISSUER=issuer.url, JWT_AUDIENCE=AUDIENCE).ready()
-    async with gateway.client() as http, asyncio.timeout(PATIENCE_S):
+    async with gateway.client() as http, asyncio.timeout(BUSY_TIMEOUT_S):
         headers = {"Authorization": f"Bearer {issuer.token()}"}
         while (await http.post("/v1/sessions", json={"transport": "srtp"}, headers=headers)).status_code != 201:
             await asyncio.sleep(0.1)
@@ -91,7 +91,7 @@ async def test_minutes_per_day_are_limited(start: Start, store: Redis) -> None:
     await store.hset(key, mapping={"audio_s": "59.5"})
     async with connect(gateway, LISTEN) as connection:
         await connection.send(SECOND)
-        await asyncio.wait_for(connection.wait_closed(), PATIENCE_S)
+        await asyncio.wait_for(connection.wait_closed(), BUSY_TIMEOUT_S)
         assert (connection.close_code, "used up" in str(connection.close_reason)) == (1008, True)
     since = int(time.time())
     with pytest.raises(websockets.InvalidStatus) as caught:
@@ -137,7 +137,7 @@ async def test_daily_usage_file_has_a_row_per_caller(store: Redis, bucket: Bucke
     await fill(store, DAY, names[0], {}, {"prompt_tokens": "700", "answer_tokens": "30", "spoken_characters": "90"})
     await fill(store, DAY, 'a "quoted", name', {}, {"prompt_tokens": "1"})
     await fill(store, DAY + timedelta(days=1), "of-today", {"audio_s": "1"}, {})
-    await report.write_reports(MIDNIGHT + SETTLED_AFTER)
+    await report.write_reports(MIDNIGHT + REPORT_DELAY)
     quoted, *tenants = rows(bucket, DAY)
     assert [row["caller"] for row in tenants] == names
     assert tenants[0] == {
@@ -150,9 +150,9 @@ async def test_daily_usage_file_has_a_row_per_caller(store: Redis, bucket: Bucke
 
 async def test_a_finished_day_is_written_by_one_gateway(store: Redis, bucket: Bucket, report: UsageReport) -> None:
     await fill(store, DAY, "tenant", {"audio_s": "1"}, {})
-    await report.write_reports(MIDNIGHT + SETTLED_AFTER - timedelta(seconds=1))
+    await report.write_reports(MIDNIGHT + REPORT_DELAY - timedelta(seconds=1))
     assert bucket.names() == []
-    now = MIDNIGHT + SETTLED_AFTER
+    now = MIDNIGHT + REPORT_DELAY
     await report.write_reports(now)
     assert len(bucket.names()) == 1
     await fill(store, DAY, "tenant", {"audio_s": "2"}, {})
@@ -166,11 +166,11 @@ async def test_a_failed_daily_report_is_written_by_the_next_gateway(
     await fill(store, DAY, "tenant", {"audio_s": "1"}, {})
     closed = UsageReport(store, Archive("s3://no-such-bucket", bucket.url))
     with pytest.raises(Exception, match="NoSuchBucket"):
-        await closed.write_reports(MIDNIGHT + SETTLED_AFTER)
+        await closed.write_reports(MIDNIGHT + REPORT_DELAY)
     claim = state.day_report(DAY.isoformat())
     assert 0 < await store.ttl(claim) <= 120
     await store.delete(claim)  # simulates expiry
-    await report.write_reports(MIDNIGHT + SETTLED_AFTER + timedelta(days=1))
+    await report.write_reports(MIDNIGHT + REPORT_DELAY + timedelta(days=1))
     assert rows(bucket, DAY)[0]["caller"] == "tenant"
 
 
@@ -183,7 +183,7 @@ async def test_a_gateway_writes_its_own_counts(
     async with opened.socket() as connection:
         await connection.send(SECOND)
         await connection.send(json.dumps({"type": "end"}))
-        await asyncio.wait_for(connection.wait_closed(), PATIENCE_S)
+        await asyncio.wait_for(connection.wait_closed(), BUSY_TIMEOUT_S)
     await holds("it is told", lambda: bool(told(gateway)))
     today, before = (datetime.now(UTC).date() - timedelta(days=days) for days in (0, 1))
     caller = told(gateway)[0]["caller"]

@@ -83,8 +83,8 @@ def main() -> int:
     expected = [
         (PREFILL, "/v1/chat/completions"), (DECODE, "/v1/chat/completions"), (DECODE, "/v1/audio/transcriptions"),
     ]  # fmt: skip
-    prefills_for_another = bool(transfers and transfers[0] and transfers[0].get("do_remote_decode"))
-    if seen != expected or answer["choices"][0]["message"]["content"] != str(DECODE) or not prefills_for_another:
+    is_remote_prefill = bool(transfers and transfers[0] and transfers[0].get("do_remote_decode"))
+    if seen != expected or answer["choices"][0]["message"]["content"] != str(DECODE) or not is_remote_prefill:
         print(f"asked {seen} with {transfers}, expected {expected}; the answer was {answer}", file=sys.stderr)
         return 1
     return 0

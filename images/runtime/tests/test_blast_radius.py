@@ -44,7 +44,7 @@ async def _learns_numbers(client: Redis, ssrc: int) -> None:
     try:
         assert await client.sismember(state.host_sessions(HELD[ssrc]), str(ssrc))
     except NoPermissionError:
-        assert await client.zscore(state.PLACES, str(ssrc))
+        assert await client.zscore(state.RESERVED_SLOTS, str(ssrc))
 
 
 async def _reads_key(client: Redis, ssrc: int) -> None:
@@ -80,7 +80,7 @@ async def _forges_counts(client: Redis, ssrc: int) -> None:
 
 
 async def _takes_places(client: Redis, ssrc: int) -> None:
-    await client.zadd(state.PLACES, {str(ssrc + 1000): time.time() + 60})
+    await client.zadd(state.RESERVED_SLOTS, {str(ssrc + 1000): time.time() + 60})
 
 
 async def _reads_conversation(client: Redis, ssrc: int) -> None:
@@ -136,7 +136,7 @@ async def _fill(store: Redis) -> None:
             ssrc, f"id-{ssrc}", SessionState.OPEN, SessionKind.EXTERNAL, "caller", expires_at, srtp_key="a2V5"
         )
         assert await Sessions(store).create(session, max_sessions=len(HELD))
-        await store.zadd(state.PLACES, {str(ssrc): expires_at})
+        await store.zadd(state.RESERVED_SLOTS, {str(ssrc): expires_at})
         await Journal(store, host).acquire(ssrc)
         await Journal(store, host).append([(ssrc, b"chunk")])
         await store.xadd(state.transcript(ssrc), {"event": FINAL.model_dump_json()}, id="1-1")

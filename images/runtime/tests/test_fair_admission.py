@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from voice_runtime.fair_admission import FairAdmission, FairSet
+from voice_runtime.fair_admission import FairAdmission, SourceLimitedSet
 
 LIMIT = 4
 PATIENCE_S = 30.0
@@ -77,7 +77,7 @@ async def test_errors_inside_the_context_are_propagated() -> None:
 
 
 def test_sources_alternate_oldest_item_first() -> None:
-    waiting: FairSet[str] = FairSet(LIMIT)
+    waiting: SourceLimitedSet[str] = SourceLimitedSet(LIMIT)
     for item, source in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b")):
         assert waiting.add(item, source) is None
     assert [waiting.pop() for _ in range(5)] == ["a1", "b1", "a2", "a3", None]

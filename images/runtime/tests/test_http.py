@@ -14,8 +14,8 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.server import ServerState
 
-from images.conftest import PATIENCE_S
-from images.strangers import HALF_A_HEAD, WHOLE_HEAD, is_closed, non_readers, upgrade
+from images.conftest import BUSY_TIMEOUT_S
+from images.strangers import COMPLETE_HEAD, PARTIAL_HEAD, is_closed, non_readers, upgrade
 from voice_runtime import http, websocket
 from voice_runtime.http import client_address
 
@@ -41,17 +41,17 @@ def test_client_address_comes_from_the_proxy_header_if_any(headers: list[str], f
 
 
 async def test_a_connection_beyond_the_limit_closes_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "HEAD_TIMEOUT_S", 2 * PATIENCE_S)
+    monkeypatch.setattr(http, "HEAD_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
     config = uvicorn.Config(Starlette(), ws="none")
-    protocol, state = http.PromptProtocol.with_limit(2), ServerState()
+    protocol, state = http.PromptProtocol.with_connection_limit(2), ServerState()
     server = await asyncio.get_running_loop().create_server(lambda: protocol(config, state, {}), "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
         opened = []
         for _ in range(3):
             opened.append(await asyncio.open_connection("127.0.0.1", port))
-            opened[-1][1].write(HALF_A_HEAD)
-        async with asyncio.timeout(PATIENCE_S):
+            opened[-1][1].write(PARTIAL_HEAD)
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
             assert await is_closed(opened[0])
         assert not any(reader.at_eof() for reader, _ in opened[1:])
         for _, writer in opened:
@@ -83,8 +83,8 @@ async def _serving(room: int) -> AsyncIterator[tuple[int, ServerState]]:
         routes=[Route("/healthz", _large), WebSocketRoute("/talk", _talk), WebSocketRoute("/listen", _listen)]
     )
     sockets = websocket.PacedWebSocket.with_limits({"/listen": 4 << 20})
-    config = uvicorn.Config(app, ws=sockets, ws_max_size=1 << 16, timeout_keep_alive=2 * PATIENCE_S)
-    protocol, state = http.PromptProtocol.with_limit(room), ServerState()
+    config = uvicorn.Config(app, ws=sockets, ws_max_size=1 << 16, timeout_keep_alive=2 * BUSY_TIMEOUT_S)
+    protocol, state = http.PromptProtocol.with_connection_limit(room), ServerState()
     async with await asyncio.get_running_loop().create_server(
         lambda: protocol(config, state, {}), "127.0.0.1", 0
     ) as server:
@@ -92,17 +92,17 @@ async def _serving(room: int) -> AsyncIterator[tuple[int, ServerState]]:
 
 
 async def _until_no_more_than(connections: int, state: ServerState) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while len(state.connections) > connections or len(state.tasks) > connections:
             await asyncio.sleep(0.02)
 
 
 async def test_connections_with_unread_responses_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "READ_TIMEOUT_S", 2 * PATIENCE_S)
+    monkeypatch.setattr(websocket, "READ_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
     async with _serving(room=2) as (port, state):
         async with contextlib.AsyncExitStack() as opened:
             for _ in range(5):  # each waits for its client to read before the next one comes
-                await opened.enter_async_context(non_readers(port, WHOLE_HEAD, count=1))
+                await opened.enter_async_context(non_readers(port, COMPLETE_HEAD, count=1))
             await _until_no_more_than(2, state)
             assert len(state.connections) == 2
         await _until_no_more_than(0, state)
@@ -111,7 +111,7 @@ async def test_connections_with_unread_responses_are_limited(monkeypatch: pytest
 @pytest.mark.parametrize("head", [b"", upgrade("/talk")], ids=["http", "websocket"])
 async def test_a_client_that_reads_nothing_is_closed(monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
     monkeypatch.setattr(websocket, "READ_TIMEOUT_S", 0.5)
-    async with _serving(room=100) as (port, state), non_readers(port, b"" if head else WHOLE_HEAD, head, count=5):
+    async with _serving(room=100) as (port, state), non_readers(port, b"" if head else COMPLETE_HEAD, head, count=5):
         await _until_no_more_than(0, state)
 
 
@@ -119,7 +119,7 @@ async def test_a_slow_client_receives_its_response(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(websocket, "READ_TIMEOUT_S", 0.5)
     async with _serving(room=1) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4096)
-        writer.write(WHOLE_HEAD)
+        writer.write(COMPLETE_HEAD)
         await reader.readuntil(b"\r\n\r\n")
         body = 0
         while body < 1 << 20:
@@ -140,7 +140,7 @@ async def test_incomplete_large_messages_are_limited_in_total(monkeypatch: pytes
         clients = [await websockets.connect(f"ws://127.0.0.1:{port}/listen") for _ in range(2)]
         sending = [asyncio.create_task(each.send(half())) for each in clients]
         closing = [asyncio.create_task(each.wait_closed()) for each in clients]
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
             await asyncio.wait(closing, return_when=asyncio.FIRST_COMPLETED)
         assert [each.close_code for each in clients if each.close_code] == [1013]
         for each in (*sending, *closing):
@@ -161,7 +161,7 @@ async def test_pipelined_requests_do_not_block_the_event_loop(monkeypatch: pytes
 
     async def ask(port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(WHOLE_HEAD * 10_000)
+        writer.write(COMPLETE_HEAD * 10_000)
         while await reader.read(1 << 16):
             pass
 

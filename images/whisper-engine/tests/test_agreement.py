@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from voice_blueprint.contract.chunk import ChunkKind
 from voice_runtime.chunk import AudioChunk
-from voice_whisper.agreement import Agreement, sounds_over, text_of
+from voice_whisper.agreement import Agreement, join_words, sounds_over
 from voice_whisper.backends.base import Word
 from voice_whisper.session_audio import SessionAudio
 from voice_whisper.utterance import STEADY_FRAMES, Utterance
@@ -26,50 +26,50 @@ def words(text: str, start: float = 0.0) -> list[Word]:
 
 def test_repeated_words_are_stable_except_the_last() -> None:
     said = Agreement()
-    said.hear(words("please fold the"))
-    assert (text_of(said.committed), text_of(said.tentative)) == ("", "please fold the")
-    said.hear(words("Please hold the line while"))
-    assert (text_of(said.committed), text_of(said.tentative)) == ("Please", "hold the line while")
-    said.hear(words("please hold the line, while we"))
-    assert text_of(said.committed) == "Please hold the line, while"
-    said.hear(words("please hold the line, while"))
-    assert text_of(said.words) == "Please hold the line, while", "the last word may have been cut"
+    said.add_hypothesis(words("please fold the"))
+    assert (join_words(said.committed), join_words(said.tentative)) == ("", "please fold the")
+    said.add_hypothesis(words("Please hold the line while"))
+    assert (join_words(said.committed), join_words(said.tentative)) == ("Please", "hold the line while")
+    said.add_hypothesis(words("please hold the line, while we"))
+    assert join_words(said.committed) == "Please hold the line, while"
+    said.add_hypothesis(words("please hold the line, while"))
+    assert join_words(said.words) == "Please hold the line, while", "the last word may have been cut"
     said.end(words("lease fold the line while we connect"))
-    assert text_of(said.words) == "Please hold the line, while we connect"
+    assert join_words(said.words) == "Please hold the line, while we connect"
 
 
 @pytest.mark.parametrize(("at_s", "told"), [(0.79, "please"), (0.8, "please hold"), (0.81, "please hold")])
 def test_a_tentative_last_word_that_ends_later_is_omitted(at_s: float, told: str) -> None:
     said = Agreement()
     assert said.words_before(at_s) == []
-    said.hear(words("please hold"))
-    assert text_of(said.words_before(at_s)) == told
+    said.add_hypothesis(words("please hold"))
+    assert join_words(said.words_before(at_s)) == told
     said.end(words("please hold"))
-    assert text_of(said.words_before(at_s)) == "please hold", "it is not tentative"
+    assert join_words(said.words_before(at_s)) == "please hold", "it is not tentative"
 
 
 def test_hypothesis_of_too_little_audio_does_not_vote() -> None:
     said = Agreement()
-    said.hear(words("thank you"), votes=False)
-    assert text_of(said.tentative) == "thank you"
-    said.hear(words("thank you for"))
+    said.add_hypothesis(words("thank you"), counts=False)
+    assert join_words(said.tentative) == "thank you"
+    said.add_hypothesis(words("thank you for"))
     assert not said.committed
 
 
 def test_text_after_a_split_has_no_repetition() -> None:
     said = Agreement()
-    said.hear(words("please hold the line while"))
-    said.hear(words("please hold the line while"))
+    said.add_hypothesis(words("please hold the line while"))
+    said.add_hypothesis(words("please hold the line while"))
     rest = said.rest()
     # Recognized again from the third word on, slightly late.
     rest.end(words("the line while we connect", start=2.2 * WORD_S))
-    assert text_of(said.committed + rest.committed) == "please hold the line while we connect"
+    assert join_words(said.committed + rest.committed) == "please hold the line while we connect"
 
 
 def test_trailing_loops_are_removed_but_inner_repetitions_are_not() -> None:
     said = Agreement()
     said.end(words("no no no no that is it is it is it is it"))
-    assert text_of(said.words) == "no no no no that is it"
+    assert join_words(said.words) == "no no no no that is it"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_loop_repeats_up_to_five_words_three_times(said: str, told: str) -> No
     """Digits occur so in numbers of cards and telephones."""
     agreement = Agreement()
     agreement.end(words(said))
-    assert text_of(agreement.words) == told.strip()
+    assert join_words(agreement.words) == told.strip()
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_words_that_are_recognized_again_after_a_cut_are_said_once(start: float,
     """Times are uncertain by up to a second; after it, the speaker repeats the word."""
     rest = Agreement(words("a b c"))
     rest.end(words("c d e f", start=start + 0.2 - 1e-9))
-    assert text_of(rest.words) == told
+    assert join_words(rest.words) == told
 
 
 @pytest.mark.parametrize(("end", "told"), [(1.29, ""), (1.31, "d")])
 def test_a_word_that_ends_within_a_tenth_of_a_second_after_the_last_one_is_that_one(end: float, told: str) -> None:
     rest = Agreement(words("a b c"))
     rest.end([Word(" d", 1.0, end, 0.9)])
-    assert text_of(rest.words) == told
+    assert join_words(rest.words) == told
 
 
 @pytest.mark.parametrize(
@@ -126,17 +126,17 @@ def test_a_sentence_is_over_at_its_punctuation(text: str, *, is_over: bool) -> N
 
 def test_looping_hypothesis_is_discarded() -> None:
     said = Agreement()
-    said.hear(words("please call"))
+    said.add_hypothesis(words("please call"))
     for _ in range(2):
-        said.hear(words("please count " * 12 + "please " * 20))
-    assert (text_of(said.committed), text_of(said.tentative)) == ("", "please call")
+        said.add_hypothesis(words("please count " * 12 + "please " * 20))
+    assert (join_words(said.committed), join_words(said.tentative)) == ("", "please call")
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=9), max_size=9))
 def test_certain_words_never_change(hypotheses: list[list[str]]) -> None:
     said, before = Agreement(), list[Word]()
     for hypothesis in hypotheses:
-        said.hear(words(" ".join(hypothesis)))
+        said.add_hypothesis(words(" ".join(hypothesis)))
         assert said.committed[: len(before)] == before
         before = list(said.committed)
 
@@ -157,11 +157,11 @@ def test_noise_and_tones_are_classified_as_steady_but_speech_is_not() -> None:
             draw.normal(0, 2000, 5 * 16000),
             3000 * np.sin(2 * np.pi * 440 * seconds) + draw.normal(0, 20, len(seconds)),
         ):
-            assert heard(steady, kind).is_steady(STEADY_FRAMES)
+            assert heard(steady, kind).is_stationary_noise(STEADY_FRAMES)
         speech = sound()[: 5 * 16000]
-        assert not heard(speech, kind).is_steady(STEADY_FRAMES)
+        assert not heard(speech, kind).is_stationary_noise(STEADY_FRAMES)
         noisy = np.clip(speech + draw.normal(0, 300, len(speech)), -32768, 32767)
-        assert not heard(noisy, kind).is_steady(STEADY_FRAMES)
+        assert not heard(noisy, kind).is_stationary_noise(STEADY_FRAMES)
 
 
 def test_split_assigns_each_chunk_once_with_two_seconds_of_overlap() -> None:
@@ -171,7 +171,7 @@ def test_split_assigns_each_chunk_once_with_two_seconds_of_overlap() -> None:
         for number, chunk in enumerate(chunks[:60]):
             added = audio.add(chunk, 0.0)
             assert isinstance(added, Utterance)
-            added.keep(str(number), chunk.sequence)
+            added.add_entry(str(number), chunk.sequence)
         whole = audio.current
         assert whole
         audio.split(whole, 303)
@@ -181,16 +181,16 @@ def test_split_assigns_each_chunk_once_with_two_seconds_of_overlap() -> None:
         assert (rest.start, rest.begin, rest.frames) == (300, 200, 100)
         assert [*whole.entries, *rest.entries] == [str(number) for number in range(60)]
         assert max(whole.entries.values()) == 295
-        whole.keep("late", 290)
-        whole.keep("later", 300)
-        whole.keep("latest", 305)
+        whole.add_entry("late", 290)
+        whole.add_entry("later", 300)
+        whole.add_entry("latest", 305)
         assert "late" in whole.entries
         assert {"later", "latest"} <= rest.entries.keys()
         for chunk in chunks[60:]:
             audio.add(chunk, 0.0)
         assert audio.finished(0.0) == [rest]
         (of_all,) = all_of(chunks)
-        rows, expected = (each.features(80, to_the_end=True) for each in (rest, of_all))
+        rows, expected = (each.features(80, until_end=True) for each in (rest, of_all))
         np.testing.assert_allclose(rows[20:-20], expected[len(expected) - len(rows) + 20 : -20], atol=1e-3)
         assert rest.lost == 0
 
@@ -206,6 +206,6 @@ def test_repeated_groups_of_a_number_are_kept() -> None:
     said = Agreement()
     number = words("my card is 4111 1111 1111 1111")
     for count in (4, 5, 6, 7):
-        said.hear(number[:count])
+        said.add_hypothesis(number[:count])
     said.end(words("my card is 4111 1111 1111 1111 thanks"))
-    assert text_of(said.words) == "my card is 4111 1111 1111 1111 thanks"
+    assert join_words(said.words) == "my card is 4111 1111 1111 1111 thanks"

@@ -23,7 +23,7 @@ from engine_host import (
 from redis.asyncio import Redis
 
 from bench.voice.processes import cpu_s
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from voice_blueprint.contract.chunk import ChunkFlag, ChunkKind
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import TranscribedField
@@ -156,7 +156,7 @@ async def test_unended_utterance_is_finished(engine: EngineHost, store: Redis, s
 async def test_long_utterance_has_finals_for_stable_words(engine: EngineHost, store: Redis, ssrc: int) -> None:
     await open_session(store, ssrc)
     await speak(engine, store, chunks_of(ssrc, np.tile(sound(), 3)))
-    limit = time.monotonic() + PATIENCE_S
+    limit = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         events = [event for _, event in await Transcripts(store).read(ssrc, BEFORE_ALL)]
         said = [event for event in events if event.kind is EventKind.FINAL]
@@ -259,7 +259,7 @@ async def test_marks_are_acknowledged_in_order(engine: EngineHost, store: Redis,
     await engine.say([*first, commit, commit, *second, goodbye])
     said = await finals(store, ssrc, 3)
     assert [(event.commit, bool(event.text)) for event in said] == [(True, True), (True, False), (False, True)]
-    limit = time.monotonic() + PATIENCE_S
+    limit = time.monotonic() + BUSY_TIMEOUT_S
     while (await Transcripts(store).read(ssrc, BEFORE_ALL))[-1][1].kind is not EventKind.END:
         assert time.monotonic() < limit
         await asyncio.sleep(0.05)
@@ -307,7 +307,7 @@ async def test_final_published_before_its_host_died_covers_its_audio(
 
 async def test_host_is_in_the_registry(engine: EngineHost, store: Redis) -> None:
     registry = HostRegistry(store, Tier.ASR)
-    limit = time.monotonic() + PATIENCE_S
+    limit = time.monotonic() + BUSY_TIMEOUT_S
     # Streams of earlier tests end meanwhile, and the registry reports it with the next heartbeat.
     while not (
         hosts := [host for host in await registry.live_hosts() if host.free_slots == engine.metrics()["FreeSlots"]]

@@ -10,7 +10,7 @@ import pytest
 from engine_host import sound
 from redis.asyncio import Redis
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from voice_blueprint.contract.chunk import CHUNK_SAMPLES
 from voice_runtime import state, tasks
 from voice_runtime.file_pieces import FilePieces, Piece, PieceTranscript
@@ -19,7 +19,7 @@ from voice_whisper import file_reader
 from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
 from voice_whisper.file_reader import FileReader, utterance_of
-from voice_whisper.job import GivenUpError, Heard, Wanted
+from voice_whisper.job import JobFailedError, Priority, WindowTranscript
 from voice_whisper.utterance import Utterance
 
 SPEECH = sound()[:40_000].tobytes()
@@ -30,21 +30,23 @@ NOISE = np.random.default_rng(1).normal(0, 2000, 80_000).astype("<i2").tobytes()
 class Scripted:
     """An engine with one response; without any, it is never ready."""
 
-    heard: Heard | None = None
-    asked: list[tuple[str | None, Wanted, str]] = field(default_factory=list)
+    heard: WindowTranscript | None = None
+    asked: list[tuple[str | None, Priority, str]] = field(default_factory=list)
 
-    async def transcribe(self, _: Utterance, language: str | None, wanted: Wanted, prompt: str = "") -> Heard:
+    async def transcribe(
+        self, _: Utterance, language: str | None, wanted: Priority, prompt: str = ""
+    ) -> WindowTranscript:
         self.asked.append((language, wanted, prompt))
         if self.heard is None:
             await asyncio.Event().wait()
         assert self.heard
         if self.heard.text == "given up":
-            raise GivenUpError
+            raise JobFailedError
         return self.heard
 
 
-def heard(text: str, *words: Word) -> Heard:
-    return Heard(text, "en", {}, 0.0, words)
+def heard(text: str, *words: Word) -> WindowTranscript:
+    return WindowTranscript(text, "en", {}, 0.0, words)
 
 
 @contextlib.asynccontextmanager
@@ -61,7 +63,7 @@ async def reader(
 async def answer(store: Redis, piece: Piece) -> PieceTranscript:
     pieces = FilePieces(store)
     await pieces.put(piece)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while (found := await pieces.result(piece.name)) is None:
             await asyncio.sleep(0.02)
     await pieces.delete(piece.name)
@@ -80,7 +82,7 @@ async def test_a_piece_is_transcribed_with_its_callers_hints(store: Redis) -> No
             TimedWord(text="there.", start_ms=500, end_ms=900, confidence=0.5),
         ],
     )
-    assert engine.asked == [("de", Wanted.FILE, "Valkey")]
+    assert engine.asked == [("de", Priority.FILE, "Valkey")]
     assert counters.events == {"file_pieces": 1}
     assert not await store.exists(state.file_piece_lease("p"))
 
@@ -113,7 +115,7 @@ async def test_files_wait_for_live_calls(store: Redis) -> None:
 async def test_a_lease_is_renewed_while_its_piece_is_needed(store: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_reader, "FILE_PIECE_LEASE_S", 0.2)
     engine, pieces, lease = Scripted(), FilePieces(store), state.file_piece_lease("long")
-    async with reader(store, engine) as counters, asyncio.timeout(PATIENCE_S):
+    async with reader(store, engine) as counters, asyncio.timeout(BUSY_TIMEOUT_S):
         await pieces.put(Piece("long", SPEECH, None))
         while not engine.asked:
             await asyncio.sleep(0.02)

@@ -30,7 +30,7 @@ class Work:
         )
 
     async def heartbeat(self) -> Host:
-        await self.keeper.beat()
+        await self.keeper.send_heartbeat()
         host: Host = self.registry.send_heartbeat.await_args.args[0]
         return host
 
@@ -60,7 +60,7 @@ async def test_a_closed_session_is_released_after_two_seconds_without_speech(
 ) -> None:
     monkeypatch.setattr(keeper, "time", SimpleNamespace(monotonic=lambda: NOW))
     work = Work()
-    work.admission.live[7] = SimpleNamespace(is_busy=is_busy, touched_at=NOW - quiet_s)
+    work.admission.live[7] = SimpleNamespace(is_busy=is_busy, last_audio_at=NOW - quiet_s)
     work.sessions.read.return_value = SimpleNamespace(is_over=is_over)
     await work.keeper._release_closed()
     assert [call.args for call in work.admission.release.await_args_list] == ([(7,)] if released else [])

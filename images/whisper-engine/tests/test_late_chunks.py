@@ -8,7 +8,7 @@ import pytest
 from engine_host import FRAME, chunks_of
 
 from voice_blueprint.contract.chunk import ChunkKind
-from voice_whisper.job import Wanted
+from voice_whisper.job import Priority
 from voice_whisper.streaming import Streams
 from voice_whisper.utterance import Utterance
 
@@ -19,15 +19,15 @@ FIRST, FRAMES = 10, 45
 @pytest.mark.parametrize(
     ("missing", "wanted", "frames"),
     [
-        ((), Wanted.PARTIAL, FRAMES),
-        ((45,), Wanted.PARTIAL, 35),
-        ((40,), Wanted.PARTIAL, FRAMES),
-        ((25, 45), Wanted.PARTIAL, 35),
-        ((45,), Wanted.FINAL, FRAMES),
+        ((), Priority.PARTIAL, FRAMES),
+        ((45,), Priority.PARTIAL, 35),
+        ((40,), Priority.PARTIAL, FRAMES),
+        ((25, 45), Priority.PARTIAL, 35),
+        ((45,), Priority.FINAL, FRAMES),
     ],
 )
 async def test_a_partial_stops_before_a_chunk_that_was_due_in_the_last_200_ms(
-    missing: tuple[int, ...], wanted: Wanted, frames: int
+    missing: tuple[int, ...], wanted: Priority, frames: int
 ) -> None:
     """Its place is sent once, so audio that arrives later could not be added."""
     utterance = Utterance(FIRST, ChunkKind.PCM16, opened=True)

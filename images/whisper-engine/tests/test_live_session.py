@@ -22,7 +22,7 @@ from voice_runtime.transcripts import EventKind, Transcripts
 from voice_whisper.admission import Admission
 from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
-from voice_whisper.job import Heard, Wanted
+from voice_whisper.job import Priority, WindowTranscript
 from voice_whisper.journal_batch import JournalBatch
 from voice_whisper.keeper import Keeper
 from voice_whisper.live_session import LiveSession, Services
@@ -52,16 +52,18 @@ class Scripted:
     depths = (0, 0)
     languages = ()
 
-    async def transcribe(self, utterance: Utterance, language: str | None, wanted: Wanted, prompt: str = "") -> Heard:
+    async def transcribe(
+        self, utterance: Utterance, language: str | None, wanted: Priority, prompt: str = ""
+    ) -> WindowTranscript:
         begin, end = utterance.begin * FRAME_S, (utterance.start + utterance.frames) * FRAME_S
-        if wanted is Wanted.FINAL:
+        if wanted is Priority.FINAL:
             self.asked.append((language, prompt))
         heard = tuple(
             Word(f" {text}", max(first, begin) - begin, min(last, end) - begin, 0.9)
             for text, first, last in self.words
             if last > begin + 0.01 and first < end - 0.01
         )
-        return Heard("".join(word.text for word in heard).strip(), language, {}, 0.0, heard)
+        return WindowTranscript("".join(word.text for word in heard).strip(), language, {}, 0.0, heard)
 
 
 def services_of(store: Redis, engine: Scripted) -> Services:
@@ -81,7 +83,7 @@ async def live(store: Redis, ssrc: int, engine: Scripted, **record: object) -> A
     await open_session(store, ssrc, **record)
     found = await Sessions(store).read(ssrc)
     assert found
-    session = LiveSession(found, services_of(store, engine), done_until=0)
+    session = LiveSession(found, services_of(store, engine), transcribed_until=0)
 
     async def tick() -> None:
         while True:
@@ -99,7 +101,7 @@ async def say(
 ) -> None:
     for number, chunk in enumerate(chunks):
         await asyncio.sleep(pause(number))
-        session.hear(chunk, chunk.datagram())
+        session.add_chunk(chunk, chunk.datagram())
 
 
 async def test_word_split_by_a_commit_is_published_whole_with_the_next_text(store: Redis, ssrc: int) -> None:
@@ -207,16 +209,16 @@ async def test_a_session_is_adopted_once_and_only_with_a_free_slot(store: Redis,
     admission = Admission(2, Sessions(store), services)
     for number in range(3):
         await open_session(store, ssrc + number)
-    await admission.adopt(ssrc, is_ours=True)
+    await admission.adopt(ssrc, is_own=True)
     adopted = admission.live[ssrc]
-    await admission.adopt(ssrc, is_ours=True)
+    await admission.adopt(ssrc, is_own=True)
     assert admission.live[ssrc] is adopted
     admission.is_closed = True
-    await admission.adopt(ssrc + 1, is_ours=True)
+    await admission.adopt(ssrc + 1, is_own=True)
     admission.is_closed = False
     assert list(admission.live) == [ssrc]
     for number in (1, 2):
-        await admission.adopt(ssrc + number, is_ours=True)
+        await admission.adopt(ssrc + number, is_own=True)
     assert list(admission.live) == [ssrc, ssrc + 1]
     assert admission.free_slots == 0
     assert services.counters.events["adopted"] == 2
@@ -225,7 +227,7 @@ async def test_a_session_is_adopted_once_and_only_with_a_free_slot(store: Redis,
 async def test_a_session_without_a_record_is_not_adopted(store: Redis, ssrc: int) -> None:
     admission = Admission(2, Sessions(store), services_of(store, Scripted([])))
     await Journal(store, "h1").acquire(ssrc)
-    await admission.adopt(ssrc, is_ours=True)
+    await admission.adopt(ssrc, is_own=True)
     assert admission.is_empty
     assert not await store.exists(state.lease(ssrc))
 
@@ -252,16 +254,16 @@ async def test_a_stuck_host_leaves_and_is_back_with_its_sessions(store: Redis, s
     keeper = Keeper(settings, admission, registry, services.journal, Sessions(store), is_stuck=lambda: bool(stuck))
     await open_session(store, ssrc)
     await services.journal.acquire(ssrc)
-    await admission.adopt(ssrc, is_ours=True)
+    await admission.adopt(ssrc, is_own=True)
     stuck.append(True)
-    await keeper.beat()
+    await keeper.send_heartbeat()
     assert (list(admission.live), admission.is_closed, await registry.live_hosts()) == ([], True, [])
     stuck.clear()
-    await keeper.beat()
+    await keeper.send_heartbeat()
     assert (list(admission.live), admission.is_closed) == ([ssrc], False)
     (host,) = await registry.live_hosts()
     assert (host.id, host.free_slots, host.slots, host.draining) == ("h1", 1, 64, False)
     keeper.is_draining = True
-    await keeper.beat()
+    await keeper.send_heartbeat()
     (host,) = await registry.live_hosts()
     assert (host.free_slots, host.draining) == (0, True)

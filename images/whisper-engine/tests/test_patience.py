@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import ConnectionError as Unavailable
 
 from voice_whisper import patience
-from voice_whisper.patience import every, until_done
+from voice_whisper.patience import retry_until_done, run_every
 
 OUTAGE = Unavailable("no connection")
 
@@ -31,15 +31,15 @@ async def test_an_operation_is_repeated_until_it_succeeds_and_its_outage_logged_
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patience, "PAUSE_S", 0.001)
-    assert await until_done("a final", Store(None).call) == "done"
+    assert await retry_until_done("a final", Store(None).call) == "done"
     assert caplog.messages == []
-    assert await until_done("a final", Store(OUTAGE, OSError("no route"), OUTAGE, None).call) == "done"
+    assert await retry_until_done("a final", Store(OUTAGE, OSError("no route"), OUTAGE, None).call) == "done"
     assert caplog.messages == ["a final waits for the store: no connection"]
 
 
 async def test_an_error_of_the_program_is_not_repeated() -> None:
     with pytest.raises(KeyError):
-        await until_done("a final", Store(KeyError("field")).call)
+        await retry_until_done("a final", Store(KeyError("field")).call)
 
 
 async def test_periodic_work_continues_and_each_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -48,7 +48,7 @@ async def test_periodic_work_continues_and_each_outage_is_logged_once(caplog: py
     async def work() -> None:
         await store.call()
 
-    running = asyncio.create_task(every(0.001, "the heartbeat", work))
+    running = asyncio.create_task(run_every(0.001, "the heartbeat", work))
     await asyncio.wait_for(store.used_up.wait(), 60)
     running.cancel()
     assert caplog.messages == ["the heartbeat waits for the store: no connection"] * 2

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from redis.asyncio import Redis
 from websockets.http11 import Request, Response
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from voice_blueprint.contract.chunk import ChunkKind
 from voice_runtime.features import SAMPLE_RATE
 from voice_whisper import streaming, vllm_realtime, vllm_watch
-from voice_whisper.job import Wanted
-from voice_whisper.streaming import OVERLAP, StreamError, Streams, joined
+from voice_whisper.job import Priority
+from voice_whisper.streaming import OVERLAP, StreamError, Streams, join_texts
 from voice_whisper.utterance import Utterance
 from voice_whisper.vllm_realtime import VllmRealtime
 
@@ -96,7 +96,7 @@ class Realtime:
 @pytest.fixture
 async def vllm(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Realtime, str]]:
     monkeypatch.setattr(streaming, "RETRY_PAUSE_S", 0.01)
-    monkeypatch.setattr(vllm_watch, "QUIET_S", PATIENCE_S)
+    monkeypatch.setattr(vllm_watch, "QUIET_S", BUSY_TIMEOUT_S)
     found = Realtime()
     async with websockets.serve(found.serve, "127.0.0.1", 0, process_request=found.models) as server:
         yield found, f"http://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
@@ -106,13 +106,13 @@ async def vllm(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Realtime,
 async def streams(vllm: tuple[Realtime, str]) -> AsyncIterator[Streams]:
     transcriber = Streams(VllmRealtime(vllm[1]))
     running = asyncio.create_task(transcriber.run())
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         await transcriber.ready()
         yield transcriber
     running.cancel()
 
 
-async def said(streams: Streams, utterance: Utterance, wanted: Wanted = Wanted.FINAL) -> str:
+async def said(streams: Streams, utterance: Utterance, wanted: Priority = Priority.FINAL) -> str:
     return (await streams.transcribe(utterance, None, wanted)).text
 
 
@@ -132,12 +132,12 @@ async def test_a_hanging_engine_is_stuck_until_it_processes_silence(
     vllm: tuple[Realtime, str], streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its server still accepts sockets and reports success."""
-    for name, seconds in (("QUIET_S", 0.2), ("LOOK_EVERY_S", 0.05), ("LIMIT_S", 0.5)):
+    for name, seconds in (("QUIET_S", 0.2), ("POLL_INTERVAL_S", 0.05), ("LIMIT_S", 0.5)):
         monkeypatch.setattr(vllm_watch, name, seconds)
     await asyncio.sleep(2)
     assert not streams.is_stuck
     vllm[0].works.clear()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while not streams.is_stuck:
             await asyncio.sleep(0.05)
         vllm[0].works.set()
@@ -150,7 +150,7 @@ async def test_no_word_is_lost_or_repeated_between_streams(vllm: tuple[Realtime,
     for number, chunk in enumerate(chunks_of(1, speech(90), kind=ChunkKind.PCM16)):
         utterance.add(chunk, 0.0)
         if number % PARTIAL_EVERY == 0:
-            partials.append(await said(streams, utterance, Wanted.PARTIAL))
+            partials.append(await said(streams, utterance, Priority.PARTIAL))
     assert await said(streams, utterance) == text(90)
     assert await said(streams, utterance) == text(90), "asked once more"
     lengths = vllm[0].streams
@@ -187,7 +187,7 @@ async def test_stream_ends_with_its_utterance(vllm: tuple[Realtime, str], stream
     utterance = Utterance(0, ChunkKind.PCM16, opened=True)
     for chunk in chunks_of(1, speech(3), kind=ChunkKind.PCM16):
         utterance.add(chunk, 0.0)
-    await said(streams, utterance, Wanted.PARTIAL)
+    await said(streams, utterance, Priority.PARTIAL)
     while not vllm[0].streams:
         await asyncio.sleep(0.01)
     assert vllm[0].ended == 0
@@ -221,4 +221,4 @@ async def test_monologue_is_one_utterance_of_the_engine(
     ],
 )
 def test_common_text_of_two_streams_appears_once(before: str, behind: str, whole: str) -> None:
-    assert joined(before, behind, overlaps=True, is_whole=True) == whole
+    assert join_texts(before, behind, overlaps=True, is_whole=True) == whole

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from voice_blueprint.contract.chunk import ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
 from voice_whisper.session_audio import (
-    HEAR_AFTER_S,
-    HEAR_SOON_S,
+    INCOMPLETE_SENTENCE_FACTOR,
+    MAX_CHUNK_GAP_S,
     REORDER_S,
-    UNENDED_S,
-    UNFINISHED,
+    TRANSCRIBE_AFTER_S,
+    TRANSCRIBE_SOON_AFTER_S,
     Dropped,
     SessionAudio,
 )
@@ -47,7 +47,7 @@ def test_assembled_features_match_the_reference_extractor(kind: ChunkKind, frame
     (utterance,) = heard(chunks_of(SSRC, speech, first=7, kind=kind))
     assert (utterance.start, utterance.frames, utterance.lost) == (7, frames, 0)
     reference = FeatureExtractor()(speech.astype(np.float32) / 32768)
-    window = window_of(utterance.features(80, to_the_end=True))
+    window = window_of(utterance.features(80, until_end=True))
     np.testing.assert_allclose(window[:, : reference.shape[1]], reference, atol=1e-3)
     assert not window[:, reference.shape[1] :].any()
 
@@ -67,9 +67,9 @@ def test_chunk_order_and_repetition_do_not_matter(kind: ChunkKind, seed: int) ->
     for chunk in shuffled:
         audio.add(chunk, 0.0)
         if audio.current:
-            audio.current.features(80, to_the_end=False)
+            audio.current.features(80, until_end=False)
     (utterance,) = audio.finished(0.0)
-    features = [each.features(80, to_the_end=True) for each in (in_order, utterance)]
+    features = [each.features(80, until_end=True) for each in (in_order, utterance)]
     np.testing.assert_allclose(features[1], features[0], atol=1e-4)
 
 
@@ -81,7 +81,7 @@ def test_lost_chunk_is_replaced_by_silence(kind: ChunkKind) -> None:
     assert heard([*chunks[:8], *chunks[9:]], audio) == [], "it may come still"
     (utterance,) = audio.finished(REORDER_S)
     assert utterance.lost == 1
-    rows, expected = utterance.features(80, to_the_end=True), whole.features(80, to_the_end=True)
+    rows, expected = utterance.features(80, until_end=True), whole.features(80, until_end=True)
     assert len(rows) == len(expected)
     silence = np.full((5, 80), SILENCE, np.float32)
     np.testing.assert_array_max_ulp(rows[82:87], silence, maxulp=LOG10_ULP)
@@ -110,8 +110,8 @@ def test_unended_utterance_ends_with_the_next_one_or_a_timeout() -> None:
     heard([*first[:-2], second[0]], audio)
     (before,) = audio.finished(REORDER_S)
     assert (before.start, before.frames) == (0, 45)
-    assert audio.finished(UNENDED_S - 0.01) == []
-    (after,) = audio.finished(UNENDED_S)
+    assert audio.finished(MAX_CHUNK_GAP_S - 0.01) == []
+    (after,) = audio.finished(MAX_CHUNK_GAP_S)
     assert (after.start, after.frames) == (60, 5)
 
 
@@ -141,14 +141,14 @@ def test_short_pause_is_kept_as_silence(kind: ChunkKind) -> None:
     for chunk in chunks:
         audio.add(chunk, 0.0)
         if audio.current:  # transcribed during the pause as if it were complete
-            audio.current.features(80, to_the_end=audio.current.end is not None)
+            audio.current.features(80, until_end=audio.current.end is not None)
     assert audio.finished(0.0) == [], "nothing has said that the sentence is over"
-    (utterance,) = audio.finished(UNFINISHED * END_OF_TURN_S)
+    (utterance,) = audio.finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
     assert (utterance.start, utterance.frames, utterance.lost, utterance.next_number) == (0, 150, 0, len(chunks))
     parts = [all_of(in_two(kind, 400), place) for place in range(2)]
-    rows = utterance.features(80, to_the_end=True)
-    np.testing.assert_allclose(rows[:118], parts[0].features(80, to_the_end=True)[:118], atol=1e-3)
-    np.testing.assert_allclose(rows[162:298], parts[1].features(80, to_the_end=True)[2:138], atol=1e-3)
+    rows = utterance.features(80, until_end=True)
+    np.testing.assert_allclose(rows[:118], parts[0].features(80, until_end=True)[:118], atol=1e-3)
+    np.testing.assert_allclose(rows[162:298], parts[1].features(80, until_end=True)[2:138], atol=1e-3)
     assert (rows[124:156] <= SILENCE + 1e-3).all()
 
 
@@ -157,14 +157,14 @@ def all_of(chunks: list[AudioChunk], place: int) -> Utterance:
 
 
 def test_silence_ends_complete_sentences_sooner() -> None:
-    for says_all, ends_at in ((True, END_OF_TURN_S), (False, UNFINISHED * END_OF_TURN_S)):
+    for says_all, ends_at in ((True, END_OF_TURN_S), (False, INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)):
         audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
         for chunk in chunks_of(SSRC, sound()[:32000]):
             audio.add(chunk, 0.0)
-        assert audio.next_utterance(HEAR_AFTER_S - 0.01) is None
-        silent = audio.next_utterance(HEAR_AFTER_S)
+        assert audio.next_utterance(TRANSCRIBE_AFTER_S - 0.01) is None
+        silent = audio.next_utterance(TRANSCRIBE_AFTER_S)
         assert silent
-        silent.says_all = says_all
+        silent.is_transcript_complete = says_all
         assert audio.finished(ends_at - 0.01) == []
         assert audio.finished(ends_at) == [silent]
 
@@ -178,8 +178,8 @@ def test_commits_shorten_the_next_silence() -> None:
     assert len(audio.finished(0.0)) == 1
     for chunk in next_:
         audio.add(chunk, 0.0)
-    assert audio.next_utterance(HEAR_SOON_S - 0.01) is None
-    assert audio.next_utterance(HEAR_SOON_S) is audio.current
+    assert audio.next_utterance(TRANSCRIBE_SOON_AFTER_S - 0.01) is None
+    assert audio.next_utterance(TRANSCRIBE_SOON_AFTER_S) is audio.current
 
 
 @KINDS
@@ -190,7 +190,7 @@ def test_loss_around_a_pause_is_reported_as_a_gap(kind: ChunkKind) -> None:
         audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
         for chunk in [chunk for chunk in chunks if chunk not in chunks[missing]]:
             audio.add(chunk, 0.0)
-        (utterance,) = audio.finished(UNFINISHED * END_OF_TURN_S)
+        (utterance,) = audio.finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
         assert utterance.lost
         assert len(utterance.gaps) == 1
         assert gap in {None, utterance.gaps[0]}
@@ -223,7 +223,7 @@ def test_order_does_not_matter_around_a_pause(kind: ChunkKind, seed: int) -> Non
     audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
     for chunk in shuffled:
         audio.add(chunk, 0.0)
-    (utterance,) = audio.finished(UNFINISHED * END_OF_TURN_S)
+    (utterance,) = audio.finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
     assert (utterance.start, utterance.frames, utterance.lost) == (0, 150, 0)
 
 
@@ -241,7 +241,7 @@ def test_split_position_is_the_same_on_every_host() -> None:
     chunks = chunks_of(SSRC, speech, first=10)
     cut = [(each.start, each.frames) for each in heard(chunks)]
     assert cut == [(10, 1400), (1410, 1400), (2810, 200)]
-    audio = SessionAudio(done_until=1410)
+    audio = SessionAudio(transcribed_until=1410)
     for chunk in chunks:
         audio.add(chunk, 0.0)
     assert [(each.start, each.frames) for each in audio.finished(0.0)] == cut[1:]
@@ -274,10 +274,10 @@ def test_arbitrary_chunks_do_not_break_a_session(chunks: list[tuple[int, int, Ch
         audio.add(AudioChunk(SSRC, sequence, ChunkFlag(flags), values), now)
         now += 0.05
         starts += [each.start for each in audio.finished(now)]
-    over = audio.finished(now + UNENDED_S)
+    over = audio.finished(now + MAX_CHUNK_GAP_S)
     assert audio.current is None
     for utterance in over:
-        assert window_of(utterance.features(80, to_the_end=True)).shape[1] in {500, 1000, 1500, 2000, 3000}
+        assert window_of(utterance.features(80, until_end=True)).shape[1] in {500, 1000, 1500, 2000, 3000}
     starts += [each.start for each in over]
     assert starts == sorted(set(starts)), "Valkey refuses what is not in order"
 
@@ -289,14 +289,14 @@ KEPT = 100
 @KINDS
 def test_cuts_in_speech_get_surrounding_audio(kind: ChunkKind) -> None:
     speech, at = sound()[: 300 * 320], 151
-    audio = SessionAudio(kept_frames=KEPT)
+    audio = SessionAudio(overlap_frames=KEPT)
     first, second = heard(cut(SSRC, speech, at, first=10, kind=kind), audio)
     assert (first.start, first.frames, first.is_cut) == (10, at, True)
     assert (second.start, second.frames, second.is_cut, second.lost) == (10 + at, 300 - at, False, 0)
     assert second.before is first
     assert at + 10 - KEPT <= second.begin <= at + 10 - KEPT + 5
     (whole,) = heard(chunks_of(SSRC, speech, first=10, kind=kind))
-    rows, expected = (each.features(80, to_the_end=True) for each in (second, whole))
+    rows, expected = (each.features(80, until_end=True) for each in (second, whole))
     expected = expected[-len(rows) :]
     seam = 2 * (second.start - second.begin)
     around = np.r_[20 : seam - 4, seam + 4 : len(rows) - 4]
@@ -306,7 +306,7 @@ def test_cuts_in_speech_get_surrounding_audio(kind: ChunkKind) -> None:
 
 @KINDS
 def test_speech_after_a_pause_is_a_separate_utterance(kind: ChunkKind) -> None:
-    audio = SessionAudio(kept_frames=KEPT)
+    audio = SessionAudio(overlap_frames=KEPT)
     first, second = (
         chunks_of(SSRC, sound()[:32000], kind=kind),
         chunks_of(SSRC, sound()[32000:64000], first=130, kind=kind),
@@ -318,7 +318,7 @@ def test_speech_after_a_pause_is_a_separate_utterance(kind: ChunkKind) -> None:
 @KINDS
 def test_late_chunk_is_not_added_to_the_next_utterance(kind: ChunkKind) -> None:
     chunks = cut(SSRC, sound()[: 200 * 320], 100, kind=kind)
-    audio = SessionAudio(kept_frames=KEPT)
+    audio = SessionAudio(overlap_frames=KEPT)
     late = chunks.pop(17)
     first, second = heard([*chunks[:-1], late, chunks[-1]], audio)
     assert (first.lost, second.lost) == (0, 0)

@@ -18,13 +18,13 @@ from conftest import Start
 from engine_host import chunks_of, finals, first_sentence, open_session
 from redis.asyncio import Redis
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from voice_blueprint.contract.chunk import ChunkKind
 from voice_blueprint.contract.network import Tier
 from voice_runtime.hosts import HostRegistry
 from voice_whisper import beside_vllm, vllm_watch
-from voice_whisper.beside_vllm import BesideVllm
-from voice_whisper.job import GivenUpError, Wanted
+from voice_whisper.beside_vllm import VllmBackend
+from voice_whisper.job import JobFailedError, Priority
 from voice_whisper.utterance import Utterance
 from voice_whisper.vllm_watch import VllmWatch, is_loopback
 from voice_whisper.window import FRAME_MS
@@ -51,7 +51,7 @@ class _Vllm(http.server.BaseHTTPRequestHandler):
         head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
         parts = list(email.message_from_bytes(head + body, policy=email.policy.HTTP).iter_parts())
         form = {part.get_param("name", header="content-disposition"): part.get_content() for part in parts}
-        self.works.wait(PATIENCE_S)
+        self.works.wait(BUSY_TIMEOUT_S)
         if any(part.get_filename() == "silence.wav" for part in parts):
             self._answer(*self.silence[0])
             return
@@ -116,11 +116,11 @@ def utterance() -> Utterance:
     return found
 
 
-async def said(vllm: Vllm, wanted: Wanted = Wanted.FINAL, model: str = "") -> str:
-    transcriber = BesideVllm(vllm.address, model)
+async def said(vllm: Vllm, wanted: Priority = Priority.FINAL, model: str = "") -> str:
+    transcriber = VllmBackend(vllm.address, model)
     running = asyncio.create_task(transcriber.run())
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
             await transcriber.ready()
             heard = await transcriber.transcribe(utterance(), "en", wanted)
             assert heard.stages_ms.keys() == {"queue", "decode"}
@@ -158,14 +158,14 @@ async def test_finals_wait_for_vllm_to_recover_but_partials_do_not(vllm: Vllm) -
     vllm.answers += [(503, {}), (500, {}), (200, {"text": "yes"})]
     assert await said(vllm) == "yes"
     vllm.answers += [(503, {}), (200, {"text": "yes"})]
-    with pytest.raises(GivenUpError, match="503"):
-        await said(vllm, Wanted.PARTIAL)
+    with pytest.raises(JobFailedError, match="503"):
+        await said(vllm, Priority.PARTIAL)
 
 
 @pytest.mark.parametrize(("answer", "why"), [((400, {"error": "no audio"}), "400.*no audio"), ((200, []), "no text")])
 async def test_an_error_response_is_not_retried(vllm: Vllm, answer: tuple[int, Any], why: str) -> None:
     vllm.answers.append(answer)
-    with pytest.raises(GivenUpError, match=why):
+    with pytest.raises(JobFailedError, match=why):
         await said(vllm)
     assert len(vllm.forms) == 1
 
@@ -173,12 +173,12 @@ async def test_an_error_response_is_not_retried(vllm: Vllm, answer: tuple[int, A
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vllm_watch, "QUIET_S", 0.2)
-    monkeypatch.setattr(vllm_watch, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(vllm_watch, "POLL_INTERVAL_S", 0.05)
     monkeypatch.setattr(vllm_watch, "LIMIT_S", 0.5)
 
 
 async def until(what: str, happens: Callable[[], bool]) -> None:
-    limit = time.monotonic() + PATIENCE_S
+    limit = time.monotonic() + BUSY_TIMEOUT_S
     while not happens():
         assert time.monotonic() < limit, f"never {what}"
         await asyncio.sleep(0.05)
@@ -186,7 +186,7 @@ async def until(what: str, happens: Callable[[], bool]) -> None:
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_hanging_vllm_is_stuck_until_it_responds(vllm: Vllm) -> None:
-    transcriber = BesideVllm(vllm.address)
+    transcriber = VllmBackend(vllm.address)
     running = asyncio.create_task(transcriber.run())
     await transcriber.ready()
     await asyncio.sleep(1)
@@ -201,7 +201,7 @@ async def test_a_hanging_vllm_is_stuck_until_it_responds(vllm: Vllm) -> None:
 @pytest.mark.usefixtures("impatient")
 async def test_a_vllm_that_is_busy_is_not_stuck(caplog: pytest.LogCaptureFixture) -> None:
     """Silence waits in its queue indefinitely, while earlier requests are answered."""
-    watch = VllmWatch(lambda: asyncio.sleep(PATIENCE_S), (), "http://127.0.0.1:8000")
+    watch = VllmWatch(lambda: asyncio.sleep(BUSY_TIMEOUT_S), (), "http://127.0.0.1:8000")
     running = asyncio.create_task(watch.run())
     for _ in range(40):
         await asyncio.sleep(0.1)
@@ -217,7 +217,7 @@ async def test_a_vllm_that_is_busy_is_not_stuck(caplog: pytest.LogCaptureFixture
 async def test_vllms_responses_to_silence(vllm: Vllm, status: int, stuck: bool) -> None:
     """A shutdown answers 500; a full queue counts only while nothing else is answered. A model may refuse silence."""
     vllm.silence[:] = [(status, {})]
-    transcriber = BesideVllm(vllm.address)
+    transcriber = VllmBackend(vllm.address)
     running = asyncio.create_task(transcriber.run())
     await transcriber.ready()
     if stuck:
@@ -265,7 +265,7 @@ async def test_sessions_leave_a_host_with_a_hanging_vllm_until_it_recovers(
     assert healthy.counted("adopted") == 1
     vllm.works.set()
     await until("ready", lambda: ill.get("/healthz") == b"ok")
-    limit = time.monotonic() + PATIENCE_S
+    limit = time.monotonic() + BUSY_TIMEOUT_S
     while {host.id for host in await registry.live_hosts()} != {"ill", "healthy"}:
         assert time.monotonic() < limit
         await asyncio.sleep(0.1)

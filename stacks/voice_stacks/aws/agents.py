@@ -21,7 +21,7 @@ class AgentsStack(VoiceStack):
     """A load balancer for conversations, and the agents, which use the gateway for transcripts."""
 
     tier = "agents"
-    about = "load balancer and service of agents"
+    description_text = "load balancer and service of agents"
 
     def __init__(
         self,

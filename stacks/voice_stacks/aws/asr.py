@@ -20,7 +20,7 @@ class AsrStack(FleetStack):
     """Resources that the fleets share. Sessions use Neuron hosts first, then GPUs, then CPUs."""
 
     tier = "asr"
-    about = "what the hosts of speech recognition share, jobs of artifacts"
+    description_text = "what the hosts of speech recognition share, jobs of artifacts"
     hosts = Tier.ASR
 
     def __init__(
@@ -40,7 +40,7 @@ class AcceleratorStack(VoiceStack):
 
     def __init__(self, app: App, *, fleet: AsrFleet, asr: AsrStack) -> None:
         self.tier = names.fleet_tier(fleet.name)
-        self.about = f"speech recognition on {fleet.instance_type}"
+        self.description_text = f"speech recognition on {fleet.instance_type}"
         super().__init__(app, asr.deployment)
         self.fleet = AcceleratorFleet(
             self, fleet.name.capitalize(), props=AcceleratorFleetProps(fleet=fleet, context=asr.context)

@@ -19,7 +19,7 @@ class EdgeStack(VoiceStack):
     """Public load balancer for audio, session API for control and events, and the gateway service."""
 
     tier = "edge"
-    about = "load balancers, session API, gateway service"
+    description_text = "load balancers, session API, gateway service"
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ class HostImagesStack(VoiceStack):
     """A pipeline for each fleet, which builds the machine image of its hosts."""
 
     tier = "host-images"
-    about = "pipelines that bake host images"
+    description_text = "pipelines that bake host images"
 
     def __init__(self, app: App, deployment: Deployment, *, network: NetworkStack, registry: RegistryStack) -> None:
         super().__init__(app, deployment)

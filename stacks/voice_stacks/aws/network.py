@@ -16,7 +16,7 @@ class NetworkStack(VoiceStack):
     """The network of all tiers."""
 
     tier = "network"
-    about = "VPC, endpoints, security groups"
+    description_text = "VPC, endpoints, security groups"
 
     def __init__(self, app: App, deployment: Deployment) -> None:
         super().__init__(app, deployment)

@@ -24,7 +24,7 @@ class ObservabilityStack(VoiceStack):
     """Alarms with links to runbooks, dashboards, and a budget with a cost forecast."""
 
     tier = "observability"
-    about = "alarms, dashboards, budget"
+    description_text = "alarms, dashboards, budget"
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ class RegistryStack(VoiceStack):
     """The repositories that hosts pull from. They are deployed first, so that images can be pushed."""
 
     tier = "registry"
-    about = "container image repositories, artifacts"
+    description_text = "container image repositories, artifacts"
 
     def __init__(self, app: App, deployment: Deployment) -> None:
         super().__init__(app, deployment)

@@ -16,7 +16,7 @@ class VoiceStack(Stack):
     """
 
     tier: str
-    about: str
+    description_text: str
 
     def __init__(self, app: App, deployment: Deployment) -> None:
         self.deployment = deployment
@@ -24,7 +24,7 @@ class VoiceStack(Stack):
         super().__init__(
             app,
             names.stack(deployment, self.tier),
-            description=f"voice-serve {deployment.name}: {self.about}",
+            description=f"voice-serve {deployment.name}: {self.description_text}",
             env=Environment(account=deployment.aws.account, region=deployment.aws.region),
             termination_protection=deployment.aws.deletion_protection,
         )

@@ -15,7 +15,7 @@ class StateStack(VoiceStack):
     """Valkey: session state, host registry, transcript streams."""
 
     tier = "state"
-    about = "Valkey state store"
+    description_text = "Valkey state store"
 
     def __init__(self, app: App, deployment: Deployment, *, network: NetworkStack) -> None:
         super().__init__(app, deployment)

@@ -15,7 +15,7 @@ class VadStack(FleetStack):
     """Graviton4 hosts that convert RTP to chunks of speech."""
 
     tier = "vad"
-    about = "packet tier on Graviton4"
+    description_text = "packet tier on Graviton4"
     hosts = Tier.VAD
 
     def __init__(

@@ -13,7 +13,7 @@ from voice_blueprint.azure.rollout import START_TIMEOUT_S
 from voice_blueprint.engines.launch.kv_transfer import KvTransfer, Role
 from voice_blueprint.engines.launch.lmcache import LmcacheServer
 from voice_blueprint.engines.launch.pd_router import DISAGGREGATED_PATHS, HEALTH_PATH, CellFront
-from voice_blueprint.engines.launch.placement import place
+from voice_blueprint.engines.launch.placement import place_engine
 from voice_blueprint.engines.launch.services import CellLaunch, cell_launch
 from voice_blueprint.engines.launch.vllm import VllmServer
 from voice_blueprint.file.model.azure import PrefillDecodeCell
@@ -142,7 +142,7 @@ def test_router_lists_both_engines_and_is_reachable_only_inside_the_pod(cell: Ce
 
 
 def test_an_engine_that_uses_the_whole_node_is_not_numa_bound() -> None:
-    placement = place(catalog.vm_sizes()[CELL], (0, 1, 2, 3))
+    placement = place_engine(catalog.vm_sizes()[CELL], (0, 1, 2, 3))
     assert placement.prefix() == ()
 
 

@@ -10,7 +10,7 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import METRICS, PHASE_DIMENSION, START_PHASES_FILE, StartPhase
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.launch import Launcher, services
-from voice_blueprint.engines.launch.coldstart import BUDGETS, Lever, PhaseBudget, known_seconds, start_budget, table
+from voice_blueprint.engines.launch.coldstart import BUDGETS, Lever, PhaseBudget, start_budget, start_seconds, table
 from voice_blueprint.engines.launch.vllm import START_LOG
 from voice_blueprint.file.model.azure import ChatService, TtsService
 from voice_userdata import render, unpacked
@@ -62,9 +62,9 @@ def test_phases_are_unique_and_in_order(image: Image) -> None:
 @pytest.mark.parametrize("image", BUDGETS)
 def test_host_timeouts_cover_the_measured_phases(image: Image, artifacts: bool) -> None:
     budget = start_budget([image], artifacts=artifacts)
-    assert budget.ready_s >= 2 * known_seconds(image, pull=False, artifacts=artifacts)
+    assert budget.ready_s >= 2 * start_seconds(image, pull=False, artifacts=artifacts)
     # No heartbeat is sent during the pull of one image.
-    assert 2 * (known_seconds(image, pull=True) - known_seconds(image, pull=False)) <= budget.silence_s
+    assert 2 * (start_seconds(image, pull=True) - start_seconds(image, pull=False)) <= budget.silence_s
 
 
 @pytest.mark.parametrize(

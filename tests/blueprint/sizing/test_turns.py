@@ -3,7 +3,7 @@
 import pytest
 
 from voice_blueprint import catalog
-from voice_blueprint.contract.media import AUDIO_PIECES
+from voice_blueprint.contract.media import MAX_AUDIO_INPUTS
 from voice_blueprint.engines.sizing.turns import ANSWER_TOKENS, INSTRUCTION_TOKENS, kv_megabytes, turns
 
 VOXTRAL = catalog.models()["voxtral-small-24b"]
@@ -20,16 +20,16 @@ def test_text_is_prefilled_once() -> None:
 def test_earlier_audio_questions_are_cache_hits() -> None:
     found = list(turns(VOXTRAL, audio=True))
     assert found[0].prompt == found[0].fresh == HEARD
-    for number in range(1, AUDIO_PIECES):
+    for number in range(1, MAX_AUDIO_INPUTS):
         assert found[number].prompt == (number + 1) * HEARD + number * ANSWER_TOKENS
         assert found[number].fresh == HEARD + ANSWER_TOKENS
 
 
 def test_replacing_old_audio_with_text_recomputes_later_turns() -> None:
-    sixth = list(turns(VOXTRAL, audio=True))[AUDIO_PIECES]
+    sixth = list(turns(VOXTRAL, audio=True))[MAX_AUDIO_INPUTS]
     assert sixth.prompt == 3 * WORDS + 3 * HEARD + 5 * ANSWER_TOKENS
     assert sixth.fresh == sixth.prompt
-    assert list(turns(VOXTRAL, audio=True))[AUDIO_PIECES + 1].fresh == HEARD + ANSWER_TOKENS
+    assert list(turns(VOXTRAL, audio=True))[MAX_AUDIO_INPUTS + 1].fresh == HEARD + ANSWER_TOKENS
 
 
 def test_kv_cache_of_a_turn() -> None:

@@ -83,7 +83,7 @@ def test_an_html_response_instead_of_aws_is_an_error(
             getattr(client, operation)(**request)
     # botocore turns a non-XML response of S3 into status 500.
     of_s3 = service == "s3" and body != XHTML
-    assert explain(raised.value).found == (
+    assert explain(raised.value).result == (
         "ListBuckets: 500: Internal Server Error" if of_s3 else "the response did not come from AWS"
     )
 

@@ -88,14 +88,14 @@ def test_the_rules_cover_exactly_the_types_deployed_to_aws() -> None:
         for stack in stacks.values()
         for resource in stack.template["Resources"].values()
     }
-    assert deployed == set(aws.PRICED) | set(aws.BY_USE) | aws.FREE
-    assert not aws.FREE & (set(aws.PRICED) | set(aws.BY_USE))
+    assert deployed == set(aws.PRICED) | set(aws.ITEMS_BY_TYPE) | aws.FREE
+    assert not aws.FREE & (set(aws.PRICED) | set(aws.ITEMS_BY_TYPE))
 
 
 def test_the_rules_cover_exactly_the_types_deployed_to_azure() -> None:
     deployed = {kind for graph in (*graphs(), *caller_graphs()) for kind in graph.counts()}
-    assert deployed == set(azure.PRICED) | set(azure.BY_USE) | azure.FREE
-    assert not azure.FREE & (set(azure.PRICED) | set(azure.BY_USE))
+    assert deployed == set(azure.PRICED) | set(azure.ITEMS_BY_TYPE) | azure.FREE
+    assert not azure.FREE & (set(azure.PRICED) | set(azure.ITEMS_BY_TYPE))
 
 
 def test_a_type_without_a_rule_is_listed() -> None:
@@ -118,7 +118,7 @@ def test_every_row_of_the_price_table_is_used_by_a_rule() -> None:
         )
         for use in each.uses
     }
-    by_use = {item for rules in (aws.BY_USE, azure.BY_USE) for uses in rules.values() for _, item in uses}
+    by_use = {item for rules in (aws.ITEMS_BY_TYPE, azure.ITEMS_BY_TYPE) for uses in rules.values() for _, item in uses}
     # The shipped files' Grafana is not zone-redundant, and their volumes have only included IOPS.
     by_choice = {"grafana-zone-redundant-hour", "ebs-gp3-throughput", "ebs-gp3-iops"}
     assert set(catalog.service_prices()) <= used | by_use | by_choice

@@ -242,7 +242,7 @@ def test_invalid_offer_files_are_reported(name: str, text: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("item", [*catalog.instance_types(), *catalog.cache_node_types(), *catalog.vm_sizes()])
 def test_every_rentable_resource_has_a_dated_price(item: str) -> None:
-    nearest = price_book().nearest(item, "ap-south-2")
+    nearest = price_book().nearest_prices(item, "ap-south-2")
     assert nearest
     for each in nearest:
         assert each.usd > 0
@@ -257,7 +257,11 @@ def test_a_region_without_a_price_uses_the_nearest_region() -> None:
     book = PriceBook(
         [price("eu-west-1", 1.1), price("eu-west-2", 1.2), price("eu-north-1", 0.9), price("us-east-1", 0.8)]
     )
-    assert [each.region for each in book.nearest("g6.xlarge", "eu-west-3")] == ["eu-west-1", "eu-west-2"]
-    assert [each.region for each in book.nearest("g6.xlarge", "eu-south-1")] == ["eu-west-1", "eu-west-2", "eu-north-1"]
-    assert len(book.nearest("g6.xlarge", "sa-east-1")) == 4
-    assert book.nearest("p5.4xlarge", "eu-west-3") == ()
+    assert [each.region for each in book.nearest_prices("g6.xlarge", "eu-west-3")] == ["eu-west-1", "eu-west-2"]
+    assert [each.region for each in book.nearest_prices("g6.xlarge", "eu-south-1")] == [
+        "eu-west-1",
+        "eu-west-2",
+        "eu-north-1",
+    ]
+    assert len(book.nearest_prices("g6.xlarge", "sa-east-1")) == 4
+    assert book.nearest_prices("p5.4xlarge", "eu-west-3") == ()

@@ -67,7 +67,7 @@ def test_a_lost_region_loses_calls_until_dns_redirects(tmp_path: Path) -> None:
     """Half of all calls are in the region; new ones arrive until health checks and DNS caches (30 s each) expire."""
     small = in_two_regions("small", tmp_path)
     assert small.load is not None
-    places = sum(plan.max_hosts * plan.places for plan in fleet_plans(small, {}) if plan.kind in RECOGNISES)
+    places = sum(plan.max_hosts * plan.slots for plan in fleet_plans(small, {}) if plan.kind in RECOGNISES)
     found = simulate_scenarios(small)["region loss"]
     assert isinstance(found, Effect)
     there = PEAK_SHARE * places / 2

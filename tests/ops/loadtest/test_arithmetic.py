@@ -87,7 +87,7 @@ def test_a_client_that_distorts_its_figures_reports_it(
 ) -> None:
     trace = Trace("x", 0.0, 0.0, 1.0, [1.0], input_ended_s=0.5, pacing_lag_s=pacing_s)
     run = Run(ClosedLoop(1), [trace], 1.0, [lag_s], cpu_s)
-    doubts = Result("ours", run, summarize(run, slo={}, gpus=1, usd_per_hour=None), {}).doubts
+    doubts = Result("ours", run, summarize(run, slo={}, gpus=1, usd_per_hour=None), {}).warnings
     assert [doubt in found for found in doubts if doubt] == ([True] if doubt else [])
     assert len(doubts) == (1 if doubt else 0)
 

@@ -57,7 +57,7 @@ class AwsAccount:
 
     def answer(self, deployment: Deployment, about: str) -> Row:
         """Return the only result row whose subject contains these words."""
-        (row,) = [row for row in self.ask(deployment) if about in row.asked]
+        (row,) = [row for row in self.ask(deployment) if about in row.question]
         return row
 
 
@@ -168,4 +168,4 @@ def sandbox() -> Deployment:
 
 def problem_rows(rows: list[Row]) -> list[Row]:
     """Return the rows with problems."""
-    return [row for row in rows if row.status is not Status.FINE]
+    return [row for row in rows if row.status is not Status.SUFFICIENT]

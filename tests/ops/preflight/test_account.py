@@ -34,7 +34,7 @@ RESERVATION_REQUEST: dict[str, str | int] = {
 def test_a_digest_that_was_never_pushed_blocks(account: AwsAccount, tmp_path: Path) -> None:
     missing = f"sha256:{'9' * 64}"
     row = account.answer(load_edited({"images.gateway": missing}, tmp_path), "image gateway sha256:99999")
-    assert (row.status, row.found) == (Status.BLOCKS, "sandbox/gateway in us-east-1 has no such digest")
+    assert (row.status, row.result) == (Status.BLOCKS, "sandbox/gateway in us-east-1 has no such digest")
     assert "voice images publish" in row.remedy
 
 
@@ -48,7 +48,7 @@ def test_an_image_of_another_platform_blocks(account: AwsAccount, sandbox: Deplo
     digest = next(value for image, value in sandbox.images.items() if image == "telemetry")
     push("sandbox", "telemetry", digest, "linux/arm64")
     row = account.answer(sandbox, "image telemetry")
-    assert (row.status, row.found) == (Status.BLOCKS, "pushed, linux/arm64")
+    assert (row.status, row.result) == (Status.BLOCKS, "pushed, linux/arm64")
     assert "linux/amd64" in row.remedy
 
 
@@ -56,10 +56,10 @@ def test_an_unsigned_image_blocks_if_hosts_require_signatures(account: AwsAccoun
     signing: Edits = {"image_signing": parse_yaml(BASE)["image_signing"]}
     deployment = load_edited(signing, tmp_path)
     row = account.answer(deployment, "image gateway")
-    assert (row.status, row.found) == (Status.BLOCKS, "pushed, linux/amd64, linux/arm64, without a signature")
+    assert (row.status, row.result) == (Status.BLOCKS, "pushed, linux/amd64, linux/arm64, without a signature")
     digest = next(value for image, value in deployment.images.items() if image == "gateway")
     push("sandbox", "gateway", digest, "linux/arm64", signed=True)
-    assert account.answer(deployment, "image gateway").found == "pushed, linux/arm64, signed"
+    assert account.answer(deployment, "image gateway").result == "pushed, linux/arm64, signed"
 
 
 # --- machine images -------------------------------------------------------------------------------------------
@@ -75,14 +75,14 @@ def ami(account: AwsAccount, architecture: str, gib: int = 30) -> str:
     return made["ImageId"]
 
 
-@pytest.mark.parametrize(("architecture", "status"), [("x86_64", Status.BLOCKS), ("arm64", Status.FINE)])
+@pytest.mark.parametrize(("architecture", "status"), [("x86_64", Status.BLOCKS), ("arm64", Status.SUFFICIENT)])
 def test_a_machine_image_of_another_architecture_blocks(
     account: AwsAccount, tmp_path: Path, architecture: str, status: Status
 ) -> None:
     image = ami(account, architecture)
     row = account.answer(load_edited({"aws.vad.machine_image": image}, tmp_path), f"machine image {image}")
     assert row.status is status, row
-    assert f"{image}, {architecture}, available" in row.found
+    assert f"{image}, {architecture}, available" in row.result
 
 
 def test_types_of_parameters_are_described(account: AwsAccount, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_types_of_parameters_are_described(account: AwsAccount, tmp_path: Path) 
     assert (row.status, row.remedy) == (Status.BLOCKS, "the hosts of inf2 are x86_64: specify an image for x86_64")
 
 
-@pytest.mark.parametrize(("gib", "status"), [(41, Status.BLOCKS), (40, Status.FINE)])
+@pytest.mark.parametrize(("gib", "status"), [(41, Status.BLOCKS), (40, Status.SUFFICIENT)])
 def test_a_root_volume_smaller_than_the_snapshot_blocks(
     account: AwsAccount, tmp_path: Path, gib: int, status: Status
 ) -> None:
@@ -128,7 +128,7 @@ def with_reservation(tmp_path: Path, zone: str = "us-east-1b", **purchase: str) 
 @pytest.mark.parametrize(
     ("reservation", "status", "message"),
     [
-        ({}, Status.FINE, ""),
+        ({}, Status.SUFFICIENT, ""),
         ({"AvailabilityZone": "us-east-1a"}, Status.BLOCKS, "availability_zones of inf2 to [us-east-1a]"),
         ({"InstanceType": "inf2.24xlarge"}, Status.BLOCKS, "it is for inf2.24xlarge"),
         ({"State": "expired"}, Status.BLOCKS, "it is expired"),
@@ -156,14 +156,15 @@ def test_a_reservation_that_does_not_exist_blocks(
 ) -> None:
     reserve(monkeypatch)
     row = account.answer(with_reservation(tmp_path), "reservation cr-")
-    assert (row.status, row.found) == (Status.BLOCKS, "it does not exist in us-east-1")
+    assert (row.status, row.result) == (Status.BLOCKS, "it does not exist in us-east-1")
 
 
 # --- the store ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("running", "status"), [("8.1", Status.FINE), ("7.2", Status.FINE), ("8.2", Status.BLOCKS), ("9.0", Status.BLOCKS)]
+    ("running", "status"),
+    [("8.1", Status.SUFFICIENT), ("7.2", Status.SUFFICIENT), ("8.2", Status.BLOCKS), ("9.0", Status.BLOCKS)],
 )
 def test_a_store_with_a_newer_engine_version_than_the_file_blocks(
     account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch, running: str, status: Status
@@ -176,5 +177,5 @@ def test_a_store_with_a_newer_engine_version_than_the_file_blocks(
     answered = ActionResult({"CacheClusters": [member, other]})
     monkeypatch.setattr(ElastiCacheResponse, "describe_cache_clusters", lambda _: answered)
     row = account.answer(sandbox, "version of the state store")
-    assert (row.status, row.found) == (status, f"Valkey {running}")
+    assert (row.status, row.result) == (status, f"Valkey {running}")
     assert (f"engine_version to {running}" in row.remedy) == (status is Status.BLOCKS)

@@ -40,7 +40,7 @@ def test_a_complete_account_has_no_blocking_result(account: AwsAccount, sandbox:
     assert len(rows) > 25
     (warning,) = problem_rows(rows)
     # As in the real us-east-1, trn1.2xlarge is not sold in every zone.
-    assert (warning.status, warning.asked) == (Status.WARNING, "zones of trn1.2xlarge for trn1")
+    assert (warning.status, warning.question) == (Status.WARNING, "zones of trn1.2xlarge for trn1")
     assert warning.remedy == "set availability_zones of fleet trn1 to us-east-1c"
 
 
@@ -58,7 +58,8 @@ def test_vcpu_needs_match_the_quota_check(sandbox: Deployment) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "status"), [(143, Status.BLOCKS), (144, Status.WARNING), (1439, Status.WARNING), (1440, Status.FINE)]
+    ("limit", "status"),
+    [(143, Status.BLOCKS), (144, Status.WARNING), (1439, Status.WARNING), (1440, Status.SUFFICIENT)],
 )
 def test_a_quota_blocks_below_the_minimum_and_warns_below_the_maximum(
     account: AwsAccount, sandbox: Deployment, limit: int, status: Status
@@ -67,7 +68,7 @@ def test_a_quota_blocks_below_the_minimum_and_warns_below_the_maximum(
     row = account.answer(sandbox, STANDARD)
     assert row.status is status
     assert row.needed == "144 at the minimum, 1440 at the maximum"
-    assert (row.increase is None) == (status is Status.FINE)
+    assert (row.increase is None) == (status is Status.SUFFICIENT)
 
 
 def test_only_hosts_of_other_deployments_reduce_the_quota(account: AwsAccount, sandbox: Deployment) -> None:
@@ -76,13 +77,13 @@ def test_only_hosts_of_other_deployments_reduce_the_quota(account: AwsAccount, s
     launch: Any = {"ImageId": "ami-12c6146b", "InstanceType": "inf2.48xlarge", "MinCount": 1, "MaxCount": 1}
     own = ec2.run_instances(**launch)["Instances"][0]["InstanceId"]
     ec2.create_tags(Resources=[own], Tags=[{"Key": "aws:autoscaling:groupName", "Value": "sandbox-inf2"}])
-    assert account.answer(sandbox, INF).found == "1152 vCPU, 0 in use elsewhere"
+    assert account.answer(sandbox, INF).result == "1152 vCPU, 0 in use elsewhere"
     ec2.run_instances(**launch)
     row = account.answer(sandbox, INF)
-    assert (row.status, row.found) == (Status.FINE, "1152 vCPU, 192 in use elsewhere")
+    assert (row.status, row.result) == (Status.SUFFICIENT, "1152 vCPU, 192 in use elsewhere")
     ec2.run_instances(**launch | {"InstanceType": "inf2.xlarge"})
     row = account.answer(sandbox, INF)
-    assert (row.status, row.found) == (Status.WARNING, "1152 vCPU, 196 in use elsewhere")
+    assert (row.status, row.result) == (Status.WARNING, "1152 vCPU, 196 in use elsewhere")
     assert row.increase
     assert row.increase.desired == 196 + 960
 
@@ -90,16 +91,16 @@ def test_only_hosts_of_other_deployments_reduce_the_quota(account: AwsAccount, s
 def test_spot_counts_against_its_own_quota(account: AwsAccount, tmp_path: Path) -> None:
     edits: Edits = {"aws.asr.0.purchase": {"option": "spot"}, "aws.asr.0.warm_pool": ABSENT}
     row = account.answer(load_edited(edits, tmp_path), "Inf")
-    assert row.asked == "quota: All Inf Spot Instance Requests (L-B5D1601B)"
+    assert row.question == "quota: All Inf Spot Instance Requests (L-B5D1601B)"
     assert row.needed == "192 at the minimum, 768 at the maximum"
 
 
 def test_p5_spot_counts_against_the_quota_that_exists_in_the_account(account: AwsAccount, tmp_path: Path) -> None:
     deployment = load_edited({"aws.asr.2.purchase": {"option": "spot"}}, tmp_path)
-    assert "L-7212CCBC" in account.answer(deployment, "All P").asked
+    assert "L-7212CCBC" in account.answer(deployment, "All P").question
     account.quotas.values["ec2", "L-C4BD4855"] = ("All P5 Spot Instance Requests", 0)
     row = account.answer(deployment, "All P")
-    assert ("L-C4BD4855" in row.asked, row.status) == (True, Status.BLOCKS)
+    assert ("L-C4BD4855" in row.question, row.status) == (True, Status.BLOCKS)
 
 
 def test_addresses_networks_and_load_balancers_of_others_count(account: AwsAccount, sandbox: Deployment) -> None:
@@ -111,13 +112,13 @@ def test_addresses_networks_and_load_balancers_of_others_count(account: AwsAccou
     own = ec2.allocate_address(Domain="vpc")["AllocationId"]
     ec2.create_tags(Resources=[own], Tags=[{"Key": "aws:cloudformation:stack-name", "Value": "sandbox-network"}])
     addresses = account.answer(sandbox, "Elastic IPs")
-    assert (addresses.status, addresses.found) == (Status.BLOCKS, "2 addresses, 2 in use elsewhere")
-    assert account.answer(sandbox, "VPCs").found == "1 VPCs, 1 in use elsewhere"
+    assert (addresses.status, addresses.result) == (Status.BLOCKS, "2 addresses, 2 in use elsewhere")
+    assert account.answer(sandbox, "VPCs").result == "1 VPCs, 1 in use elsewhere"
     assert account.answer(sandbox, "Network Load Balancers").needed == "3 at the minimum, 3 at the maximum"
 
 
 @pytest.mark.parametrize(
-    ("limit", "status"), [(1, Status.BLOCKS), (2, Status.WARNING), (43, Status.WARNING), (44, Status.FINE)]
+    ("limit", "status"), [(1, Status.BLOCKS), (2, Status.WARNING), (43, Status.WARNING), (44, Status.SUFFICIENT)]
 )
 def test_quotas_other_than_vcpu_are_read_from_the_account(
     account: AwsAccount, sandbox: Deployment, limit: int, status: Status
@@ -150,7 +151,7 @@ def test_open_quota_requests_are_reported(account: AwsAccount, sandbox: Deployme
     row = account.answer(sandbox, INF)
     assert row.status is Status.BLOCKS
     assert (row.increase is None) is is_open
-    assert ("960 vCPU requested (request-1, 2026-09-21)" in row.found) is is_open
+    assert ("960 vCPU requested (request-1, 2026-09-21)" in row.result) is is_open
 
 
 def test_an_open_request_that_is_too_small_is_reported(account: AwsAccount, sandbox: Deployment) -> None:
@@ -193,7 +194,7 @@ def test_missing_permission_to_assume_roles_is_reported(account: AwsAccount, san
     lookup = "arn:aws:iam::123456789012:role/cdk-hnb659fds-lookup-*"
     allow("operator", ALLOW_ALL, {"Effect": "Deny", "Action": "sts:AssumeRole", "Resource": lookup})
     row = account.answer(sandbox, "permission to assume")
-    assert (row.status, row.found) == (Status.BLOCKS, "denied for 1 of 3")
+    assert (row.status, row.result) == (Status.BLOCKS, "denied for 1 of 3")
 
 
 def test_missing_cloudformation_permissions_are_reported(account: AwsAccount, sandbox: Deployment) -> None:
@@ -201,7 +202,7 @@ def test_missing_cloudformation_permissions_are_reported(account: AwsAccount, sa
     execution_role(ALLOW_ALL, denied)
     row = account.answer(sandbox, "permissions of CloudFormation's role")
     assert row.status is Status.BLOCKS
-    assert row.found == "denied on *: ec2:CreateVpc, wafv2:CreateWebACL"
+    assert row.result == "denied on *: ec2:CreateVpc, wafv2:CreateWebACL"
 
 
 def test_a_session_is_simulated_as_its_role(
@@ -213,8 +214,8 @@ def test_a_session_is_simulated_as_its_role(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", taken["AccessKeyId"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", taken["SecretAccessKey"])
     monkeypatch.setenv("AWS_SESSION_TOKEN", taken["SessionToken"])
-    assert "assumed-role/" in account.answer(sandbox, "identity").found
-    assert account.answer(sandbox, "permission to assume").found == "denied for 3 of 3"
+    assert "assumed-role/" in account.answer(sandbox, "identity").result
+    assert account.answer(sandbox, "permission to assume").result == "denied for 3 of 3"
 
 
 # --- offers, images, launches ---------------------------------------------------------------------------------
@@ -232,7 +233,7 @@ def test_drift_of_the_catalogue_is_reported(
 ) -> None:
     _set_network(monkeypatch, "p5.4xlarge", EnaSrdSupported=False, EfaSupported=False)
     row = account.answer(sandbox, "p5.4xlarge in the catalogue")
-    assert (row.status, row.found) == (Status.WARNING, "the API returns ENA Express no, EFA no")
+    assert (row.status, row.result) == (Status.WARNING, "the API returns ENA Express no, EFA no")
     assert row.remedy == "correct p5.4xlarge in voice_blueprint/catalog/instance_types.yaml"
 
 
@@ -261,11 +262,11 @@ def test_a_missing_image_parameter_blocks(
     image = account.answer(sandbox, "machine image amazon-linux-2099/gpu")
     assert (image.status, image.remedy) == (Status.BLOCKS, "use another region")
     launch = account.answer(sandbox, "launch of a p5 host")
-    assert (launch.status, launch.found) == (Status.NOT_ASKED, "the machine image does not exist yet")
+    assert (launch.status, launch.result) == (Status.NOT_ASKED, "the machine image does not exist yet")
 
 
 def test_no_host_is_launched(account: AwsAccount, sandbox: Deployment) -> None:
-    assert account.answer(sandbox, "launch of a vad host").status is Status.FINE
+    assert account.answer(sandbox, "launch of a vad host").status is Status.SUFFICIENT
     assert account.session.client("ec2").describe_instances()["Reservations"] == []
 
 
@@ -277,14 +278,14 @@ def _ask_with_authorization(account: AwsAccount, deployment: Deployment) -> list
 def test_a_denied_launch_blocks_and_denied_queries_are_unanswered(account: AwsAccount, sandbox: Deployment) -> None:
     denied = {"Effect": "Deny", "Action": ["ec2:RunInstances", "servicequotas:*"], "Resource": "*"}
     allow("operator", ALLOW_ALL, denied)
-    rows = {row.asked: row for row in _ask_with_authorization(account, sandbox)}
-    assert (rows["launch of a vad host"].status, rows["launch of a vad host"].found) == (Status.BLOCKS, "denied")
+    rows = {row.question: row for row in _ask_with_authorization(account, sandbox)}
+    assert (rows["launch of a vad host"].status, rows["launch of a vad host"].result) == (Status.BLOCKS, "denied")
     quotas = rows["service quotas and open requests"]
     assert quotas.status is Status.UNANSWERED
     assert (
-        quotas.found == "access denied: ListRequestedServiceQuotaChangeHistory (403)"
+        quotas.result == "access denied: ListRequestedServiceQuotaChangeHistory (403)"
     )  # moto sends XML to a JSON service
-    assert rows["machine image amazon-linux-2023/gpu"].status is Status.FINE
+    assert rows["machine image amazon-linux-2023/gpu"].status is Status.SUFFICIENT
 
 
 def test_without_a_subnet_no_launch_is_tested(account: AwsAccount, sandbox: Deployment) -> None:
@@ -292,18 +293,18 @@ def test_without_a_subnet_no_launch_is_tested(account: AwsAccount, sandbox: Depl
     for subnet in ec2.describe_subnets()["Subnets"]:
         ec2.delete_subnet(SubnetId=subnet["SubnetId"])
     row = account.answer(sandbox, "launch of a vad host")
-    assert (row.status, row.found) == (Status.NOT_ASKED, "the subnet in the zones does not exist yet")
+    assert (row.status, row.result) == (Status.NOT_ASKED, "the subnet in the zones does not exist yet")
 
 
 # --- what has to stand there ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("version", "status"), [("5", Status.BLOCKS), ("6", Status.FINE)])
+@pytest.mark.parametrize(("version", "status"), [("5", Status.BLOCKS), ("6", Status.SUFFICIENT)])
 def test_an_outdated_bootstrap_blocks(account: AwsAccount, sandbox: Deployment, version: str, status: Status) -> None:
     ssm = account.session.client("ssm")
     ssm.put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value=version, Type="String", Overwrite=True)
     row = account.answer(sandbox, "CDK bootstrap")
-    assert (row.status, row.found, row.needed) == (status, f"version {version}", "version 6 or later")
+    assert (row.status, row.result, row.needed) == (status, f"version {version}", "version 6 or later")
 
 
 def test_a_missing_bootstrap_blocks_and_its_role_is_not_simulated(account: AwsAccount, sandbox: Deployment) -> None:
@@ -319,13 +320,13 @@ def test_a_missing_bootstrap_blocks_and_its_role_is_not_simulated(account: AwsAc
 
 def test_a_hosted_zone_of_another_account_blocks(account: AwsAccount, tmp_path: Path) -> None:
     row = account.answer(load_edited({"aws.edge.domain.zone_id": "Z0000000000OTHER"}, tmp_path), "hosted zone")
-    assert (row.status, row.found) == (Status.BLOCKS, "not in this account")
+    assert (row.status, row.result) == (Status.BLOCKS, "not in this account")
 
 
 def test_a_hosted_zone_with_another_name_blocks(account: AwsAccount, tmp_path: Path) -> None:
     domain = {"name": "voice.example.org", "zone_id": "Z0123456789EXAMPLE", "zone_name": "example.org"}
     row = account.answer(load_edited({"aws.edge.domain": domain}, tmp_path), "hosted zone")
-    assert (row.status, row.found) == (Status.BLOCKS, "public zone example.com")
+    assert (row.status, row.result) == (Status.BLOCKS, "public zone example.com")
 
 
 @pytest.mark.parametrize("region", ["us-east-1", "eu-west-1"])
@@ -336,14 +337,14 @@ def test_a_configured_certificate_must_be_issued_in_the_region(
     deployment = load_edited({"aws.edge.domain": ABSENT, "aws.edge.certificate_arn": arn}, tmp_path)
     row = account.answer(deployment, "certificate of the TLS listener")
     assert row.status is Status.BLOCKS
-    assert row.found == ("PENDING_VALIDATION" if region == "us-east-1" else "it is in eu-west-1")
+    assert row.result == ("PENDING_VALIDATION" if region == "us-east-1" else "it is in eu-west-1")
 
 
 def test_a_missing_secret_blocks_until_it_exists(account: AwsAccount, tmp_path: Path) -> None:
     deployment = load_edited({"aws.observability.chat_webhook_secret": "voice/webhook"}, tmp_path)
     assert account.answer(deployment, "secret voice/webhook").status is Status.BLOCKS
     account.session.client("secretsmanager").create_secret(Name="voice/webhook", SecretString="https://x.invalid")
-    assert account.answer(deployment, "secret voice/webhook").status is Status.FINE
+    assert account.answer(deployment, "secret voice/webhook").status is Status.SUFFICIENT
 
 
 def test_references_of_agents_must_exist(account: AwsAccount, tmp_path: Path) -> None:
@@ -367,7 +368,7 @@ def test_references_of_agents_must_exist(account: AwsAccount, tmp_path: Path) ->
         assert row.status is Status.BLOCKS
         assert holds in row.needed
         account.session.client("secretsmanager").create_secret(Name=name, SecretString="x")
-        assert account.answer(deployment, f"secret {name}").status is Status.FINE
+        assert account.answer(deployment, f"secret {name}").status is Status.SUFFICIENT
 
 
 def test_tasks_count_against_the_quota_of_fargate(account: AwsAccount, sandbox: Deployment) -> None:
@@ -375,7 +376,7 @@ def test_tasks_count_against_the_quota_of_fargate(account: AwsAccount, sandbox: 
     row = account.answer(sandbox, "Fargate")
     # The gateway's 1 to 100 tasks of half a vCPU, and 1 to 10 agents of one.
     assert row.needed == "2 at the minimum, 60 at the maximum"
-    assert row.status is Status.FINE
+    assert row.status is Status.SUFFICIENT
     account.set_quota("L-3032A538", 50, "fargate")
     assert account.answer(sandbox, "Fargate").status is Status.WARNING
     account.set_quota("L-3032A538", 1, "fargate")
@@ -392,7 +393,7 @@ def test_throttled_queries_are_retried(
     row = account.answer(sandbox, "service quotas and open requests")
     assert len(sent) == 2  # AWS_MAX_ATTEMPTS
     assert row.status is Status.UNANSWERED
-    assert row.found == ("ListRequestedServiceQuotaChangeHistory was throttled in 2 attempts (ThrottlingException)")
+    assert row.result == ("ListRequestedServiceQuotaChangeHistory was throttled in 2 attempts (ThrottlingException)")
 
 
 @pytest.mark.parametrize(
@@ -407,7 +408,7 @@ def test_rejected_credentials_end_the_queries(
 ) -> None:
     fail(monkeypatch, "sts", code, status=403, xml=True)
     first, *others = account.ask(sandbox)
-    assert (first.asked, first.status, first.found) == ("identity", Status.UNANSWERED, message)
+    assert (first.question, first.status, first.result) == ("identity", Status.UNANSWERED, message)
     assert {row.status for row in others} == {Status.NOT_ASKED}
 
 
@@ -415,8 +416,8 @@ def test_credentials_may_expire_during_the_queries(
     account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail(monkeypatch, "service-quotas", "ExpiredTokenException")
-    rows = {row.asked: row for row in account.ask(sandbox)}
-    assert rows["CDK bootstrap"].status is Status.FINE
+    rows = {row.question: row for row in account.ask(sandbox)}
+    assert rows["CDK bootstrap"].status is Status.SUFFICIENT
     assert rows["service quotas and open requests"].status is Status.UNANSWERED
     assert rows["machine images"].status is Status.NOT_ASKED
 
@@ -427,7 +428,7 @@ def test_a_nonexistent_profile_is_reported_once(
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     rows = account.ask(sandbox)
     assert {row.status for row in rows} == {Status.NOT_ASKED}
-    assert rows[0].found == "The config profile (nobody) could not be found"
+    assert rows[0].result == "The config profile (nobody) could not be found"
 
 
 def test_the_templates_come_from_a_valid_file(sandbox: Deployment) -> None:
@@ -444,8 +445,8 @@ def test_missing_artifacts_block(account: AwsAccount, tmp_path: Path) -> None:
     cloudformation, s3 = boto3.client("cloudformation"), boto3.client("s3")
     cloudformation.create_stack(StackName="sandbox-registry", TemplateBody=json.dumps({"Resources": buckets}))
     missing = account.answer(deployment, about)
-    assert (missing.status, f"/{name} is not complete" in missing.found) == (Status.BLOCKS, True)
+    assert (missing.status, f"/{name} is not complete" in missing.result) == (Status.BLOCKS, True)
     assert "LaunchTemplateName=sandbox-inf2-artifacts" in missing.remedy
     (bucket,) = s3.list_buckets()["Buckets"]
     s3.put_object(Bucket=bucket["Name"], Key=f"{name}/complete", Body=b"complete")
-    assert account.answer(deployment, about).status is Status.FINE
+    assert account.answer(deployment, about).status is Status.SUFFICIENT

@@ -89,7 +89,7 @@ def ask(production: Deployment, subscription: Subscription, monkeypatch: pytest.
 
 
 def row_about(rows: list[Row], about: str) -> Row:
-    (row,) = [row for row in rows if about in row.asked]
+    (row,) = [row for row in rows if about in row.question]
     return row
 
 
@@ -97,7 +97,7 @@ def test_a_complete_subscription_has_no_blocking_result(ask: Ask) -> None:
     rows = ask()
     assert len(rows) == 2 + 3 + 1 + 6 + 2 + 7 + 7
     assert problem_rows(rows) == []
-    assert rows[0].found == "operator@example.com of tenant 7e4a"
+    assert rows[0].result == "operator@example.com of tenant 7e4a"
 
 
 # --- quotas ---------------------------------------------------------------------------------------------------
@@ -110,16 +110,16 @@ def test_production_without_administrators_blocks() -> None:
 
     shipped = voice_blueprint.load(DEPLOYMENTS / "cells.yaml")
     assert asked(shipped).status is Status.BLOCKS
-    assert "00000000-0000-0000-0000-000000000000" in asked(shipped).found
+    assert "00000000-0000-0000-0000-000000000000" in asked(shipped).result
     staging = shipped.model_copy(update={"environment": Environment.STAGING})
-    assert asked(staging).status is Status.FINE
+    assert asked(staging).status is Status.SUFFICIENT
 
 
 def test_a_group_that_the_tenant_does_not_have_blocks(ask: Ask, subscription: Subscription) -> None:
-    assert row_about(ask(), "administrators").status is Status.FINE
+    assert row_about(ask(), "administrators").status is Status.SUFFICIENT
     subscription.groups.clear()
     row = row_about(ask(), "administrators")
-    assert (row.status, row.found) == (Status.BLOCKS, f"{GROUP}, which does not exist")
+    assert (row.status, row.result) == (Status.BLOCKS, f"{GROUP}, which does not exist")
 
 
 def test_an_unreadable_group_is_reported(ask: Ask, subscription: Subscription) -> None:
@@ -147,7 +147,7 @@ def test_vcpu_needs_match_the_quota_check(production: Deployment) -> None:
         (A100_NEED[0] - 1, Status.BLOCKS),
         (A100_NEED[0], Status.WARNING),
         (A100_NEED[1] - 1, Status.WARNING),
-        (A100_NEED[1], Status.FINE),
+        (A100_NEED[1], Status.SUFFICIENT),
     ],
 )
 def test_vm_families_are_compared_case_insensitively(
@@ -161,13 +161,13 @@ def test_vm_families_are_compared_case_insensitively(
 
 def test_nodes_of_this_deployment_are_not_counted_as_others(ask: Ask, subscription: Subscription) -> None:
     subscription.usage[A100.upper()] = (1000, 292)
-    assert row_about(ask(), A100).found == "1000 vCPU, 292 in use elsewhere"
+    assert row_about(ask(), A100).result == "1000 vCPU, 292 in use elsewhere"
     subscription.nodes = [scale_set("Standard_NC96ads_A100_v4", 2), scale_set("Standard_NV36ads_A10_v5", 1, "Spot")]
     subscription.usage["lowPriorityCores"] = (1000, 36)
     rows = ask()
-    assert row_about(rows, A100).found == "1000 vCPU, 100 in use elsewhere"
-    assert row_about(rows, "lowPriorityCores").found == "1000 vCPU, 0 in use elsewhere"
-    assert row_about(rows, "VirtualNetworks").found == "1000 in the location, 2 in use elsewhere"
+    assert row_about(rows, A100).result == "1000 vCPU, 100 in use elsewhere"
+    assert row_about(rows, "lowPriorityCores").result == "1000 vCPU, 0 in use elsewhere"
+    assert row_about(rows, "VirtualNetworks").result == "1000 in the location, 2 in use elsewhere"
 
 
 def test_a_family_that_the_subscription_does_not_have_blocks(ask: Ask, subscription: Subscription) -> None:
@@ -188,7 +188,7 @@ def test_open_quota_requests_are_reported(ask: Ask, subscription: Subscription, 
     row = row_about(ask(), A100)
     assert row.status is Status.BLOCKS
     assert (row.increase is None) is is_open
-    assert (f"{A100_NEED[1]} vCPU requested (request-1)" in row.found) is is_open
+    assert (f"{A100_NEED[1]} vCPU requested (request-1)" in row.result) is is_open
 
 
 def test_an_increase_is_filed_under_the_name_that_azure_uses(ask: Ask, subscription: Subscription) -> None:
@@ -219,7 +219,7 @@ def test_a_contributor_cannot_assign_roles(ask: Ask, subscription: Subscription)
     subscription.roles = {OWNER: CONTRIBUTOR}
     row = row_about(ask(), "permissions")
     assert row.status is Status.BLOCKS
-    assert row.found == (
+    assert row.result == (
         "denied: Microsoft.Authorization/roleAssignments/delete, Microsoft.Authorization/roleAssignments/write"
     )
 
@@ -228,14 +228,14 @@ def test_a_conditional_right_to_assign_roles_is_reported(ask: Ask, subscription:
     subscription.conditions = {OWNER: "((!(ActionMatches{'Microsoft.Authorization/roleAssignments/write'})))"}
     row = row_about(ask(), "permission to assign roles")
     assert row.status is Status.WARNING
-    assert "under the condition ((!(ActionMatches" in row.found
+    assert "under the condition ((!(ActionMatches" in row.result
     assert "Acr Pull" in row.remedy
 
 
 def test_an_unconditional_role_assignment_is_sufficient(ask: Ask, subscription: Subscription) -> None:
     subscription.roles = {OWNER: (["*"], []), OWNER + "2": (["*"], [])}
     subscription.conditions = {OWNER: "some"}
-    assert row_about(ask(), "permission to assign roles").status is Status.FINE
+    assert row_about(ask(), "permission to assign roles").status is Status.SUFFICIENT
 
 
 def test_missing_deploy_permission_blocks(ask: Ask, subscription: Subscription) -> None:
@@ -249,7 +249,7 @@ def test_missing_deploy_permission_blocks(ask: Ask, subscription: Subscription) 
 def test_a_provider_that_is_not_registered_blocks(ask: Ask, subscription: Subscription) -> None:
     subscription.unregistered = {"Microsoft.Dashboard", "microsoft.storage"}
     row = row_about(ask(), "resource providers")
-    assert (row.status, row.found) == (Status.BLOCKS, "not registered: Microsoft.Dashboard, Microsoft.Storage")
+    assert (row.status, row.result) == (Status.BLOCKS, "not registered: Microsoft.Dashboard, Microsoft.Storage")
     assert "az provider register --namespace Microsoft.Dashboard --wait" in row.remedy
 
 
@@ -257,7 +257,7 @@ def test_a_provider_that_is_not_registered_blocks(ask: Ask, subscription: Subscr
 def test_encryption_at_host_must_be_registered(ask: Ask, subscription: Subscription, state: str) -> None:
     subscription.encryption = state
     row = row_about(ask(), "encryption at host")
-    assert (row.status, row.found, row.needed) == (Status.BLOCKS, state, "Registered")
+    assert (row.status, row.result, row.needed) == (Status.BLOCKS, state, "Registered")
     assert "az feature register --namespace Microsoft.Compute --name EncryptionAtHost" in row.remedy
 
 
@@ -267,13 +267,13 @@ def test_a_size_without_encryption_at_host_is_blocked(ask: Ask, subscription: Su
         if capability.name == "EncryptionAtHostSupported":
             capability["value"] = "False"
     _replace(subscription, changed)
-    assert row_about(ask(), "NC24ads_A100_v4 for a100").found == "encryption at host is not supported"
+    assert row_about(ask(), "NC24ads_A100_v4 for a100").result == "encryption at host is not supported"
 
 
 def test_two_roles_may_be_sufficient_together(ask: Ask, subscription: Subscription) -> None:
     administrator: tuple[list[str], list[str]] = (["Microsoft.Authorization/roleAssignments/*", "*/read"], [])
     subscription.roles = {OWNER: CONTRIBUTOR, OWNER + "2": administrator}
-    assert row_about(ask(), "permissions").status is Status.FINE
+    assert row_about(ask(), "permissions").status is Status.SUFFICIENT
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_action_wildcards_match_like_azure(
 def test_a_size_that_is_not_sold_blocks(ask: Ask, subscription: Subscription) -> None:
     subscription.skus = [each for each in subscription.skus if each.name != "Standard_ND96isr_H200_v5"]
     row = row_about(ask(), "for h200")
-    assert (row.status, row.found) == (Status.BLOCKS, "not sold in westus3")
+    assert (row.status, row.result) == (Status.BLOCKS, "not sold in westus3")
 
 
 def _replace(subscription: Subscription, *changed: object) -> None:
@@ -310,14 +310,14 @@ def test_a_size_that_is_restricted_for_the_subscription_blocks(ask: Ask, subscri
     restriction = {"type": "Location", "values": ["westus3"], "reasonCode": "NotAvailableForSubscription"}
     _replace(subscription, sku("Standard_NC80adis_H100_v5", restrictions=[restriction]))
     row = row_about(ask(), "NC80adis_H100_v5 for h100")
-    assert (row.status, row.found) == (Status.BLOCKS, "restricted: NotAvailableForSubscription")
+    assert (row.status, row.result) == (Status.BLOCKS, "restricted: NotAvailableForSubscription")
 
 
 def test_a_restricted_zone_blocks_a_pool_that_requires_it(ask: Ask, subscription: Subscription) -> None:
     restriction = {"type": "Zone", "restrictionInfo": {"zones": ["1"]}, "reasonCode": "NotAvailableForSubscription"}
     _replace(subscription, sku("Standard_NC96ads_A100_v4", restrictions=[restriction]))
     row = row_about(ask(), "for cells")
-    assert (row.status, row.found, row.needed) == (Status.BLOCKS, "2, 3", "1")
+    assert (row.status, row.result, row.needed) == (Status.BLOCKS, "2, 3", "1")
 
 
 def test_a_spot_pool_of_a_size_without_spot_blocks(ask: Ask, subscription: Subscription) -> None:
@@ -326,13 +326,13 @@ def test_a_spot_pool_of_a_size_without_spot_blocks(ask: Ask, subscription: Subsc
         if capability.name == "LowPriorityCapable":
             capability["value"] = "False"
     _replace(subscription, changed)
-    assert row_about(ask(), "NC40ads_H100_v5 for h100spot").found == "not sold as spot"
+    assert row_about(ask(), "NC40ads_H100_v5 for h100spot").result == "not sold as spot"
 
 
 def test_drift_of_the_catalogue_is_reported(ask: Ask, subscription: Subscription) -> None:
     _replace(subscription, sku("Standard_NC24ads_A100_v4", family="standardNewFamily"))
     row = row_about(ask(), "Standard_NC24ads_A100_v4 in the catalogue")
-    assert (row.status, row.found) == (Status.WARNING, "the API returns quota family standardnewfamily")
+    assert (row.status, row.result) == (Status.WARNING, "the API returns quota family standardnewfamily")
 
 
 # --- faults ---------------------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ def test_throttled_queries_are_retried(ask: Ask, subscription: Subscription) -> 
     subscription.faults["Microsoft.Compute/skus"] = (429, "TooManyRequests", "slow down")
     row = row_about(ask(), "VM sizes")
     assert subscription.asked["Microsoft.Compute/skus"] == ATTEMPTS
-    assert (row.status, row.found) == (Status.UNANSWERED, "the request was throttled after retries (TooManyRequests)")
+    assert (row.status, row.result) == (Status.UNANSWERED, "the request was throttled after retries (TooManyRequests)")
 
 
 def test_a_denied_query_does_not_affect_the_others(ask: Ask, subscription: Subscription) -> None:
@@ -350,15 +350,15 @@ def test_a_denied_query_does_not_affect_the_others(ask: Ask, subscription: Subsc
     rows = ask()
     row = row_about(rows, "permissions")
     assert row.status is Status.UNANSWERED
-    assert "may not read role assignments" in row.found
-    assert {each.asked for each in problem_rows(rows)} == {row.asked, "permission to assign roles"}
+    assert "may not read role assignments" in row.result
+    assert {each.question for each in problem_rows(rows)} == {row.question, "permission to assign roles"}
 
 
 def test_an_unregistered_quota_provider_does_not_affect_compute_queries(ask: Ask, subscription: Subscription) -> None:
     code = "MissingRegistrationForResourceProvider"
     subscription.faults["Microsoft.Quota"] = (409, code, "The subscription is not registered.")
     rows = ask()
-    assert row_about(rows, A100).status is Status.FINE
+    assert row_about(rows, A100).status is Status.SUFFICIENT
     row = row_about(rows, "open requests of Microsoft.Compute")
     assert "az provider register --namespace Microsoft.Quota" in row.remedy
 
@@ -367,13 +367,13 @@ def test_an_expired_token_ends_the_queries(ask: Ask, subscription: Subscription)
     subscription.faults["/subscriptions"] = (401, "ExpiredAuthenticationToken", "The access token has expired.")
     rows = ask()
     refused = row_about(rows, "permissions")
-    assert refused.found == "the credentials were rejected (ExpiredAuthenticationToken)"
+    assert refused.result == "the credentials were rejected (ExpiredAuthenticationToken)"
     assert {row.status for row in rows[2:]} == {Status.NOT_ASKED}
 
 
 def test_a_missing_sign_in_is_reported_once(ask: Ask) -> None:
     first, *others = ask(Operator("DefaultAzureCredential failed to retrieve a token.\nAttempted credentials: ..."))
-    assert first.found == "no credentials were found: DefaultAzureCredential failed to retrieve a token."
+    assert first.result == "no credentials were found: DefaultAzureCredential failed to retrieve a token."
     assert {row.status for row in others} == {Status.NOT_ASKED}
 
 
@@ -392,7 +392,7 @@ def test_an_unreachable_azure_is_reported(
     options = {"transport": transport, "retry_total": 0}
     monkeypatch.setattr(azure, "connect", lambda made, kinds, named: Account(made, kinds, named, Operator(), options))
     rows = list(azure.examine(production, resources(), {"AZURE_SUBSCRIPTION_ID": SUBSCRIPTION}))
-    assert row_about(rows, "VM sizes").found.startswith("cannot reach Azure: ")
+    assert row_about(rows, "VM sizes").result.startswith("cannot reach Azure: ")
 
 
 def test_the_certificate_vault_and_references_of_agents_must_exist(subscription: Subscription, tmp_path: Path) -> None:
@@ -406,13 +406,13 @@ def test_the_certificate_vault_and_references_of_agents_must_exist(subscription:
         account = Account(deployment, Counter(), SUBSCRIPTION, Operator(), {"transport": transport})
 
         def statuses() -> dict[str, Status]:
-            return {row.asked: row.status for row in vault_rows(account)}
+            return {row.question: row.status for row in vault_rows(account)}
 
         # Before the first deployment only the certificate's vault can exist.
         asked = {"vault of the certificate voice": Status.BLOCKS}
         assert statuses() == asked | {f"secret {name}": Status.NOT_ASKED for name in secrets}
         subscription.vaults |= {"certificates", own}
-        asked = {"vault of the certificate voice": Status.FINE}
+        asked = {"vault of the certificate voice": Status.SUFFICIENT}
         assert statuses() == asked | {f"secret {name}": Status.BLOCKS for name in secrets}
         subscription.vaults |= {f"{own}/secrets/{name}" for name in secrets}
-        assert statuses() == asked | {f"secret {name}": Status.FINE for name in secrets}
+        assert statuses() == asked | {f"secret {name}": Status.SUFFICIENT for name in secrets}

@@ -89,11 +89,11 @@ def test_each_command_has_a_policy() -> None:
 
 def test_missing_permission_for_a_command_is_a_warning(account: AwsAccount, tmp_path: Path) -> None:
     sandbox = load_edited({}, tmp_path)
-    assert account.answer(sandbox, "permissions for voice commands").status is Status.FINE
+    assert account.answer(sandbox, "permissions for voice commands").status is Status.SUFFICIENT
     everything = {"Effect": "Allow", "Action": "*", "Resource": "*"}
     denied = ["cloudformation:DeleteStack", "ssm:PutParameter"]
     allow("operator", everything, {"Effect": "Deny", "Action": denied, "Resource": "*"})
     row = account.answer(sandbox, "permissions for voice commands")
     assert row.status is Status.WARNING
-    assert row.found == ("denied on *: cloudformation:DeleteStack, ssm:PutParameter; used by prune, rollout, teardown")
+    assert row.result == ("denied on *: cloudformation:DeleteStack, ssm:PutParameter; used by prune, rollout, teardown")
     assert "--permissions" in row.remedy

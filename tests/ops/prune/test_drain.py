@@ -71,7 +71,7 @@ def test_protected_tasks_are_stopped_after_the_maximum_session_duration(
     account = SimpleNamespace(
         deployment=deployment,
         session=SimpleNamespace(client=lambda _: ecs),
-        listed=lambda *_, **__: iter(sorted(ecs.tasks)),
+        list_all=lambda *_, **__: iter(sorted(ecs.tasks)),
     )
 
     def of_type(kind: str) -> Iterator[tuple[str, str]]:

@@ -37,7 +37,7 @@ def rollout_order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         command, "Account", lambda of, *_: SimpleNamespace(region=of.aws.region, deployment=of, undefined_stacks=dict)
     )
     monkeypatch.setattr(command, "rolls", lambda account: [account.region])
-    monkeypatch.setattr(command, "_show", lambda _: None)
+    monkeypatch.setattr(command, "_print_rolls", lambda _: None)
     monkeypatch.setattr(command, "shortages", lambda _: [])
     monkeypatch.setattr(command, "missing_artifacts", lambda *_: [])
     monkeypatch.setattr(command, "roll_out", roll_out)

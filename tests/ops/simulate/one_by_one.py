@@ -48,10 +48,10 @@ class StreamCalls(Calls):
     def advance(self, now: float, tick_s: float) -> None:
         """Route the callers of the tick."""
         del now
-        for after in self.chance.uniform(0, tick_s, self.arrivals(self._env.now, tick_s)):
+        for after in self.random.uniform(0, tick_s, self.arrivals(self._env.now, tick_s)):
             self._env.process(self._call(float(after)))
 
-    def vacate(self, host: Host, gap_s: float) -> None:
+    def move_calls(self, host: Host, gap_s: float) -> None:
         """Move the calls of a host that accepts no more."""
         fleet, index = host.group.fleet, host.index
         at = self.fronts.index(fleet) if fleet in self.fronts else None
@@ -81,7 +81,7 @@ class StreamCalls(Calls):
             return
         call = Call(fronts, asr)
         self._occupy(call)
-        yield self._env.timeout(float(self.chance.exponential(self.mean_s)))
+        yield self._env.timeout(float(self.random.exponential(self.mean_s)))
         if call.alive:
             self._release(call)
 
@@ -105,9 +105,9 @@ class StreamCalls(Calls):
             return None
         if not self.cross_zone:
             zones = front.zone[hosts]
-            hosts = hosts[zones == self.chance.choice(np.unique(zones))]
-        chosen = int(self.chance.choice(hosts))
-        return chosen if front.calls[chosen] < front.plan.places else None
+            hosts = hosts[zones == self.random.choice(np.unique(zones))]
+        chosen = int(self.random.choice(hosts))
+        return chosen if front.calls[chosen] < front.plan.slots else None
 
     def _asr_host(self) -> tuple[Fleet, int] | None:
         for kind in ("neuron", "gpu", "cpu"):
@@ -115,7 +115,7 @@ class StreamCalls(Calls):
             for fleet in self.asr:
                 if fleet.plan.kind != kind or not fleet.open.any():
                     continue
-                free = np.where(fleet.open, fleet.plan.places - fleet.calls, 0)
+                free = np.where(fleet.open, fleet.plan.slots - fleet.calls, 0)
                 index = int(free.argmax())
                 if free[index] > most:
                     best, most = (fleet, index), int(free[index])

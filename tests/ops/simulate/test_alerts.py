@@ -13,23 +13,23 @@ import voice_blueprint
 from tests.ops.simulate.worlds import PRODUCTION, ROOT, steady
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison
-from voice_blueprint.hosts import with_images
+from voice_blueprint.hosts import with_image_digests
 from voice_blueprint.observability.alerting import CONDITIONS, MIN_REFUSED
 from voice_blueprint.observability.aws.alerts import alerts as aws_alerts
 from voice_blueprint.observability.azure.alerts import Alert
 from voice_blueprint.observability.azure.alerts import alerts as azure_alerts
 from voice_blueprint.observability.azure.platform import PlatformAlert, platform_alerts
 from voice_ops.gameday.simulated import WITHHELD_METRICS
-from voice_ops.simulate.alerts import Replay, Watched
+from voice_ops.simulate.alerts import AlertRule, Replay
 from voice_ops.simulate.capacity import fleet_plans, store_calls
 from voice_ops.simulate.fleet import Steps
 from voice_ops.simulate.metrics import Values
-from voice_ops.simulate.policies import own
+from voice_ops.simulate.policies import configured
 from voice_ops.simulate.run import Settings, Simulation
 from voice_ops.simulate.traces import Outage, Trace
 
-FILE = with_images(voice_blueprint.load(PRODUCTION))
-AZURE = with_images(voice_blueprint.load(ROOT / "deployments/production-azure.yaml"))
+FILE = with_image_digests(voice_blueprint.load(PRODUCTION))
+AZURE = with_image_digests(voice_blueprint.load(ROOT / "deployments/production-azure.yaml"))
 
 
 def fired_alerts(trace: Trace, deployment: Deployment = FILE, **how: object) -> set[str]:
@@ -44,14 +44,16 @@ def fired_alerts(trace: Trace, deployment: Deployment = FILE, **how: object) -> 
         lead_in_s=600,
     )
     settings = replace(settings, **how)  # type: ignore[arg-type]
-    return {each.id for each in Simulation(plans, own(plans), trace, settings, alerts_of=deployment).run().firings}
+    return {
+        each.id for each in Simulation(plans, configured(plans), trace, settings, alerts_of=deployment).run().firings
+    }
 
 
 @cache
 def minimum_slots() -> int:
     """Return the slots of the minimum number of ASR hosts."""
     asr = [plan for plan in fleet_plans(FILE, {}) if plan.kind in {"neuron", "gpu"}]
-    return sum(group.min_hosts * plan.places for plan in asr for group in plan.groups)
+    return sum(group.min_hosts * plan.slots for plan in asr for group in plan.groups)
 
 
 def test_low_load_fires_no_alert() -> None:
@@ -97,7 +99,7 @@ class Minutes:
             return np.array([float(now[0])])
 
         reads = (bad_events, lambda _: np.array([100.0 - now[0]]))
-        watched = Watched(
+        watched = AlertRule(
             alert.id, "one", alert.rule, 60, reads, ("Sum", "Sum"), alert.folded, tuple(alert.windows.values())
         )
         replay = Replay(cast("Simulation", self), watched)

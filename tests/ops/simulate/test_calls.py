@@ -13,7 +13,7 @@ from tests.ops.simulate.one_by_one import OneByOne
 from tests.ops.simulate.worlds import SETTINGS, agents, asr, gateway, headroom, simulate, steady, steps_to, vad
 from voice_ops.simulate.calls import _level
 from voice_ops.simulate.capacity import FleetPlan
-from voice_ops.simulate.policies import own
+from voice_ops.simulate.policies import configured
 from voice_ops.simulate.run import Result, Simulation
 from voice_ops.simulate.traces import Trace
 
@@ -79,7 +79,7 @@ def test_an_agent_refuses_only_conversations_by_the_erlang_formula() -> None:
 
 def test_agent_tasks_serve_their_share_of_calls_and_scale_with_it() -> None:
     plans = (vad(), asr(6, 6, places=200), gateway(8, 30, places=100), agents(2, 40))
-    simulation = Simulation(plans, own(plans), steps_to(60, 600), SETTINGS)
+    simulation = Simulation(plans, configured(plans), steps_to(60, 600), SETTINGS)
     simulation.begin()
     held = []
     for until in range(100, 1_800, 100):
@@ -101,14 +101,14 @@ def test_agent_tasks_serve_their_share_of_calls_and_scale_with_it() -> None:
 
 def test_a_terminating_agent_hands_over_its_conversations() -> None:
     plans = (vad(), asr(2, 2, places=200), agents(4, 4, places=50))
-    simulation = Simulation(plans, own(plans), steady(100, 600), SETTINGS)
+    simulation = Simulation(plans, configured(plans), steady(100, 600), SETTINGS)
     simulation.begin()
     simulation.env.run(until=300.5)
     held, carried = int(simulation.fleets[-1].calls.sum()), simulation.calls.carried
     group = simulation.fleets[-1].groups[0]
     host = next(iter(group.hosts))
     simulation.fleets[-1].open[host.index] = False
-    simulation.calls.vacate(host, 5.0)
+    simulation.calls.move_calls(host, 5.0)
     assert int(simulation.fleets[-1].calls.sum()) == held
     assert simulation.calls.carried == carried
     assert simulation.calls.ledger.cut == 0
@@ -144,7 +144,7 @@ def test_bulk_assignment_matches_single_calls_while_a_fleet_grows(
 @pytest.mark.parametrize("model", [Simulation, OneByOne])
 def test_every_call_has_one_slot_in_each_tier(model: type[Simulation]) -> None:
     plans = (vad(), asr(rules=(headroom(),), pool=1), asr(1, 2, kind="p5.4xlarge"), gateway(4, 30))
-    simulation = model(plans, own(plans), steps_to(60, 400), SETTINGS)
+    simulation = model(plans, configured(plans), steps_to(60, 400), SETTINGS)
     simulation.begin()
     for until in range(100, 1_800, 100):
         simulation.env.run(until=until + 0.5)
@@ -152,7 +152,7 @@ def test_every_call_has_one_slot_in_each_tier(model: type[Simulation]) -> None:
         asr_calls = sum(int(fleet.calls.sum()) for fleet in calls.asr)
         assert [int(front.calls.sum()) for front in calls.fronts] == [asr_calls, asr_calls]
         assert all((fleet.calls >= 0).all() for fleet in simulation.fleets)
-        assert all((fleet.calls <= fleet.plan.places).all() for fleet in simulation.fleets[1:])
+        assert all((fleet.calls <= fleet.plan.slots).all() for fleet in simulation.fleets[1:])
 
 
 def test_neuron_is_filled_before_gpus() -> None:
@@ -173,7 +173,7 @@ def test_callers_are_distributed_over_zones_or_over_hosts() -> None:
     plans = (replace(lone, groups=(*lone.groups, *rest.groups)), asr(6, 6, places=200))
     for cross_zone, share in ((False, 0.5), (True, 0.25)):
         how = replace(SETTINGS, cross_zone=cross_zone)
-        simulation = Simulation(plans, own(plans), steady(1_000, 600), how)
+        simulation = Simulation(plans, configured(plans), steady(1_000, 600), how)
         simulation.run()
         fleet = simulation.fleets[0]
         assert fleet.calls[0] / fleet.calls.sum() == pytest.approx(share, abs=0.06)

@@ -10,8 +10,8 @@ from tests.ops.simulate.worlds import PRODUCTION, asr, steady, vad
 from tests.ops.simulate.worlds import SETTINGS as FINE
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad, Cells
-from voice_ops.simulate.cells import LOSSES, loss, lost_cells, sample, whole
-from voice_ops.simulate.policies import own
+from voice_ops.simulate.cells import LOSSES, combine_cells, loss, lost_cells, sample
+from voice_ops.simulate.policies import configured
 from voice_ops.simulate.traces import NOTICED_S, REGION_LOST_S
 
 PLANS = (vad(), asr(4, 8))
@@ -22,7 +22,8 @@ CELLS = 12
 def test_a_sample_of_cells_represents_all() -> None:
     trace = steady(150, 1_800)
     few, all_of_them = (
-        whole(sample(PLANS, own(PLANS), trace, SETTINGS, count), CELLS, trace) for count in (3, CELLS - 1)
+        combine_cells(sample(PLANS, configured(PLANS), trace, SETTINGS, count), CELLS, trace)
+        for count in (3, CELLS - 1)
     )
     for figure in ("offered", "usd"):
         assert getattr(few, figure) == pytest.approx(getattr(all_of_them, figure), rel=0.05), figure
@@ -32,7 +33,7 @@ def test_a_sample_of_cells_represents_all() -> None:
 
 
 def test_each_cell_has_its_own_callers() -> None:
-    one, other = sample(PLANS, own(PLANS), steady(150), SETTINGS, 2)
+    one, other = sample(PLANS, configured(PLANS), steady(150), SETTINGS, 2)
     assert one.ledger.offered != other.ledger.offered
 
 
@@ -42,7 +43,7 @@ def test_calls_of_a_lost_cell_are_dropped_and_its_callers_use_other_cells() -> N
     assert trace.at(REGION_LOST_S + NOTICED_S) == pytest.approx(trace.calls[0])
     # Before the loss there are the calls of fewer cells.
     assert trace.peak * (CELLS - 2) == pytest.approx(trace.calls[0] * CELLS)
-    found = whole(sample(PLANS, own(PLANS), trace, SETTINGS), CELLS, trace, 2)
+    found = combine_cells(sample(PLANS, configured(PLANS), trace, SETTINGS), CELLS, trace, 2)
     assert found.cut == pytest.approx(2 * trace.calls[0], abs=1)
     assert found.refused >= 2 * trace.calls[0] / SETTINGS.call_s * NOTICED_S
     assert found.missed_share < 0.05
@@ -79,7 +80,7 @@ def test_a_file_without_cells_loses_none(name: str) -> None:
 
 def test_the_cell_bench_simulates_a_million_calls() -> None:
     cell = deployed(1_000_000)
-    assert cell.whole
-    assert cell.whole.load
-    assert cell.whole.load.calls * cell.whole.load.peak_factor == 1_000_000
-    assert cell.whole.cell_count == 85
+    assert cell.whole_deployment
+    assert cell.whole_deployment.load
+    assert cell.whole_deployment.load.calls * cell.whole_deployment.load.peak_factor == 1_000_000
+    assert cell.whole_deployment.cell_count == 85

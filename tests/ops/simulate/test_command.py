@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 import voice_blueprint
 from tests.ops.simulate.worlds import PRODUCTION, ROOT
 from voice_ops.cli import app
-from voice_ops.simulate.capacity import fleet_plans, usual_peak
+from voice_ops.simulate.capacity import fleet_plans, regular_peak
 from voice_ops.simulate.traces import BUILT_IN, Trace
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -94,7 +94,7 @@ def test_replicas_on_azure_are_simulated_with_kedas_settings(course: Path) -> No
 def test_a_spike_on_azure_is_limited_by_the_smallest_tier() -> None:
     plans = fleet_plans(voice_blueprint.load(ROOT / "tests/deployments/production-azure.yaml"), {})
     # Six ASR pods with 400 calls; five data-plane pods support 2,500, and the replicas 3,551.
-    assert usual_peak(plans) == 0.8 * 2_400
+    assert regular_peak(plans) == 0.8 * 2_400
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from voice_blueprint.file.model.aws import Rollout
 from voice_blueprint.file.model.scaling import Comparison
 from voice_ops.simulate.account import quota_codes
 from voice_ops.simulate.capacity import GroupPlan
-from voice_ops.simulate.policies import own
+from voice_ops.simulate.policies import configured
 from voice_ops.simulate.run import Simulation
 from voice_ops.simulate.traces import Outage, SpotWave
 
@@ -155,7 +155,7 @@ def test_new_vad_hosts_do_not_relieve_an_overloaded_host() -> None:
     lone = vad(1, zones=("a",))
     plans = (replace(lone, groups=(GroupPlan("vad-a", ("a",), 1, 2),), rules=(slots,)), asr(6, 6))
     how = replace(SETTINGS, call_s=1e6)
-    simulation = Simulation(plans, own(plans), steps_to(100, 140, at=600, seconds=1_200), how)
+    simulation = Simulation(plans, configured(plans), steps_to(100, 140, at=600, seconds=1_200), how)
     simulation.begin()
     fleet, seen = simulation.fleets[0], []
     for second in (30, 590, 1_190):
@@ -172,7 +172,7 @@ def test_on_demand_hosts_are_not_interrupted() -> None:
 
 
 def test_hosts_are_spread_over_zones() -> None:
-    simulation = Simulation((vad(), asr(5, 6)), own((vad(), asr(5, 6))), steady(60), SETTINGS)
+    simulation = Simulation((vad(), asr(5, 6)), configured((vad(), asr(5, 6))), steady(60), SETTINGS)
     simulation.begin()
     there = [host.zone for host in simulation.fleets[1].groups[0].hosts]
     assert sorted(map(there.count, ZONES)) == [1, 2, 2]
@@ -183,7 +183,7 @@ ROLLING = replace(SETTINGS, rolls=frozenset({"inf2"}), rollout=Rollout(checkpoin
 
 def test_a_rollout_replaces_every_host_without_reducing_capacity() -> None:
     plans = (vad(), asr(4, 8))
-    simulation = Simulation(plans, own(plans), steady(150), ROLLING)
+    simulation = Simulation(plans, configured(plans), steady(150), ROLLING)
     simulation.begin()
     (group,) = simulation.fleets[1].groups
     before, sizes = list(group.hosts), []
@@ -197,7 +197,7 @@ def test_a_rollout_replaces_every_host_without_reducing_capacity() -> None:
 
 def test_a_rollout_in_a_reservation_terminates_before_launching() -> None:
     plans = (vad(), replace(asr(2, 2), surges=False))
-    simulation = Simulation(plans, own(plans), steady(20), ROLLING)
+    simulation = Simulation(plans, configured(plans), steady(20), ROLLING)
     simulation.begin()
     (group,) = simulation.fleets[1].groups
     before, sizes = list(group.hosts), []

@@ -29,7 +29,7 @@ from voice_blueprint.file.model.scaling import Statistic
 from voice_ops.simulate.capacity import fleet_plans
 from voice_ops.simulate.fleet import Fleet
 from voice_ops.simulate.metrics import MODELS, STREAMS_PER_CORE_CEILING, Period, check_modelled, ring_percent
-from voice_ops.simulate.policies import CPU, PEERS, QUEUE, SEED, own
+from voice_ops.simulate.policies import CPU, PEERS, QUEUE, SEED, configured
 from voice_ops.simulate.report import summarize
 from voice_ops.simulate.run import Simulation
 from voice_ops.simulate.scaling import queued, tracked
@@ -55,8 +55,8 @@ def test_a_ring_only_fills_when_its_core_is_nearly_saturated() -> None:
 @pytest.mark.parametrize(("busy", "percent"), [(0.4, 40), (1.0, 100), (1.5, 100)])
 def test_busy_at_full_changes_utilization_but_not_slots(busy: float, percent: float) -> None:
     plans = (vad(1), asr(1, 1))
-    fleet = Simulation(plans, own(plans), steady(1), replace(SETTINGS, busy_at_full=busy)).fleets[1]
-    fleet.calls = np.array([fleet.plan.places])
+    fleet = Simulation(plans, configured(plans), steady(1), replace(SETTINGS, busy_at_full=busy)).fleets[1]
+    fleet.calls = np.array([fleet.plan.slots])
     assert [float(MODELS[name](fleet)[0]) for name in ("GpuBusy", "NeuronHeadroom", "SlotsTaken", "FreeSlots")] == [
         percent, 100 - percent, 100, 0,
     ]  # fmt: skip
@@ -88,9 +88,9 @@ def test_a_period_aggregates_samples_of_all_hosts(statistic: Statistic, datapoin
 
 def test_slots_and_prices_come_from_file_and_catalogue() -> None:
     plans = {plan.name: plan for plan in production_plans()}
-    assert plans["vad"].places == 4 * 2_000
-    assert plans["inf2"].places == 12 * plans["trn1"].places
-    assert plans["p5"].places == 221  # see docs/tuning.md
+    assert plans["vad"].slots == 4 * 2_000
+    assert plans["inf2"].slots == 12 * plans["trn1"].slots
+    assert plans["p5"].slots == 221  # see docs/tuning.md
     assert [plan.kind for plan in production_plans()] == ["vad", "neuron", "neuron", "gpu", "gateway", "agent"]
     assert plans["gateway"].usd_per_hour == pytest.approx(0.03238 + 2 * 0.00356)
     assert plans["inf2"].usd_per_hour == 12.98127
@@ -101,7 +101,7 @@ def test_slots_and_prices_come_from_file_and_catalogue() -> None:
 def test_configured_sessions_are_used() -> None:
     plans = fleet_plans(voice_blueprint.load(ROOT / "tests/deployments/seed.yaml"), {})
     # vLLM does not run on the seed's Neuron hosts, so they have no slots.
-    assert [plan.places for plan in plans[1:-1]] == [0, 0, 32]
+    assert [plan.slots for plan in plans[1:-1]] == [0, 0, 32]
 
 
 def test_boot_time_is_the_larger_of_cold_start_budget_and_configured_time() -> None:
@@ -186,7 +186,7 @@ def test_keda_at_most_doubles_replicas_and_scales_in_after_five_minutes() -> Non
 def test_azure_replicas_scale_out_by_two_or_double_and_scale_in_one_by_one() -> None:
     plans = (replace(asr(1, 12), by_queue=True),)
     trace = Trace("up and down", (0.0, 300.0, 301.0, 1_800.0, 1_801.0, 7_200.0), (30, 30, 400, 400, 30, 30))
-    hosts = Simulation(plans, own(plans), trace, SETTINGS).run().course.hosts["inf2"]
+    hosts = Simulation(plans, configured(plans), trace, SETTINGS).run().course.hosts["inf2"]
     assert (hosts[299], hosts[350], hosts[380]) == (1, 3, 6)
     assert 10 <= hosts[440] <= 12
     # Half an hour without demand, then one host per ten minutes is removed; each drains for up to five minutes.
@@ -199,7 +199,7 @@ def test_pods_on_azure_scale_by_calls_and_asr_pods_fill_evenly() -> None:
     """Data-plane pods at a mean of 60 of 90 calls refuse some randomly; ASR pods only if all are full."""
     front = replace(gateway(3, 3, places=90), by_queue=True)
     pods = [replace(front, name=kind, kind=kind) for kind in ("vad", "asr")]
-    short = [replace(each, places=66) for each in pods]
+    short = [replace(each, slots=66) for each in pods]
     room = asr(6, 6, places=100)
     chance, alike = (simulate((each, room), steady(180, 1_800)).ledger.refused for each in short)
     assert alike < chance / 4
@@ -222,8 +222,8 @@ def test_gateway_tasks_refuse_calls_beyond_capacity_and_scale_on_sockets() -> No
 
 def test_policy_names_match_the_scaling_of_the_file() -> None:
     assert [one.name for one in PEERS] == ["seed's table alone", "CPU target 50 %", "KEDA on the queue"]
-    assert own((vad(), asr())).name == "file"
-    assert own((vad(), asr(pool=1))).name == "file, warm pool"
+    assert configured((vad(), asr())).name == "file"
+    assert configured((vad(), asr(pool=1))).name == "file, warm pool"
 
 
 def test_results_depend_only_on_the_seed() -> None:
@@ -231,7 +231,7 @@ def test_results_depend_only_on_the_seed() -> None:
 
     def run(seed: int) -> dict[str, object]:
         how = replace(SETTINGS, seed=seed)
-        return vars(summarize(Simulation(plans, own(plans), steps_to(60, 240), how).run()))
+        return vars(summarize(Simulation(plans, configured(plans), steps_to(60, 240), how).run()))
 
     assert run(1) == run(1)
     assert run(1) != run(2)
@@ -242,7 +242,7 @@ def test_longer_simulation_steps_change_results_little() -> None:
     fine, coarse = (
         Simulation(
             plans,
-            own(plans),
+            configured(plans),
             steps_to(600, 1_600),
             replace(SETTINGS, tick_s=tick),
         ).run()
@@ -255,7 +255,7 @@ def test_longer_simulation_steps_change_results_little() -> None:
 
 def test_totals_of_a_summary_are_consistent() -> None:
     plans = (vad(), asr(2, 2))
-    result = Simulation(plans, own(plans), steady(150, 3_600), SETTINGS).run()
+    result = Simulation(plans, configured(plans), steady(150, 3_600), SETTINGS).run()
     summary = summarize(result)
     assert summary.host_hours == pytest.approx({"vad": 6.0, "inf2": 2.0})
     assert summary.usd == pytest.approx(6 * 0.31904 + 2 * 12.98127)
@@ -269,8 +269,8 @@ def test_totals_of_a_summary_are_consistent() -> None:
 @pytest.mark.parametrize("model", [Simulation, OneByOne])
 def test_a_vad_host_refuses_calls_beyond_its_capacity(model: type[Simulation]) -> None:
     plans = (vad(1, places=20), asr(6, 6))
-    crowded = model(plans, own(plans), steady(120, 600), SETTINGS).run()
-    roomy = model((vad(1, places=90), asr(6, 6)), own(plans), steady(120, 600), SETTINGS).run()
+    crowded = model(plans, configured(plans), steady(120, 600), SETTINGS).run()
+    roomy = model((vad(1, places=90), asr(6, 6)), configured(plans), steady(120, 600), SETTINGS).run()
     assert crowded.course.carried.max() <= 3 * 20
     assert crowded.ledger.refused > 0.4 * crowded.ledger.offered
     assert roomy.ledger.refused == 0

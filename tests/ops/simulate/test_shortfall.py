@@ -10,9 +10,9 @@ from tests.blueprint.documents import DEPLOYMENTS
 from tests.ops.simulate.worlds import asr, headroom, simulate, steps_to, vad
 from tools import measurements_doc
 from voice_ops.simulate.calls import REDIAL_SHARE
-from voice_ops.simulate.capacity import fleet_plans, store_calls, usual_peak
+from voice_ops.simulate.capacity import fleet_plans, regular_peak, store_calls
 from voice_ops.simulate.command import SWEEP
-from voice_ops.simulate.policies import own
+from voice_ops.simulate.policies import configured
 from voice_ops.simulate.run import Settings, Simulation
 from voice_ops.simulate.shortfall import reserve_for, shortfall, with_reserve
 from voice_ops.simulate.traces import spike
@@ -79,7 +79,7 @@ def test_a_tenfold_spike_refuses_at_most_eleven_percent(name: str, busy: float) 
     deployment = voice_blueprint.load(DEPLOYMENTS / f"{name}.yaml")
     plans = fleet_plans(deployment, {})
     store = store_calls(deployment)
-    trace = spike(usual_peak(plans, store))
+    trace = spike(regular_peak(plans, store))
     aws = deployment.aws_section
     zones, cross_zone = (aws or deployment.azure).availability_zones, aws is None or aws.edge.cross_zone
     how = Settings(
@@ -91,7 +91,7 @@ def test_a_tenfold_spike_refuses_at_most_eleven_percent(name: str, busy: float) 
         store_calls=store,
         redial_share=REDIAL_SHARE,
     )
-    result = Simulation(plans, own(plans), trace, how).run()
+    result = Simulation(plans, configured(plans), trace, how).run()
     assert result.ledger.refused <= 0.11 * result.ledger.offered
     assert result.ledger.conversations_refused <= 0.11 * result.ledger.conversations
     page = measurements_doc.DOCUMENT.read_text(encoding="utf-8")
@@ -101,7 +101,7 @@ def test_a_tenfold_spike_refuses_at_most_eleven_percent(name: str, busy: float) 
     assert found
     assert found.hold_usd_per_hour
     held = with_reserve(plans, found.reserve)
-    left = Simulation(held, own(held), trace, replace(how, tick_s=10)).run().ledger
+    left = Simulation(held, configured(held), trace, replace(how, tick_s=10)).run().ledger
     assert found.too_few == ()
     assert left.refused == 0
 

@@ -7,7 +7,7 @@ import voice_blueprint
 from voice_blueprint import catalog
 from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
 from voice_ops.simulate.capacity import Boot, FleetPlan, GroupPlan, Phase, fleet_plans
-from voice_ops.simulate.policies import own
+from voice_ops.simulate.policies import configured
 from voice_ops.simulate.run import Result, Settings, Simulation
 from voice_ops.simulate.traces import Trace
 
@@ -49,7 +49,7 @@ def boot(cold_s: float = 100, warm_s: float = 20) -> Boot:
 def vad(hosts_per_zone: int = 2, places: int = 1_000, zones: tuple[str, ...] = ZONES) -> FleetPlan:
     plan = production_plans()[0]
     groups = tuple(GroupPlan(f"vad-{zone}", (zone,), hosts_per_zone, hosts_per_zone) for zone in zones)
-    return replace(plan, groups=groups, places=places, boot=boot(), warm_up_s=50, rules=())
+    return replace(plan, groups=groups, slots=places, boot=boot(), warm_up_s=50, rules=())
 
 
 def asr(  # noqa: PLR0917
@@ -66,7 +66,7 @@ def asr(  # noqa: PLR0917
         production_plans()[3 if gpu else 1],
         instance_type=catalog.instance_types()[kind],
         groups=(GroupPlan(kind, ZONES, low, high),),
-        places=places,
+        slots=places,
         boot=boot(),
         warm_up_s=50,
         drain_timeout_s=300,
@@ -78,13 +78,13 @@ def asr(  # noqa: PLR0917
 
 def gateway(low: int = 2, high: int = 10, places: int = 20) -> FleetPlan:
     return replace(
-        production_plans()[-2], groups=(GroupPlan("gateway", ZONES, low, high),), places=places, boot=boot(60)
+        production_plans()[-2], groups=(GroupPlan("gateway", ZONES, low, high),), slots=places, boot=boot(60)
     )
 
 
 def agents(low: int = 2, high: int = 20, places: int = 8, share: float = 0.25) -> FleetPlan:
     group = GroupPlan("agent", ZONES, low, high)
-    return replace(production_plans()[-1], groups=(group,), places=places, boot=boot(60), share=share)
+    return replace(production_plans()[-1], groups=(group,), slots=places, boot=boot(60), share=share)
 
 
 def steady(calls: float, seconds: float = 1_800) -> Trace:
@@ -101,4 +101,4 @@ SETTINGS = Settings(zones=ZONES, call_s=60.0, cross_zone=False, seed=7, lead_in_
 def simulate(
     plans: tuple[FleetPlan, ...], trace: Trace, how: Settings = SETTINGS, model: type[Simulation] = Simulation
 ) -> Result:
-    return model(plans, own(plans), trace, how).run()
+    return model(plans, configured(plans), trace, how).run()

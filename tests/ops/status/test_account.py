@@ -76,7 +76,7 @@ def test_drifted_resources_are_listed(cloudformation: tuple[Account, Stubber], m
     drifts = [drift("Vad", "MODIFIED"), drift("Gateway", "DELETED")]
     stub.add_response("describe_stack_resource_drifts", {"StackResourceDrifts": drifts})
     (row,) = drift_rows(system)
-    assert (row.status, row.found) == (Status.WARNING, "Vad modified, Gateway deleted")
+    assert (row.status, row.result) == (Status.WARNING, "Vad modified, Gateway deleted")
 
 
 def test_an_unchanged_stack_is_in_sync(cloudformation: tuple[Account, Stubber]) -> None:
@@ -84,7 +84,7 @@ def test_an_unchanged_stack_is_in_sync(cloudformation: tuple[Account, Stubber]) 
     stub.add_response("describe_stack_drift_detection_status", detection("DETECTION_COMPLETE"))
     stub.add_response("describe_stack_resource_drifts", {"StackResourceDrifts": []})
     (row,) = drift_rows(system)
-    assert (row.status, row.found) == (Status.FINE, "in sync")
+    assert (row.status, row.result) == (Status.SUFFICIENT, "in sync")
 
 
 def test_a_failed_drift_detection_reports_the_reason(cloudformation: tuple[Account, Stubber]) -> None:
@@ -92,7 +92,7 @@ def test_a_failed_drift_detection_reports_the_reason(cloudformation: tuple[Accou
     failed = detection("DETECTION_FAILED", DetectionStatusReason="no permission for AWS::KMS::Key")
     stub.add_response("describe_stack_drift_detection_status", failed)
     (row,) = drift_rows(system)
-    assert (row.status, row.found) == (Status.UNANSWERED, "no permission for AWS::KMS::Key")
+    assert (row.status, row.result) == (Status.UNANSWERED, "no permission for AWS::KMS::Key")
 
 
 def test_a_drift_detection_that_does_not_end_times_out(
@@ -142,18 +142,18 @@ def deployed_inf2() -> Iterator[Account]:
 
 
 def test_missing_metrics_of_hosts_in_service_are_a_warning(deployed_inf2: Account) -> None:
-    rows = {row.asked: row for row in alarm_rows(deployed_inf2)}
+    rows = {row.question: row for row in alarm_rows(deployed_inf2)}
     silent = rows["metrics of inf2"]
-    assert (silent.status, silent.found) == (Status.WARNING, "1 in service, but no data for SlotsTaken")
+    assert (silent.status, silent.result) == (Status.WARNING, "1 in service, but no data for SlotsTaken")
     autoscaling = deployed_inf2.session.client("autoscaling")
     autoscaling.set_desired_capacity(AutoScalingGroupName="sandbox-inf2", DesiredCapacity=0)
     # Without hosts no metric is required.
-    assert [row.asked for row in alarm_rows(deployed_inf2)] == ["alarms"]
+    assert [row.question for row in alarm_rows(deployed_inf2)] == ["alarms"]
 
 
 def test_capacity_counts_hosts_in_service(deployed_inf2: Account) -> None:
     (row,) = calls_row(deployed_inf2)
-    assert (row.status, row.found) == (Status.FINE, "0; limited by gateway")
+    assert (row.status, row.result) == (Status.SUFFICIENT, "0; limited by gateway")
     expecting = SANDBOX.model_copy(update={"load": CallLoad(calls=20)})
     (row,) = calls_row(replace(deployed_inf2, deployment=expecting))
     assert (row.status, row.needed) == (Status.WARNING, "20, at the peak 40")
@@ -167,7 +167,7 @@ def test_calls_per_host_match_the_plan(
     monkeypatch.setattr(fleets, "serving", lambda _: {"vad": 3, "inf2": 1})
     monkeypatch.setattr(fleets, "_service", lambda *_: {"runningCount": tasks})
     (row,) = calls_row(deployed_inf2)
-    assert row.found == expected
+    assert row.result == expected
 
 
 def test_the_cost_of_this_month_is_shown_with_the_budget() -> None:
@@ -178,7 +178,7 @@ def test_the_cost_of_this_month_is_shown_with_the_budget() -> None:
     with Stubber(session.only) as stub:
         stub.add_response("get_cost_and_usage", {"ResultsByTime": [period]}, asked)
         (row,) = cost_rows(deployed_account(session))
-    assert (row.status, row.found, row.needed) == (Status.FINE, "1,234.50 USD", "budget 100 USD")
+    assert (row.status, row.result, row.needed) == (Status.SUFFICIENT, "1,234.50 USD", "budget 100 USD")
 
 
 def test_a_denied_cost_query_is_reported_without_failing() -> None:
@@ -187,7 +187,7 @@ def test_a_denied_cost_query_is_reported_without_failing() -> None:
         stub.add_client_error("get_cost_and_usage", "AccessDeniedException", "not allowed", 400)
         with pytest.raises(ClientError):
             list(cost_rows(deployed_account(session)))
-    fine, denied = Row("AWS", "stack", Status.FINE, ""), Row("AWS", "cost", Status.UNANSWERED, "denied")
+    fine, denied = Row("AWS", "stack", Status.SUFFICIENT, ""), Row("AWS", "cost", Status.UNANSWERED, "denied")
     assert healthy([fine, denied])
     assert not healthy([denied])
     assert not healthy([fine, Row("AWS", "alarm", Status.WARNING, "in alarm")])

@@ -91,11 +91,11 @@ def test_already_deleted_resources_are_skipped(account: Account) -> None:
     """An earlier teardown was interrupted while CloudFormation continued, so the list of resources is outdated."""
     arn = "arn:aws:elasticloadbalancing:us-east-1:123456789012:loadbalancer/net/gone/0"
     gone = [
-        Resource("sandbox-edge", "Logs", "gone-bucket", "AWS::S3::Bucket", kept=False),
-        Resource("sandbox-edge", "Balancer", arn, "AWS::ElasticLoadBalancingV2::LoadBalancer", kept=False),
+        Resource("sandbox-edge", "Logs", "gone-bucket", "AWS::S3::Bucket", is_retained=False),
+        Resource("sandbox-edge", "Balancer", arn, "AWS::ElasticLoadBalancingV2::LoadBalancer", is_retained=False),
     ]
     assert removal.empty_log_buckets(account, gone) == 0
-    removal.lift_protection(account, [], gone)
+    removal.disable_protection(account, [], gone)
 
 
 class UpdatingStacks:
@@ -154,8 +154,8 @@ def test_a_log_group_of_an_earlier_api_is_retained(account: Account) -> None:
     for api in ("earlier", "present"):
         logs.create_log_group(logGroupName=name.format(api), tags={each["Key"]: each["Value"] for each in TAGS})
     resources = [
-        Resource("edge", "Stage", "live", "AWS::ApiGateway::Stage", kept=False),
-        Resource("edge", "Log", name.format("present"), "AWS::Logs::LogGroup", kept=True),
+        Resource("edge", "Stage", "live", "AWS::ApiGateway::Stage", is_retained=False),
+        Resource("edge", "Log", name.format("present"), "AWS::Logs::LogGroup", is_retained=True),
     ]
     (kept,) = remains.retained_earlier(account, resources, {"AWS::Logs::LogGroup"})
     assert kept.has_id(name.format("earlier"))

@@ -45,12 +45,12 @@ def teardown_plan(name: str, sizes: Sizes | None = None) -> Plan:
 
 
 def kept_resources(teardown: Plan, kind: str) -> list[RetainedResource]:
-    return [each for each in teardown.kept if each.kind == kind]
+    return [each for each in teardown.retained if each.kind == kind]
 
 
 def test_a_sandbox_retains_nothing() -> None:
     found = teardown_plan("sandbox")
-    assert found.kept == ()
+    assert found.retained == ()
     assert found.usd_per_month == 0
     assert found.deleted["sandbox-network"]["AWS::EC2::Subnet"] == 9
 
@@ -84,7 +84,7 @@ def test_capacity_reservations_are_retained() -> None:
     ]
     fleets = [fleet.model_copy(update={"purchase": bought}) for fleet, bought in zip(half.asr, purchases, strict=False)]
     found = plan({}, half.model_copy(update={"asr": tuple(fleets)}), price_book())
-    assert [(each.name, each.usd_per_month) for each in found.kept] == [
+    assert [(each.name, each.usd_per_month) for each in found.retained] == [
         ("cr-0123456789abcdef0", None),
         ("cr-0fedcba9876543210", 0),
     ]
@@ -136,9 +136,11 @@ def test_azure_teardown_lists_pulumi_commands_in_a_valid_order(monkeypatch: pyte
     assert "pulumi -C" in real.stdout
 
 
-KEY = Resource("p-edge", "Key", "3648cf9f", "AWS::KMS::Key", kept=True)
-LOGS = Resource("p-edge", "Logs", "/voice/p/gateway", "AWS::Logs::LogGroup", kept=True)
-SECRET = Resource("p-state", "Secret", "arn:aws:secretsmanager:r:1:secret:s", "AWS::SecretsManager::Secret", kept=False)
+KEY = Resource("p-edge", "Key", "3648cf9f", "AWS::KMS::Key", is_retained=True)
+LOGS = Resource("p-edge", "Logs", "/voice/p/gateway", "AWS::Logs::LogGroup", is_retained=True)
+SECRET = Resource(
+    "p-state", "Secret", "arn:aws:secretsmanager:r:1:secret:s", "AWS::SecretsManager::Secret", is_retained=False
+)
 RETAINED_KINDS = {"AWS::KMS::Key", "AWS::Logs::LogGroup"}
 
 

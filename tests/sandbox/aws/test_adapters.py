@@ -74,7 +74,16 @@ def test_names_in_a_row_exist_in_the_service_and_the_schema(kind: str) -> None:
     arguments += [(operation, name) for operation, given in row.always.items() for name in given]
     assert [pair for pair in arguments if all(pair) and not it.accepts_argument(*pair)] == []
     api_names = {api: name for name, api in row.rename.items()}
-    named = {*row.rename, *row.settings, *row.members, *row.moves, *row.patches, *row.own, *row.ignored, row.name}
+    named = {
+        *row.rename,
+        *row.settings,
+        *row.members,
+        *row.moves,
+        *row.patches,
+        *row.own_properties,
+        *row.ignored,
+        row.name,
+    }
     assert {api_names.get(name, name) for name in named - {""}} <= schema(kind)["properties"].keys()
 
 

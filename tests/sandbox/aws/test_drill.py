@@ -67,7 +67,7 @@ def test_a_late_sample_does_not_prevent_scale_out(drill: Drill, breaches: int, l
     alarm = LiveAlarm(boto3.client("cloudwatch"), ALARM)
     for period in range(breaches):
         alarm.publish(RULE.threshold + 5, AT + period * alarm.period)
-    assert drill.look(names.VAD_FLEET, RULE, AT + (breaches + late) * alarm.period) is fires
+    assert drill.is_firing(names.VAD_FLEET, RULE, AT + (breaches + late) * alarm.period) is fires
     (group,) = boto3.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[GROUP])[
         "AutoScalingGroups"
     ]
@@ -78,4 +78,4 @@ def test_old_data_fires_no_alarm(drill: Drill) -> None:
     alarm = LiveAlarm(boto3.client("cloudwatch"), ALARM)
     for period in range(RULE.datapoints_to_alarm):
         alarm.publish(RULE.threshold + 5, AT + period * alarm.period)
-    assert not drill.look(names.VAD_FLEET, RULE, AT + timedelta(hours=1))
+    assert not drill.is_firing(names.VAD_FLEET, RULE, AT + timedelta(hours=1))

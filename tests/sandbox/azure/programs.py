@@ -6,7 +6,7 @@ from textwrap import dedent
 
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.project import Project
-from voice_sandbox.azure.recorder import Existing, Mode
+from voice_sandbox.azure.recorder import Mode, PreexistingResources
 from voice_sandbox.azure.run import Run, run
 
 PROJECTS = Path(__file__).parent / "projects"
@@ -24,7 +24,7 @@ def sample(mode: Mode, vm_size: str = "Standard_NC96ads_A100_v4") -> Run:
 @cache
 def workloads(mode: Mode) -> Graph:
     """Run the sample workloads on the created sample cluster."""
-    existing = Existing().with_stack("local/sample-cluster/dev", sample(Mode.UP).graph)
+    existing = PreexistingResources().with_stack("local/sample-cluster/dev", sample(Mode.UP).graph)
     return run(Project.load(WORKLOADS, "dev"), mode, existing).graph
 
 

@@ -9,7 +9,7 @@ from tests.sandbox.azure.programs import sample, workloads, write
 from voice_sandbox.azure.errors import OrderError
 from voice_sandbox.azure.graph import Graph, Resource, make_urn
 from voice_sandbox.azure.order import check_creation, implied_needs, teardown
-from voice_sandbox.azure.recorder import Existing, Mode, Recorder
+from voice_sandbox.azure.recorder import Mode, PreexistingResources, Recorder
 from voice_sandbox.azure.run import run
 
 STACK = Resource(make_urn("s", "p", None, "pulumi:pulumi:Stack", "p-s"), "pulumi:pulumi:Stack", "p-s", custom=False)
@@ -24,7 +24,7 @@ def group(name: str, *, depends_on: tuple[str, ...] = ()) -> Resource:
 
 
 def test_a_dependency_that_does_not_exist_yet_is_an_error_with_both_names() -> None:
-    recorder = Recorder("p", "s", Mode.UP, Existing())
+    recorder = Recorder("p", "s", Mode.UP, PreexistingResources())
     recorder.register(STACK)
     with pytest.raises(OrderError) as caught:
         recorder.register(group("a", depends_on=(group("b").urn,)))
@@ -93,7 +93,7 @@ def test_teardown_deletes_both_stacks_in_reverse_order() -> None:
     names = [resource.name for resource in plan.deleted]
     assert names[-1] == "group"
     assert names.index("voice") < names.index("gpu") < names.index("aks") < names.index("identity")
-    assert (plan.kept, plan.forgotten, len(names)) == ((), (), 10)
+    assert (plan.retained, plan.removed_from_state, len(names)) == ((), (), 10)
 
 
 def test_the_wrong_order_of_stacks_is_refused() -> None:
@@ -105,7 +105,7 @@ def test_protected_resources_are_retained_with_their_dependencies() -> None:
     graph = sample(Mode.UP).graph
     protected = Graph("p", "s", tuple(replace(r, protect=r.name == "identity") for r in graph.resources))
     plan = teardown([protected])
-    assert [(resource.name, reason) for resource, reason in plan.kept] == [
+    assert [(resource.name, reason) for resource, reason in plan.retained] == [
         ("group", 'needed by managedidentity:UserAssignedIdentity "identity"'),
         ("identity", "protected"),
     ]
@@ -115,4 +115,4 @@ def test_protected_resources_are_retained_with_their_dependencies() -> None:
 def test_retained_resources_are_listed() -> None:
     graph = sample(Mode.UP).graph
     retained = Graph("p", "s", tuple(replace(r, retain_on_delete=r.name == "reader") for r in graph.resources))
-    assert [resource.name for resource in teardown([retained]).forgotten] == ["reader"]
+    assert [resource.name for resource in teardown([retained]).removed_from_state] == ["reader"]

@@ -24,7 +24,7 @@ from voice_sandbox.azure.diff import compare
 from voice_sandbox.azure.errors import PolicyPackError
 from voice_sandbox.azure.policy import PolicyViolation
 from voice_sandbox.azure.recorder import Mode
-from voice_sandbox.rehearsals.azure import Rehearsal, Rehearsed
+from voice_sandbox.rehearsals.azure import CreatedProject, Rehearsal
 
 ROOT = Path(__file__).parents[3]
 DEPLOYMENT = ROOT / "tests/deployments/sandbox.yaml"
@@ -37,7 +37,7 @@ def make_rehearsal(**config: str) -> Rehearsal:
 
 
 @pytest.fixture(scope="module")
-def rehearsal_result() -> tuple[list[Rehearsed], list[PolicyViolation]]:
+def rehearsal_result() -> tuple[list[CreatedProject], list[PolicyViolation]]:
     with make_rehearsal() as rehearsal:
         return rehearsal.run(), rehearsal.violations()
 
@@ -79,7 +79,9 @@ def test_the_resource_tree_shows_parents_and_dependencies() -> None:
 
 
 def test_previews_are_reported_saved_and_compared(
-    rehearsal_result: tuple[list[Rehearsed], list[PolicyViolation]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    rehearsal_result: tuple[list[CreatedProject], list[PolicyViolation]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     deployment, (done, violations) = load(DEPLOYMENT), rehearsal_result
     preview.report(deployment, done, [], tmp_path, as_json=False, dependencies=False)
@@ -95,7 +97,9 @@ def test_previews_are_reported_saved_and_compared(
 
 
 def test_a_replacement_is_refused_unless_it_is_reported(
-    rehearsal_result: tuple[list[Rehearsed], list[PolicyViolation]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    rehearsal_result: tuple[list[CreatedProject], list[PolicyViolation]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     deployment, (done, _) = load(DEPLOYMENT), rehearsal_result
     graph = done[0].preview.graph
@@ -117,7 +121,7 @@ def test_a_replacement_is_refused_unless_it_is_reported(
     assert kept.read_text(encoding="utf-8") != before
 
 
-def with_spot_pool(rehearsal_result: Rehearsed) -> Rehearsed:
+def with_spot_pool(rehearsal_result: CreatedProject) -> CreatedProject:
     """Return a rehearsal with a spot pool that has a setting which AKS refuses for spot pools."""
     values = {"scaleSetPriority": "Spot", "upgradeSettings": {"maxSurge": "0", "maxUnavailable": "1"}}
     runs = [
@@ -137,7 +141,9 @@ def with_spot_pool(rehearsal_result: Rehearsed) -> Rehearsed:
 
 
 def test_service_refusals_end_a_preview(
-    rehearsal_result: tuple[list[Rehearsed], list[PolicyViolation]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    rehearsal_result: tuple[list[CreatedProject], list[PolicyViolation]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     deployment, (done, _) = load(DEPLOYMENT), rehearsal_result
     refused = [with_spot_pool(done[0]), *done[1:]]
@@ -173,7 +179,9 @@ def test_service_refusals_fail_a_rehearsal(monkeypatch: pytest.MonkeyPatch, caps
 
 
 def test_a_plan_shows_refusals_of_the_preview(
-    rehearsal_result: tuple[list[Rehearsed], list[PolicyViolation]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rehearsal_result: tuple[list[CreatedProject], list[PolicyViolation]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     deployment, (done, _) = load(CELLS), rehearsal_result
     monkeypatch.setattr("voice_ops.preview.changes.rehearse", lambda _: rehearsal_result)
@@ -181,7 +189,7 @@ def test_a_plan_shows_refusals_of_the_preview(
         Comparison.of(deployment, tmp_path, [])  # the folder contains no record
     for each in done:
         state.save(state.state_file(tmp_path, deployment.name, each.project.name), each.preview.graph)
-    assert Comparison.of(deployment, tmp_path, []).away == []
+    assert Comparison.of(deployment, tmp_path, []).outages == []
     graph = done[0].preview.graph
     smaller = tuple(
         replace(r, inputs={**r.inputs, "vmSize": "Standard_NC48ads_A100_v4"}) if "vmSize" in r.inputs else r
@@ -189,12 +197,12 @@ def test_a_plan_shows_refusals_of_the_preview(
     )
     state.save(state.state_file(tmp_path, deployment.name, done[0].project.name), replace(graph, resources=smaller))
     found = Comparison.of(deployment, tmp_path, [])
-    assert [(each.name, each.changes) for each in found.away] == [("gpu", ("vmSize",))]
+    assert [(each.name, each.changes) for each in found.outages] == [("gpu", ("vmSize",))]
     assert "1 to replace" in found.summary
     with pytest.raises(typer.Exit) as caught:
-        refuse_outages(found.away)
+        refuse_outages(found.outages)
     assert caught.value.exit_code == 2
-    assert Comparison.of(deployment, tmp_path, ["gpu"]).away == []
+    assert Comparison.of(deployment, tmp_path, ["gpu"]).outages == []
 
 
 @pytest.mark.nightly

@@ -14,7 +14,7 @@ from tests.sandbox.azure.programs import CLUSTER, POLICY, WORKLOADS, sample, wor
 from voice_sandbox.azure.errors import OrderError, ProgramError, ProjectError, ResourceError
 from voice_sandbox.azure.graph import short_type
 from voice_sandbox.azure.project import Project
-from voice_sandbox.azure.recorder import Existing, Mode
+from voice_sandbox.azure.recorder import Mode, PreexistingResources
 from voice_sandbox.azure.run import TIMEOUT_S, run, run_modes
 from voice_sandbox.azure.values import UNKNOWN, Secret, contains_secret
 
@@ -124,7 +124,7 @@ def test_outputs_of_another_stack_are_passed() -> None:
 
 def test_a_reference_to_a_nonexistent_stack_is_reported() -> None:
     with pytest.raises(ResourceError, match="there is no stack local/sample-cluster/dev; stacks with outputs: none"):
-        run(Project.load(WORKLOADS, "dev"), Mode.PREVIEW, Existing())
+        run(Project.load(WORKLOADS, "dev"), Mode.PREVIEW, PreexistingResources())
 
 
 @EACH_MODE

@@ -43,7 +43,7 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path / "authority")
 
 
-def ask(door: front.Front, authority: Authority, name: str) -> str:
+def ask(door: front.TlsServer, authority: Authority, name: str) -> str:
     context = ssl.create_default_context(cafile=str(authority.file))
     context.verify_flags |= ssl.VERIFY_X509_STRICT  # the default of Python 3.13
     with (
@@ -59,7 +59,7 @@ def ask(door: front.Front, authority: Authority, name: str) -> str:
 
 def test_a_name_resolves_to_its_server(servers: list[int], authority: Authority, tmp_path: Path) -> None:
     aws, registry = servers
-    door = front.Front("127.0.0.1", authority, tmp_path, lambda name: registry if ".ecr." in name else aws, port=0)
+    door = front.TlsServer("127.0.0.1", authority, tmp_path, lambda name: registry if ".ecr." in name else aws, port=0)
     # A name with several labels, which no wildcard certificate covers.
     for name, port in [
         ("123456789012.dkr.ecr.us-east-1.amazonaws.com", registry),
@@ -70,7 +70,7 @@ def test_a_name_resolves_to_its_server(servers: list[int], authority: Authority,
 
 
 def test_another_authority_is_not_trusted(servers: list[int], authority: Authority, tmp_path: Path) -> None:
-    door = front.Front("127.0.0.1", authority, tmp_path, lambda _: servers[0], port=0)
+    door = front.TlsServer("127.0.0.1", authority, tmp_path, lambda _: servers[0], port=0)
     with pytest.raises(ssl.SSLCertVerificationError):
         ask(door, Authority(tmp_path / "other"), "logs.us-east-1.amazonaws.com")
     door.close()

@@ -18,7 +18,7 @@ from rich.console import Console
 import voice_blueprint
 from voice_blueprint.aws import names
 from voice_ops.progress import Progress
-from voice_ops.sandbox.caller import PeerServices, speak
+from voice_ops.sandbox.caller import PeerServices, transcribe_call
 from voice_ops.sandbox.hosts import LONG_CALL_REPEATS, host_environment
 from voice_sandbox.hosts.cloud import Cloud, Host
 from voice_sandbox.hosts.disk import HostsError
@@ -278,7 +278,9 @@ def interrupted_host(cloud: Cloud, prepared_host: PreparedHost) -> InterruptedHo
     with PeerServices(cloud, cloud.folder) as neighbours:
         gateway = neighbours.start()
         balanced(cloud, host)
-        asyncio.run(speak(gateway, during_stream=lambda: wait_for_growth(cloud, host), times=LONG_CALL_REPEATS))
+        asyncio.run(
+            transcribe_call(gateway, during_stream=lambda: wait_for_growth(cloud, host), times=LONG_CALL_REPEATS)
+        )
     (asked_for,) = cloud.instances(host.group).keys() - there
     interrupt(cloud, host)
     return InterruptedHost(host.machine.lines, asked_for, detached(host))
@@ -298,5 +300,5 @@ def test_a_host_launched_by_an_alarm_serves_before_and_after_a_reboot(
     assert cloud.instances(host.group)[interrupted_host.asked_for] == "InService"
     served_s = host.machine.age_s
     reboot(host)
-    assert [claim.text for claim in vad_facts(cloud.deployment, host) if not claim.holds] == []
+    assert [claim.text for claim in vad_facts(cloud.deployment, host) if not claim.passed] == []
     assert not host.machine.find_line("installing", since_s=served_s)

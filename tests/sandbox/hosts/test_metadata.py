@@ -5,7 +5,7 @@ from http.client import HTTPConnection
 
 import pytest
 
-from voice_sandbox.hosts.metadata import Facts, MetadataService, Tree
+from voice_sandbox.hosts.metadata import InstanceMetadata, MetadataService, Tree
 
 TTL = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
 TREE: Tree = {
@@ -24,7 +24,7 @@ def tree() -> Tree:
 @pytest.fixture
 def service(tree: Tree) -> Iterator[MetadataService]:
     service = MetadataService("127.0.0.1", 0)
-    service.add("127.0.0.1", Facts(b"#!/bin/bash\n\xff", 1, lambda: tree))
+    service.add("127.0.0.1", InstanceMetadata(b"#!/bin/bash\n\xff", 1, lambda: tree))
     yield service
     service.close()
 

@@ -16,9 +16,9 @@ import pytest
 from tests.nonempty import nonempty
 from tests.stacks.azure.test_workloads_topology_check import VALID_MATRIX
 from voice_blueprint import catalog
-from voice_blueprint.azure.topology import empty_node, place
+from voice_blueprint.azure.topology import admit_pods, empty_node
 from voice_blueprint.engines.cell import RESERVED_CPUS, cell_requests
-from voice_blueprint.engines.launch.placement import place as place_engine
+from voice_blueprint.engines.launch.placement import place_engine
 from voice_blueprint.engines.sizing.layouts import cell_groups
 from voice_blueprint.file.model.azure import TopologyPolicy
 from voice_constructs.azure.kubernetes.pods import container_security, pod_security
@@ -123,7 +123,7 @@ def test_a_pod_has_only_its_configured_capabilities(node: Node) -> None:
 
 @pytest.mark.parametrize("policy", [TopologyPolicy.BEST_EFFORT, TopologyPolicy.RESTRICTED])
 def test_engines_bind_to_the_cpus_that_the_kubelet_pins(node: Node, policy: TopologyPolicy) -> None:
-    answers = place(SIZE, cell_requests(SIZE.gpu_count, CELL_CPUS), policy, empty_node(SIZE, RESERVED_CPUS))
+    answers = admit_pods(SIZE, cell_requests(SIZE.gpu_count, CELL_CPUS), policy, empty_node(SIZE, RESERVED_CPUS))
     for answer, gpus in nonempty(zip(answers, cell_groups(SIZE), strict=False)):
         pinned = cpu_list(answer.nodes)
         bound = node.run(

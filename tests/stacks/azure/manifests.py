@@ -17,7 +17,7 @@ from voice_blueprint.catalog import VmSize
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.azure import Azure, AzureService
 from voice_sandbox.azure.graph import Graph
-from voice_sandbox.azure.recorder import Existing, Mode
+from voice_sandbox.azure.recorder import Mode, PreexistingResources
 
 Manifest = dict[str, Any]
 
@@ -110,7 +110,7 @@ def variables(container: Manifest) -> dict[str, str]:
 @cache
 def workloads(deployment: str, mode: Mode = Mode.UP) -> Graph:
     """Record the workloads' program on the cluster of the same deployment."""
-    made = Existing().with_stack("local/voice-cluster/test", cluster(deployment))
+    made = PreexistingResources().with_stack("local/voice-cluster/test", cluster(deployment))
     return record("workloads", deployment, made, mode)
 
 

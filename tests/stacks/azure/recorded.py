@@ -25,15 +25,15 @@ from tests.blueprint.documents import DEPLOYMENTS, Edits
 from voice_sandbox.azure.graph import Graph, Resource
 from voice_sandbox.azure.monitor import Messages, Monitor
 from voice_sandbox.azure.project import Project
-from voice_sandbox.azure.recorder import Existing, Mode, Recorder
-from voice_sandbox.azure.sdk_calls import leave_out_calls
+from voice_sandbox.azure.recorder import Mode, PreexistingResources, Recorder
+from voice_sandbox.azure.sdk_calls import skip_provider_calls
 from voice_sandbox.azure.values import reveal
 
 PROJECTS = Path(voice_stacks.__file__).parent / "azure"
 STACK = "test"
 
 
-def record(project: str, deployment: str, existing: Existing | None = None, mode: Mode = Mode.UP) -> Graph:
+def record(project: str, deployment: str, existing: PreexistingResources | None = None, mode: Mode = Mode.UP) -> Graph:
     """Run the program of a project in `stacks/voice_stacks/azure` with a deployment file's text.
 
     Raises:
@@ -42,7 +42,9 @@ def record(project: str, deployment: str, existing: Existing | None = None, mode
     with TemporaryDirectory() as folder:
         file = Path(folder) / "deployment.yaml"
         file.write_text(deployment, encoding="utf-8")
-        return _run(Project.load(PROJECTS / project, STACK, {"deployment": str(file)}), mode, existing or Existing())
+        return _run(
+            Project.load(PROJECTS / project, STACK, {"deployment": str(file)}), mode, existing or PreexistingResources()
+        )
 
 
 @cache
@@ -94,9 +96,9 @@ def _without_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _run(project: Project, mode: Mode, existing: Existing) -> Graph:
+def _run(project: Project, mode: Mode, existing: PreexistingResources) -> Graph:
     recorder = Recorder(project.name, project.stack, mode, existing)
-    leave_out_calls()
+    skip_provider_calls()
     pulumi.runtime.set_all_config(dict(project.config), list(project.secret_keys))
     configure(
         Settings(

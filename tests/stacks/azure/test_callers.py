@@ -24,7 +24,7 @@ from voice_blueprint.azure.contract import (
 )
 from voice_blueprint.azure.names import CALLER_ACCOUNTS
 from voice_blueprint.azure.ranges import agent_address, gateway_address, nodes_range, small_ranges
-from voice_blueprint.capacity.tiers import FILL
+from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.environment import DRAIN_TIMEOUT_S, VALKEY_HOST, VALKEY_PASSWORD
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import CONTROL_SOCKET, ENGINE_METRICS_PATH
@@ -338,7 +338,7 @@ def test_agents_scale_on_conversations_and_wait_for_their_end(pods_graph: Graph)
     (scaled,) = (one for one in manifests(pods_graph, "ScaledObject") if one["metadata"]["name"] == "agent")
     (trigger,) = (one["metadata"] for one in scaled["spec"]["triggers"])
     assert trigger["query"] == "sum(voice_agent_conversations)"
-    assert float(trigger["threshold"]) == pytest.approx(int(told["VOICE_CONVERSATIONS"]) * FILL)
+    assert float(trigger["threshold"]) == pytest.approx(int(told["VOICE_CONVERSATIONS"]) * TARGET_UTILIZATION)
     sleeps = each.container("agent")["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert each.spec["terminationGracePeriodSeconds"] > sleeps + int(told["VOICE_DRAIN_TIMEOUT_S"])
     (budget,) = (one for one in manifests(pods_graph, "PodDisruptionBudget") if one["metadata"]["name"] == "agent")
@@ -362,7 +362,7 @@ def test_tiers_scale_first_by_their_admission_limit(
     told = int(_environment(pod(pods_graph, tier).container(tier))[admits])
     assert told > 0
     assert first["query"] == query
-    assert float(first["threshold"]) == pytest.approx((share or told) * FILL, abs=0.5)
+    assert float(first["threshold"]) == pytest.approx((share or told) * TARGET_UTILIZATION, abs=0.5)
     assert {one["ignoreNullValues"] for one in (first, *others)} == {"false"}, "a metric that ends is no idle pod"
     assert ["container_cpu_usage" in one["query"] for one in others] == ([] if tier == "vad" else [True])
 

@@ -158,7 +158,7 @@ def test_no_request_is_sent_to_a_busy_engine(engine: Engine, probe: Prober) -> N
     probe.run()
     engine.requests.clear()
     for _ in range(3):
-        assert probe.run() == (True, "tokens flow")
+        assert probe.run() == (True, "the engine generates tokens")
     assert not engine.requests
 
 
@@ -167,7 +167,7 @@ def test_progress_of_a_long_prompt_is_detected_in_kv_cache_usage(engine: Engine,
     probe.run()
     for usage in (0.1, 0.2, 0.1):
         engine.usage = usage
-        assert probe.run() == (True, "tokens flow")
+        assert probe.run() == (True, "the engine generates tokens")
     assert not probe.run()[0]
 
 
@@ -177,7 +177,7 @@ def test_progress_with_a_full_queue_is_detected_by_tokens(engine: Engine, probe:
     engine.status, engine.moves = status, True
     works, why = probe.run()
     assert works
-    assert "tokens flow, and its queue is full" in why
+    assert "the engine generates tokens, and its queue is full" in why
     engine.moves = False
     probe.run()
     assert not probe.run()[0]
@@ -197,7 +197,7 @@ def test_refusals_of_a_full_queue_are_not_a_shutdown(engine: Engine, probe: Prob
     for _ in range(2):
         works, why = probe.run()
         assert works
-        assert "tokens flow" in why
+        assert "the engine generates tokens" in why
 
 
 @pytest.mark.parametrize("status", [400, 404, 422])
@@ -252,7 +252,7 @@ def test_both_engines_of_a_cell_must_be_healthy(tmp_path: Path, engine: Engine, 
     probe.run()
     assert not probe.run()[0]
     other.moves = True
-    assert probe.run() == (True, "tokens flow")
+    assert probe.run() == (True, "the engine generates tokens")
 
 
 def test_silence_is_sent_as_a_sound_file(engine: Engine, probe: Prober) -> None:

@@ -19,7 +19,7 @@ from tests.stacks.azure.manifests import (
 )
 from voice_blueprint import catalog
 from voice_blueprint.azure.contract import GPU_RESOURCE
-from voice_blueprint.azure.topology import Request, empty_node, place
+from voice_blueprint.azure.topology import Request, admit_pods, empty_node
 from voice_blueprint.engines.cell import check_cell_cpus
 from voice_blueprint.engines.published.release import published
 from voice_blueprint.engines.sizing.result import DoesNotFitError
@@ -54,7 +54,7 @@ def test_the_kubelet_pins_each_engine_to_cpus_near_its_gpus(
     answers = dict(
         zip(
             (one["name"] for one in containers),
-            place(size, [request(one) for one in containers], policy, empty_node(size, reserved_cpus)),
+            admit_pods(size, [request(one) for one in containers], policy, empty_node(size, reserved_cpus)),
             strict=True,
         )
     )

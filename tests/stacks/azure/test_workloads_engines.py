@@ -29,7 +29,7 @@ from voice_blueprint.azure.contract import GPU_RESOURCE
 from voice_blueprint.azure.metrics import EngineMetric, total
 from voice_blueprint.azure.names import POOL_LABEL
 from voice_blueprint.engines.launch.lmcache import PROGRAM
-from voice_blueprint.engines.launch.router import LEFT_WITHIN_S
+from voice_blueprint.engines.launch.router import REMOVAL_DELAY_S
 from voice_blueprint.engines.launch.services import aggregated_launch, cell_launch, chat_launch, tts_launch
 from voice_blueprint.engines.published.release import published
 from voice_blueprint.engines.sizing.host import DAEMONS_GIB, kube_reserved_gib
@@ -140,7 +140,7 @@ def test_pods_are_killed_after_their_engines_have_drained_and_before_their_node_
             if "--shutdown-timeout" in one["command"]:
                 drain_s = int(one["command"][one["command"].index("--shutdown-timeout") + 1])
                 serves_s = one["lifecycle"]["preStop"]["sleep"]["seconds"]
-                assert serves_s > LEFT_WITHIN_S, "the router still sends requests when it stops to take them"
+                assert serves_s > REMOVAL_DELAY_S, "the router still sends requests when it stops to take them"
                 assert serves_s + drain_s < grace_s
         assert grace_s <= service_for(each, azure).drain_timeout_s + DRAIN_MARGIN_S
 

@@ -19,7 +19,7 @@ from voice_constructs.azure.kubernetes.files.check_topology import (
     parse,
     peer_access,
 )
-from voice_constructs.azure.kubernetes.topology_check import SOURCE, HandOver, expectation
+from voice_constructs.azure.kubernetes.topology_check import SOURCE, CacheTransfer, expectation
 
 NC96 = catalog.vm_sizes()["Standard_NC96ads_A100_v4"]
 NC80 = catalog.vm_sizes()["Standard_NC80adis_H100_v5"]
@@ -110,7 +110,7 @@ NO_PEER_ACCESS = (
     "\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n  NS   = Not supported\n"
 )
 WITH_PEER_ACCESS = NO_PEER_ACCESS.replace("NS\t", "OK\t")
-CROSS_PAIR_TRANSFER = HandOver(((0, 1), (2, 3)), "cuda_ipc,cuda_copy,sm", refuse=True)
+CROSS_PAIR_TRANSFER = CacheTransfer(((0, 1), (2, 3)), "cuda_ipc,cuda_copy,sm", refuse=True)
 
 
 def test_gpus_that_transfer_kv_cache_need_peer_access() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog
 from voice_blueprint.aws.fleets import Fleet, fleets
-from voice_blueprint.capacity.bounds import asr_host, least
+from voice_blueprint.capacity.bounds import asr_host, binding_bound
 from voice_blueprint.capacity.load import units_for
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.checks.base import Level, Violation, check
@@ -140,10 +140,10 @@ def _check_cpu_engine(fleet: AsrFleet, row: InstanceType, index: int) -> Iterato
         yield Violation(
             ("aws", "asr", index, "engine"), f"vLLM is not supported on the CPUs of {row.name}", "set engine: whisper"
         )
-    elif least(asr_host(fleet)).calls == 0:
+    elif binding_bound(asr_host(fleet)).calls == 0:
         yield Violation(
             ("aws", "asr", index, "instance_type"),
-            f"{row.name} cannot serve a call: {least(asr_host(fleet)).source}",
+            f"{row.name} cannot serve a call: {binding_bound(asr_host(fleet)).source}",
             "use a larger instance type or a smaller `model`, or set `measured` to a measurement",
         )
 
@@ -179,10 +179,10 @@ def quota_need(deployment: Deployment) -> Iterator[Violation]:
     units = units_for(deployment.aws, deployment.load) if deployment.load else {}
     for code, quota_fleets in counted.items():
         low, high = (sum(counts) for counts in zip(*(fleet.vcpus for fleet in quota_fleets), strict=True))
-        sized = [(*units[fleet.name], fleet.instance_type.vcpus) for fleet in quota_fleets if fleet.name in units]
+        fleet_units = [(*units[fleet.name], fleet.instance_type.vcpus) for fleet in quota_fleets if fleet.name in units]
         load = ""
-        if sized:
-            mean, peak = (sum(hosts[bound] * hosts[2] for hosts in sized) for bound in (0, 1))
+        if fleet_units:
+            mean, peak = (sum(hosts[bound] * hosts[2] for hosts in fleet_units) for bound in (0, 1))
             load = f"; the load needs {mean}, and {peak} at its peak"
         yield Violation(
             quota_fleets[0].location,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from voice_blueprint.aws import edge
-from voice_blueprint.capacity.bounds import gateway_task, least
+from voice_blueprint.capacity.bounds import binding_bound, gateway_task
 from voice_blueprint.capacity.load import REQUESTS_PER_SESSION, peak_requests_per_s
 from voice_blueprint.capacity.tiers import by_tier, capacities
 from voice_blueprint.checks.base import Level, Violation, check
@@ -103,14 +103,14 @@ def _max_sessions(deployment: Deployment) -> int:
 )
 def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
     settings, capacity = deployment.aws.edge, _max_sessions(deployment)
-    place: tuple[str, ...] = ("aws", "edge")
+    location: tuple[str, ...] = ("aws", "edge")
     creations_per_s = settings.caller_creations_per_s
     requests = creations_per_s * REQUESTS_PER_SESSION
     # One role session or API key may be used by a service for all of its users; a token belongs to one person.
     if isinstance(settings.authorizer, IamAuthorizer | ApiKeyAuthorizer):
         if settings.caller_sessions < capacity:
             yield Violation(
-                (*place, "caller_sessions"),
+                (*location, "caller_sessions"),
                 f"caller_sessions {settings.caller_sessions:,} limits a caller to "
                 f"{settings.caller_sessions / capacity:.0%} of the {capacity:,} sessions that the fleets support; "
                 f"with {settings.authorizer.kind}, a service is one caller",
@@ -119,7 +119,7 @@ def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
         limit, required = settings.throttle.requests_per_address_5_min, requests * WAF_WINDOW_S
         if limit < required:
             yield Violation(
-                (*place, "throttle", "requests_per_address_5_min"),
+                (*location, "throttle", "requests_per_address_5_min"),
                 f"requests_per_address_5_min {limit:,} blocks an address that opens "
                 f"{limit / required * creations_per_s:.1f} "
                 f"sessions per second; caller_creations_per_s allows {creations_per_s}, which result in {required:,} "
@@ -128,24 +128,24 @@ def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
             )
     if settings.throttle.requests_per_s < requests:
         yield Violation(
-            (*place, "throttle", "requests_per_s"),
+            (*location, "throttle", "requests_per_s"),
             f"requests_per_s {settings.throttle.requests_per_s} for all callers is below the {requests} that a "
             f"single caller can cause with caller_creations_per_s {creations_per_s}, and block other callers",
             f"set requests_per_s to at least {requests}, or lower caller_creations_per_s",
         )
     load = deployment.load
-    begun = peak_requests_per_s(load) if load else 0
-    if settings.throttle.requests_per_s < begun:
+    peak_rate = peak_requests_per_s(load) if load else 0
+    if settings.throttle.requests_per_s < peak_rate:
         yield Violation(
-            (*place, "throttle", "requests_per_s"),
-            f"requests_per_s {settings.throttle.requests_per_s} for all callers is below the {begun} of calls that "
+            (*location, "throttle", "requests_per_s"),
+            f"requests_per_s {settings.throttle.requests_per_s} for all callers is below the {peak_rate} of calls that "
             "begin at the peak, so API Gateway refuses some",
-            f"set requests_per_s to at least {begun}",
+            f"set requests_per_s to at least {peak_rate}",
         )
-    tasks, calls = settings.gateway.tasks.max, least(gateway_task(settings.gateway)).calls
+    tasks, calls = settings.gateway.tasks.max, binding_bound(gateway_task(settings.gateway)).calls
     if tasks * calls < capacity:
         yield Violation(
-            (*place, "gateway", "tasks", "max"),
+            (*location, "gateway", "tasks", "max"),
             f"{tasks} tasks support {tasks * calls:,} sessions, {calls:,} each, but the fleets support {capacity:,}",
             f"set tasks.max to {-(-capacity // calls)}",
         )

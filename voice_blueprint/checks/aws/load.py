@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from voice_blueprint import catalog
-from voice_blueprint.capacity.bounds import SOCKETS_PER_CALL, STORE_FILL, gateway_task, least, vad_host
+from voice_blueprint.capacity.bounds import SOCKETS_PER_CALL, STORE_FILL, binding_bound, gateway_task, vad_host
 from voice_blueprint.capacity.load import load_for, peak_calls, recommended_sizes
 from voice_blueprint.capacity.tiers import Capacity, by_tier, capacities, peak_calls_for
-from voice_blueprint.checks.base import Level, Violation, check, place
+from voice_blueprint.checks.base import Level, Violation, check, location_text
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
 
@@ -28,14 +28,14 @@ def load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
     ranges = by_tier(capacities(deployment.aws))
     for tier, group in groupby(recommended_sizes(deployment.aws, load), key=lambda pair: pair[0].tier):
         tier_load = load_for(tier, load, deployment.aws.agents)
-        if (most := peak_calls_for(tier, ranges[tier][1])) < (peak := peak_calls(tier_load)):
+        if (max_calls := peak_calls_for(tier, ranges[tier][1])) < (peak := peak_calls(tier_load)):
             members = list(group)
             limit_note = f", {STORE_FILL:.0%} of its memory" if tier is Tier.STATE else ""
             yield Violation(
                 members[0][0].location,
-                f"tier {tier} supports at most {most:,} calls{limit_note}, but the load's peak is {peak:,} "
+                f"tier {tier} supports at most {max_calls:,} calls{limit_note}, but the load's peak is {peak:,} "
                 f"({tier_load.calls:,} x {load.peak_factor:g})",
-                "set " + ", ".join(f"{place(each.location)} to {text}" for each, text in members),
+                "set " + ", ".join(f"{location_text(each.location)} to {text}" for each, text in members),
             )
 
 
@@ -49,9 +49,9 @@ def load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
 def tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
     results = [each for each in capacities(deployment.aws) if each.tier is not Tier.STATE]
     ranges = by_tier(results)
-    smallest_tier, (_, most) = min(ranges.items(), key=lambda item: item[1][1])
+    smallest_tier, (_, max_calls) = min(ranges.items(), key=lambda item: item[1][1])
     load = deployment.load
-    required = max(most, peak_calls(load)) if load else most
+    required = max(max_calls, peak_calls(load)) if load else max_calls
     for each in results:
         # A second host in each zone is not excess capacity, since one may fail.
         desired = max(each.units_for(required), 2 * each.parts) if each.calls else each.units.max
@@ -61,7 +61,7 @@ def tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
             and desired < each.units.max
         ):
             comparison = (
-                f"{each.max_calls / required:.0f} times the capacity of tier {smallest_tier} ({most:,})"
+                f"{each.max_calls / required:.0f} times the capacity of tier {smallest_tier} ({max_calls:,})"
                 if required
                 else f"tier {smallest_tier} supports none"
             )
@@ -77,7 +77,7 @@ def tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
 def _oversized_hosts(deployment: Deployment) -> Iterator[Violation]:
     """Yield a finding if a smaller type of the VAD host's family has the same capacity."""
     aws = deployment.aws
-    kind, calls = catalog.instance_types()[aws.vad.instance_type], least(vad_host(aws.vad)).calls
+    kind, calls = catalog.instance_types()[aws.vad.instance_type], binding_bound(vad_host(aws.vad)).calls
     price = kind.usd_per_hour.get(aws.region)
     family, queues = kind.name.partition(".")[0], aws.vad.data_path.rx_queues
     pages_gib = aws.vad.huge_pages.count * aws.vad.huge_pages.size_mib / 1024
@@ -87,7 +87,7 @@ def _oversized_hosts(deployment: Deployment) -> Iterator[Violation]:
         if row.name.partition(".")[0] == family
         and row.network_queues >= min(kind.network_queues, 2 * queues)
         and row.vcpus >= queues + 2
-        and least(vad_host(aws.vad.model_copy(update={"instance_type": row.name}))).calls >= calls
+        and binding_bound(vad_host(aws.vad.model_copy(update={"instance_type": row.name}))).calls >= calls
     ]
     smallest = min(sufficient, key=lambda row: row.vcpus, default=kind)
     other = smallest.usd_per_hour.get(aws.region)
@@ -117,14 +117,14 @@ def _savings_text(deployment: Deployment, each: Capacity, hosts: int) -> str:
 )
 def sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
     gateway = deployment.aws.edge.gateway
-    bound = least(tuple(each for each in gateway_task(gateway) if each.name != "sockets"))
-    holds = bound.calls * SOCKETS_PER_CALL
-    if gateway.sockets_per_task is not None and gateway.sockets_per_task > holds:
+    bound = binding_bound(tuple(each for each in gateway_task(gateway) if each.name != "sockets"))
+    max_sockets = bound.calls * SOCKETS_PER_CALL
+    if gateway.sockets_per_task is not None and gateway.sockets_per_task > max_sockets:
         yield Violation(
             ("aws", "edge", "gateway", "sockets_per_task"),
-            f"sockets_per_task {gateway.sockets_per_task:,} exceeds the {holds:,} sockets that the {bound.name} of a "
-            f"task supports ({bound.source})",
-            f"set sockets_per_task to at most {holds}, or omit it",
+            f"sockets_per_task {gateway.sockets_per_task:,} exceeds the {max_sockets:,} sockets that the {bound.name} "
+            f"of a task supports ({bound.source})",
+            f"set sockets_per_task to at most {max_sockets}, or omit it",
         )
 
 
@@ -134,7 +134,7 @@ def sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
     source="voice_blueprint/capacity: audio and transcript of a call",
 )
 def store_holds_calls(deployment: Deployment) -> Iterator[Violation]:
-    ranges = {tier: most for tier, (_, most) in by_tier(capacities(deployment.aws)).items()}
+    ranges = {tier: max_calls for tier, (_, max_calls) in by_tier(capacities(deployment.aws)).items()}
     state = ranges.pop(Tier.STATE)
     if deployment.load is None and state < min(ranges.values()):
         yield Violation(

@@ -35,13 +35,13 @@ REQUIRED_ENDPOINTS = (
 def subnets_hold_fleets(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws
     prefix = subnet_prefix(aws.network.cidr, len(aws.availability_zones))
-    have = 2 ** (32 - prefix) - AWS_RESERVED_ADDRESSES
+    available = 2 ** (32 - prefix) - AWS_RESERVED_ADDRESSES
     # All hosts of a group can be launched in a single zone.
     required = sum(fleet.max_hosts_per_zone for fleet in fleets(deployment)) + len(aws.network.interface_endpoints)
-    if required > have:
+    if required > available:
         yield Violation(
             ("aws", "network", "cidr"),
-            f"{aws.network.cidr} results in private subnets of /{prefix} with {have} addresses, but the fleets' "
+            f"{aws.network.cidr} results in private subnets of /{prefix} with {available} addresses, but the fleets' "
             f"maximums need {required} in one zone",
             f"use a larger range than /{IPv4Network(aws.network.cidr).prefixlen}, or lower the maximums",
         )

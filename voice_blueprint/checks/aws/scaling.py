@@ -115,10 +115,10 @@ def scale_in_beside_scale_out(deployment: Deployment) -> Iterator[Violation]:
     for fleet in fleets(deployment):
         directions = {rule.adds_hosts for rule in fleet.rules}
         if len(directions) == 1:
-            only, missing = ("out", "in") if True in directions else ("in", "out")
+            direction, missing = ("out", "in") if True in directions else ("in", "out")
             yield Violation(
                 (*fleet.location, "scaling"),
-                f"fleet {fleet.name} scales {only} but never {missing}",
+                f"fleet {fleet.name} scales {direction} but never {missing}",
                 f"add a rule that scales {missing}",
             )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog, huge_pages
 from voice_blueprint.aws.fleets import fleets
-from voice_blueprint.capacity.bounds import least, vad_host
+from voice_blueprint.capacity.bounds import binding_bound, vad_host
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.checks.base import Level, Violation, check
 from voice_blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
@@ -64,7 +64,7 @@ def huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
 )
 def huge_pages_used(deployment: Deployment) -> Iterator[Violation]:
     vad = deployment.aws.vad
-    pages, queues, sessions = vad.huge_pages, vad.data_path.rx_queues, least(vad_host(vad)).calls
+    pages, queues, sessions = vad.huge_pages, vad.data_path.rx_queues, binding_bound(vad_host(vad)).calls
     required_pages = huge_pages.required_pages(sessions, queues, pages.size_mib)
     usage_text = f"{required_pages} that {sessions:,} sessions on {queues} receive queues use"
     size = f"{pages.count} huge pages of {pages.size_mib} MiB"
@@ -210,11 +210,11 @@ def rx_ring_size(deployment: Deployment) -> Iterator[Violation]:
     size = deployment.aws.vad.data_path.rx_ring_size
     low, high = RX_RING_BOUNDS
     if size & (size - 1) or not low <= size <= high:
-        nearest = min(max(1 << size.bit_length(), low), high)
+        nearest_size = min(max(1 << size.bit_length(), low), high)
         yield Violation(
             ("aws", "vad", "data_path", "rx_ring_size"),
             f"the receive ring {size} is not a power of two from {low} to {high}",
-            f"use {nearest}",
+            f"use {nearest_size}",
         )
 
 

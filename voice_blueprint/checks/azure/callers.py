@@ -7,7 +7,7 @@ from voice_blueprint.azure.cpu_pods import NODE_CPUS, SIDECAR_CPUS, cpu_nodes, c
 from voice_blueprint.capacity.bounds import STORE_FILL
 from voice_blueprint.capacity.load import load_for, peak_calls, sized_callers
 from voice_blueprint.capacity.tiers import agent_capacity, caller_capacities, peak_calls_for
-from voice_blueprint.checks.base import Level, Violation, check, place
+from voice_blueprint.checks.base import Level, Violation, check, location_text
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_blueprint.file.model.edge import NoAuthorizer
@@ -24,13 +24,13 @@ def load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
         return
     for each, text in sized_callers(callers, agents, load):
         tier_load = load_for(each.tier, load, agents)
-        if (most := peak_calls_for(each.tier, each.max_calls)) < (peak := peak_calls(tier_load)):
-            below = f", {STORE_FILL:.0%} of its memory" if each.tier is Tier.STATE else ""
+        if (max_calls := peak_calls_for(each.tier, each.max_calls)) < (peak := peak_calls(tier_load)):
+            suffix = f", {STORE_FILL:.0%} of its memory" if each.tier is Tier.STATE else ""
             yield Violation(
                 each.location,
-                f"tier {each.tier} supports at most {most:,} calls{below}, but the load's peak is {peak:,} "
+                f"tier {each.tier} supports at most {max_calls:,} calls{suffix}, but the load's peak is {peak:,} "
                 f"({tier_load.calls:,} x {load.peak_factor:g})",
-                f"set {place(each.location)} to {text}",
+                f"set {location_text(each.location)} to {text}",
             )
 
 
@@ -62,7 +62,7 @@ def cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
             at,
             f"the maximum is {pool.nodes.max} nodes of {pool.vm_size}, but the pods that serve callers can request "
             f"{required_cpus:.0f} CPUs, which need {nodes} nodes",
-            f"set {place(at)}.max to {nodes}, or lower replicas.max",
+            f"set {location_text(at)}.max to {nodes}, or lower replicas.max",
         )
 
 

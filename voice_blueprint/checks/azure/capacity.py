@@ -36,7 +36,7 @@ def counted_vcpus(azure: Azure) -> Iterator[QuotaUsage]:
     for pool in read_cluster(azure).pools:
         quota = SPOT_QUOTA if pool.is_spot else pool.size.quota_family
         max_nodes = pool.max_nodes + pool.surge_nodes
-        yield QuotaUsage(quota, pool.place.at(), pool.min_nodes * pool.size.vcpus, max_nodes * pool.size.vcpus)
+        yield QuotaUsage(quota, pool.location.at(), pool.min_nodes * pool.size.vcpus, max_nodes * pool.size.vcpus)
     if isinstance(azure.access, JumpHost):
         size = catalog.vm_sizes()[azure.access.vm_size]
         yield QuotaUsage(size.quota_family, ("azure", "access", "vm_size"), size.vcpus, size.vcpus)
@@ -54,7 +54,7 @@ def vm_size_in_location(cluster: Cluster) -> Iterator[Violation]:
         if location and location not in size.regions:
             common_regions = set.intersection(*(set(each.size.regions) for each in cluster.pools))
             yield Violation(
-                pool.place.at("vm_size"),
+                pool.location.at("vm_size"),
                 f"no source shows that {size.name} is offered in {location}",
                 "use a location that offers every size of the cluster "
                 f"({', '.join(sorted(common_regions)) or 'there is none'}), or accept this check once `az vm list-skus "
@@ -90,7 +90,7 @@ def azure_budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
 )
 def pools_have_their_gpus(cluster: Cluster) -> Iterator[Violation]:
     for pool in cluster.pools:
-        size, at = pool.size, pool.place.at("vm_size")
+        size, at = pool.size, pool.location.at("vm_size")
         if (pool.is_system or pool.is_cpu) and size.gpu_count:
             yield Violation(
                 at,
@@ -119,12 +119,12 @@ def pools_have_their_gpus(cluster: Cluster) -> Iterator[Violation]:
 def pool_zones_exist(cluster: Cluster) -> Iterator[Violation]:
     zones = next((pool.zones for pool in cluster.pools if pool.is_system), AZURE_ZONES)
     for pool in cluster.pools:
-        place = cluster.place if pool.is_system else pool.place
+        finding_location = cluster.finding_location if pool.is_system else pool.location
         known_zones = AZURE_ZONES if pool.is_system else zones
         for index, zone in enumerate(pool.zones):
             if zone not in known_zones:
                 yield Violation(
-                    place.at("availability_zones", index),
+                    finding_location.at("availability_zones", index),
                     f'pool {pool.name} uses zone "{zone}", which '
                     f"{'Azure' if pool.is_system else 'the cluster'} does not have",
                     f"choose among {', '.join(known_zones)}",
@@ -140,7 +140,7 @@ def system_pool_has_node(cluster: Cluster) -> Iterator[Violation]:
     for pool in cluster.pools:
         if pool.is_system and pool.min_nodes < 1:
             yield Violation(
-                pool.place.at("nodes"),
+                pool.location.at("nodes"),
                 f"system pool {pool.name} has a minimum of 0 nodes, but AKS requires at least one",
                 "set min to 1",
             )
@@ -165,7 +165,7 @@ def purchase_supported(cluster: Cluster) -> Iterator[Violation]:
         ):
             if is_requested and not is_supported:
                 yield Violation(
-                    pool.place.at("purchase"),
+                    pool.location.at("purchase"),
                     f"pool {pool.name}: {pool.size.name} does not support {feature}",
                     f"set option to on-demand, or use one of {', '.join(alternatives)}",
                 )
@@ -177,12 +177,12 @@ def purchase_supported(cluster: Cluster) -> Iterator[Violation]:
     source="https://prices.azure.com/api/retail/prices, as read for voice_blueprint/catalog/vm_sizes.yaml",
     level=Level.WARNING,
 )
-def size_is_sold_here(deployment: Deployment) -> Iterator[Violation]:
+def size_available_in_region(deployment: Deployment) -> Iterator[Violation]:
     location = deployment.azure.location
     for pool in read_cluster(deployment.azure).pools:
         if location in pool.size.unpriced_regions:
             yield Violation(
-                pool.place.at("vm_size"),
+                pool.location.at("vm_size"),
                 f"no source shows that {pool.size.name} is sold in {location}",
                 f"check az vm list-skus --location {location} --size {pool.size.name}, or use a region of the price "
                 f"list: {', '.join(pool.size.usd_per_hour)}",
@@ -198,7 +198,7 @@ def api_server_is_closed(cluster: Cluster) -> Iterator[Violation]:
     ranges = cluster.authorized_ranges
     if ranges is not None and (not ranges or admits_any_address(ranges)):
         yield Violation(
-            cluster.place.at("access", "authorized_ranges"),
+            cluster.finding_location.at("access", "authorized_ranges"),
             f"the API server is reachable from {', '.join(ranges) or 'every address'}, which is more than a /8 of "
             "all addresses",
             "specify the address ranges of your administrators, or use another kind of access",

@@ -36,7 +36,7 @@ OMNI_TASKS = frozenset({Task.SPEECH})
 
 
 @dataclass(frozen=True)
-class Place:
+class FindingLocation:
     """Location of a finding: a section of the deployment file, or a resource."""
 
     section: Location = ()
@@ -57,7 +57,7 @@ class Pool:
     """
 
     name: str
-    place: Place
+    location: FindingLocation
     size: VmSize
     min_nodes: int
     max_nodes: int
@@ -121,7 +121,7 @@ class Pod:
     """
 
     name: str
-    place: Place
+    location: FindingLocation
     pool_location: Location
     pool: Pool
     gpus: int
@@ -149,7 +149,7 @@ class Pod:
         return self.size.gpu_count // self.gpus if self.gpus else 0
 
     @property
-    def on_a_node(self) -> int:
+    def pods_on_node(self) -> int:
         """Pods of a full node.
 
         It is at least one, even if the node has too few GPUs, for checks on the node's other limits.
@@ -176,7 +176,7 @@ class Cluster:
         authorized_ranges: Ranges that may reach the API server; ``None`` if it is private.
     """
 
-    place: Place = Place()
+    finding_location: FindingLocation = FindingLocation()
     location: str = ""
     pools: tuple[Pool, ...] = ()
     pods: tuple[Pod, ...] = ()
@@ -196,16 +196,16 @@ class Cluster:
 
 def read_cluster(azure: Azure) -> Cluster:
     """Read a cluster from a deployment file whose services and pools refer to catalogued models and sizes."""
-    place = Place(("azure",))
+    location = FindingLocation(("azure",))
     pools = tuple(_pools(azure))
     pods = tuple(_pods(azure, {pool.name: pool for pool in pools}))
     models = {engine.model.name: engine.model for pod in pods for engine in pod.engines}
     return Cluster(
-        place,
+        location,
         azure.location,
         pools,
         pods,
-        (ModelCache(place.at("model_cache_gib"), azure.model_cache_gib, models),),
+        (ModelCache(location.at("model_cache_gib"), azure.model_cache_gib, models),),
         azure.commercial,
         frozenset(agreement.model for agreement in azure.model_agreements),
         azure.access.authorized_ranges if isinstance(azure.access, PublicApiServer) else None,
@@ -216,17 +216,17 @@ def _pools(azure: Azure) -> Iterator[Pool]:
     system = azure.system_pool
     size = catalog.vm_sizes()[system.vm_size]
     nodes = system.nodes
-    place = Place(("azure", "system_pool"))
+    location = FindingLocation(("azure", "system_pool"))
     surge, zones = surge_nodes(nodes.max), azure.availability_zones
-    yield Pool(SYSTEM_POOL, place, size, nodes.min, nodes.max, zones=zones, is_system=True, surge_nodes=surge)
+    yield Pool(SYSTEM_POOL, location, size, nodes.min, nodes.max, zones=zones, is_system=True, surge_nodes=surge)
     if cpu := azure.cpu_pool:
-        place, size = Place(("azure", "cpu_pool")), catalog.vm_sizes()[cpu.vm_size]
+        location, size = FindingLocation(("azure", "cpu_pool")), catalog.vm_sizes()[cpu.vm_size]
         surge = surge_nodes(cpu.nodes.max)
-        yield Pool(CPU_POOL, place, size, cpu.nodes.min, cpu.nodes.max, surge_nodes=surge)
+        yield Pool(CPU_POOL, location, size, cpu.nodes.min, cpu.nodes.max, surge_nodes=surge)
     for index, pool in enumerate(azure.pools):
         yield Pool(
             pool.name,
-            Place(("azure", "pools", index)),
+            FindingLocation(("azure", "pools", index)),
             catalog.vm_sizes()[pool.vm_size],
             pool.nodes.min,
             pool.nodes.max,
@@ -241,16 +241,16 @@ def _pools(azure: Azure) -> Iterator[Pool]:
 
 def _pods(azure: Azure, pools: dict[str, Pool]) -> Iterator[Pod]:
     for index, service in enumerate(azure.services):
-        place = Place(("azure", "services", index))
+        location = FindingLocation(("azure", "services", index))
         if isinstance(service, ChatService):
-            pool_locations = [(name, place.at("pools", number)) for number, name in enumerate(service.pools)]
+            pool_locations = [(name, location.at("pools", number)) for number, name in enumerate(service.pools)]
         else:
-            pool_locations = [(service.pool, place.at("pool"))]
+            pool_locations = [(service.pool, location.at("pool"))]
         for name, at in pool_locations:
-            yield _pod(service, place, pools[name], at)
+            yield _pod(service, location, pools[name], at)
 
 
-def _pod(service: AzureService, place: Place, pool: Pool, pool_location: Location) -> Pod:
+def _pod(service: AzureService, finding_location: FindingLocation, pool: Pool, pool_location: Location) -> Pod:
     size, lmcache = pool.size, _lmcache(service)
     gpus, cpus, replicas = 1, float(service.cpus), service.replicas_on(pool.name)
     requests: tuple[Request, ...]
@@ -267,7 +267,7 @@ def _pod(service: AzureService, place: Place, pool: Pool, pool_location: Locatio
             requests = (Request(gpus, service.cpus),)
     return Pod(
         name=service.name,
-        place=place,
+        location=finding_location,
         pool_location=pool_location,
         pool=pool,
         gpus=gpus,

@@ -22,7 +22,7 @@ def licence_allows_use(cluster: Cluster) -> Iterator[Violation]:
         card = engine.model
         if cluster.commercial and not card.commercial_use and card.name not in cluster.agreed:
             yield Violation(
-                pod.place.at("model"),
+                pod.location.at("model"),
                 f"{card.name} is licensed {card.licence}, which forbids commercial use, and this deployment is "
                 "commercial",
                 "add the agreement with its owner to model_agreements, use another model, or set commercial: false "
@@ -39,9 +39,9 @@ def licence_allows_use(cluster: Cluster) -> Iterator[Violation]:
 def kv_transfer_supported(cluster: Cluster) -> Iterator[Violation]:
     for pod, engine in _engines(cluster):
         if engine.transfers_kv:
-            yield from refusal(pod.place.at("model"), pod.title, check_reuse, engine.model)
+            yield from refusal(pod.location.at("model"), pod.title, check_reuse, engine.model)
             if engine.load:
-                yield from refusal(pod.place.at("load"), pod.title, check_cached_prompts, engine.load)
+                yield from refusal(pod.location.at("load"), pod.title, check_cached_prompts, engine.load)
 
 
 @cluster_check(

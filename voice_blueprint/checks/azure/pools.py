@@ -50,7 +50,7 @@ def pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
                 for pod in pods
             )
             yield Violation(
-                pods[0].place.at("replicas"),
+                pods[0].location.at("replicas"),
                 f"pool {pool.name} has a maximum of {pool.max_nodes} nodes, but {parts} need {required}",
                 f"set nodes.max of the pool to {required}, or lower replicas.max",
             )
@@ -94,7 +94,7 @@ def upgrade_keeps_service(deployment: Deployment) -> Iterator[Violation]:
             # AKS adds no nodes to a spot pool: https://github.com/hashicorp/terraform-provider-azurerm/issues/19355
             surge_remedy = "" if pool.is_spot else f"set surge_nodes: 1 (quota for {pool.size.vcpus} vCPU more), "
             yield Violation(
-                pool.place.at("nodes"),
+                pool.location.at("nodes"),
                 f"{name} can run on a single node of pool {pool.name}, and an upgrade drains it before another one "
                 f"serves: with each node image, {name} is unavailable on {window.day} from {window.start} UTC until "
                 "a node has booted and its engine has loaded",
@@ -115,7 +115,7 @@ def pool_minimum_used(deployment: Deployment) -> Iterator[Violation]:
         required = sum(_nodes(pod, pod.min_replicas) for pod in pods)
         if pool.min_nodes > required:
             yield Violation(
-                pool.place.at("nodes"),
+                pool.location.at("nodes"),
                 f"pool {pool.name} keeps {pool.min_nodes} nodes, but its services need {required} at their minimum "
                 "replicas",
                 f"set nodes.min to {required}, or raise replicas.min",
@@ -149,12 +149,12 @@ def cell_pool_is_exclusive(cluster: Cluster) -> Iterator[Violation]:
 def pod_range_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     prefix = IPv4Network(azure.network.pod_cidr).prefixlen
-    have = 2 ** (POD_PREFIX - prefix) if prefix <= POD_PREFIX else 0
+    max_nodes = 2 ** (POD_PREFIX - prefix) if prefix <= POD_PREFIX else 0
     required = _max_nodes(azure)
-    if required > have:
+    if required > max_nodes:
         yield Violation(
             ("azure", "network", "pod_cidr"),
-            f"{azure.network.pod_cidr} supports {have} nodes with a /{POD_PREFIX} each, but the pools can have "
+            f"{azure.network.pod_cidr} supports {max_nodes} nodes with a /{POD_PREFIX} each, but the pools can have "
             f"{required}",
             f"use a /{POD_PREFIX - math.ceil(math.log2(required))} or larger; a /16 supports 256",
         )
@@ -169,12 +169,12 @@ def pod_range_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
 def virtual_network_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     network = IPv4Network(azure.network.cidr)
-    have = network.num_addresses // 2 - AZURE_RESERVED_ADDRESSES
+    available = network.num_addresses // 2 - AZURE_RESERVED_ADDRESSES
     required = _max_nodes(azure)
-    if required > have:
+    if required > available:
         yield Violation(
             ("azure", "network", "cidr"),
-            f"{network} has {have} addresses for nodes, but the pools can have {required}",
+            f"{network} has {available} addresses for nodes, but the pools can have {required}",
             "use a larger range; a /16 is free of charge",
         )
 

@@ -10,7 +10,7 @@ from voice_blueprint.azure.rollout import START_TIMEOUT_S
 from voice_blueprint.azure.topology import kube_reserved_cpus
 from voice_blueprint.capacity.load import peak_calls
 from voice_blueprint.checks.azure.cluster import Cluster, Pod, read_cluster
-from voice_blueprint.checks.base import Level, Violation, check, cluster_check, place, refusal
+from voice_blueprint.checks.base import Level, Violation, check, cluster_check, location_text, refusal
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import StartPhase
 from voice_blueprint.engines.launch.coldstart import BUDGETS
@@ -48,7 +48,7 @@ def engine_splits_model(cluster: Cluster) -> Iterator[Violation]:
             gpu, tensor_parallel = pod.pool.gpu, engine.tensor_parallel
             if gpu and tensor_parallel and engine.kind == engine.model.served_by == "vllm":
                 yield from refusal(
-                    pod.place.at("tensor_parallel"),
+                    pod.location.at("tensor_parallel"),
                     pod.title,
                     check_engine,
                     engine.model,
@@ -71,10 +71,10 @@ def load_fits_services(deployment: Deployment) -> Iterator[Violation]:
         result, peak = list(transcription_capacity(deployment.azure)), peak_calls(load)
     except LookupError:
         return  # another check reports a pool without GPUs
-    max_sessions = sum(pool.most * pool.sessions for pool in result)
+    max_sessions = sum(pool.high * pool.sessions for pool in result)
     if max_sessions < peak:
         named = (
-            ", ".join(f"{pool.service} {pool.most} x {pool.sessions}" for pool in result) or "none transcribes audio"
+            ", ".join(f"{pool.service} {pool.high} x {pool.sessions}" for pool in result) or "none transcribes audio"
         )
         yield Violation(
             ("load", "calls"),
@@ -93,10 +93,11 @@ def growth(azure: Azure, name: str, replicas: int) -> str:
     first = size_service(azure, service).pools[0]
     pool_names = [each.pool for each in service.pool_replicas] if isinstance(service, ChatService) else []
     bounds = ("pool_replicas", pool_names.index(first.pool)) if first.pool in pool_names else ("replicas",)
-    at = place(("azure", "services", index, *bounds, "max"))
+    at = location_text(("azure", "services", index, *bounds, "max"))
     pool = next(index for index, each in enumerate(azure.pools) if each.name == first.pool)
     nodes = first.nodes_max + math.ceil(replicas / first.replicas_per_node)
-    return f"set {at} to {first.max_replicas + replicas}, {place(('azure', 'pools', pool, 'nodes', 'max'))} to {nodes}"
+    max_nodes = location_text(("azure", "pools", pool, "nodes", "max"))
+    return f"set {at} to {first.max_replicas + replicas}, {max_nodes} to {nodes}"
 
 
 @cluster_check(
@@ -108,26 +109,26 @@ def growth(azure: Azure, name: str, replicas: int) -> str:
 def node_memory_holds_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         if pod.gpus:
-            at = pod.place.at("lmcache") if pod.memory_gib.get("LMCache") else pod.pool_location
-            yield from refusal(at, pod.title, HostBudget(pod.size, pod.on_a_node, pod.memory_gib).check)
+            at = pod.location.at("lmcache") if pod.memory_gib.get("LMCache") else pod.pool_location
+            yield from refusal(at, pod.title, HostBudget(pod.size, pod.pods_on_node, pod.memory_gib).check)
 
 
 @cluster_check("node-cpus-hold-pods", "A node has CPUs for as many pods as its GPUs allow.", source=RESERVATIONS)
 def node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
-        have = int(pod.size.vcpus - kube_reserved_cpus(pod.size) - DAEMON_CPUS)
-        required = pod.on_a_node * pod.cpus
-        if required > have:
+        available_cpus = int(pod.size.vcpus - kube_reserved_cpus(pod.size) - DAEMON_CPUS)
+        required = pod.pods_on_node * pod.cpus
+        if required > available_cpus:
             yield Violation(
-                pod.place.at("cpus"),
-                f"{pod.on_a_node} pod(s) of {pod.name} on {pod.size.name} request {required:g} CPUs, but the kubelet "
-                f"and DaemonSets leave {have} of {pod.size.vcpus}",
-                f"request at most {have // pod.on_a_node}",
+                pod.location.at("cpus"),
+                f"{pod.pods_on_node} pod(s) of {pod.name} on {pod.size.name} request {required:g} CPUs, but the "
+                f"kubelet and DaemonSets leave {available_cpus} of {pod.size.vcpus}",
+                f"request at most {available_cpus // pod.pods_on_node}",
             )
         min_cpus = min((request.cpus for request in pod.requests if request.cpus is not None), default=1)
         if min_cpus < 1:
             yield Violation(
-                pod.place.at("cpus"),
+                pod.location.at("cpus"),
                 f"the sidecars of {pod.name} leave {min_cpus} CPUs for an engine",
                 f"request at least {1 - min_cpus} more",
             )
@@ -140,11 +141,11 @@ def node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
 )
 def nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
-        required = pod.nvme_gib * pod.on_a_node
+        required = pod.nvme_gib * pod.pods_on_node
         if required > pod.size.nvme_gib:
             yield Violation(
-                pod.place.at("lmcache", "l2_nvme_gib"),
-                f"{pod.on_a_node} pod(s) of {pod.name} need volumes of {required:.1f} GiB on local NVMe, but "
+                pod.location.at("lmcache", "l2_nvme_gib"),
+                f"{pod.pods_on_node} pod(s) of {pod.name} need volumes of {required:.1f} GiB on local NVMe, but "
                 f"{pod.size.name} has {pod.size.nvme_gib}",
                 f"set l2_nvme_gib to at most {_nvme_for_kv(pod)}, or 0",
             )
@@ -164,7 +165,7 @@ def nvme_keeps_kv(deployment: Deployment) -> Iterator[Violation]:
     for pod in read_cluster(deployment.azure).pods:
         if pod.memory_gib["LMCache"] and not pod.nvme_gib and _nvme_for_kv(pod):
             yield Violation(
-                pod.place.at("lmcache", "l2_nvme_gib"),
+                pod.location.at("lmcache", "l2_nvme_gib"),
                 f"l2_nvme_gib is 0 GiB, but {pod.size.name} has {pod.size.nvme_gib} GiB of local NVMe, which is unused",
                 f"set l2_nvme_gib to at most {_nvme_for_kv(pod)}",
             )
@@ -172,7 +173,7 @@ def nvme_keeps_kv(deployment: Deployment) -> Iterator[Violation]:
 
 def _nvme_for_kv(pod: Pod) -> int:
     """Return the share of a node's NVMe for KV cache of each pod on a full node, GiB."""
-    return int(pod.size.nvme_gib / pod.on_a_node / FILE_SYSTEM_SHARE)
+    return int(pod.size.nvme_gib / pod.pods_on_node / FILE_SYSTEM_SHARE)
 
 
 @cluster_check(
@@ -204,18 +205,18 @@ def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
 def model_cache_feeds_nodes(deployment: Deployment) -> Iterator[Violation]:
     """After the loss of a zone, or when spot nodes return, all nodes read the model cache with empty page caches."""
     concurrent_reads = list(_concurrent_reads(read_cluster(deployment.azure)))
-    have, gib, nodes = (
+    bandwidth, gib, nodes = (
         deployment.azure.model_cache_gib,
         sum(n * each for n, each in concurrent_reads),
         sum(n for n, _ in concurrent_reads),
     )
     limit_s = START_TIMEOUT_S - START_WITHOUT_WEIGHTS_S
-    seconds = gib * 1024 / share_mib_s(have)
+    seconds = gib * 1024 / share_mib_s(bandwidth)
     if seconds > limit_s:
-        sufficient = share_gib(gib, have)
+        sufficient = share_gib(gib, bandwidth)
         yield Violation(
             ("azure", "model_cache_gib"),
-            f"{nodes} cold nodes read {gib:.0f} GiB of weights at {share_mib_s(have)} MiB/s, which needs "
+            f"{nodes} cold nodes read {gib:.0f} GiB of weights at {share_mib_s(bandwidth)} MiB/s, which needs "
             f"{seconds / 60:.1f} min, but an engine has {limit_s / 60:.1f} min",
             f"set model_cache_gib to {sufficient} or more: a share's throughput increases with its size",
         )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from voice_blueprint.azure.topology import Admission, Request, admitted_cpus, empty_node, place, share_nvlink
+from voice_blueprint.azure.topology import Admission, Request, admit_pods, admitted_cpus, empty_node, share_nvlink
 from voice_blueprint.checks.azure.cluster import Cluster, Pod, read_cluster
 from voice_blueprint.checks.base import Level, Violation, check, cluster_check, refusal
 from voice_blueprint.engines.cell import cell_cpus_remedy, engines_near_gpus
@@ -28,7 +28,7 @@ def numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
         rejection = next((answer for answer in reversed(list(_admissions(pod))) if not answer.admitted), None)
         if rejection and pod.gpus:
             yield Violation(
-                pod.pool_location if pod.is_cell else pod.place.at("cpus"),
+                pod.pool_location if pod.is_cell else pod.location.at("cpus"),
                 f"pool {pod.pool.name} ({pod.size.name}, {pod.pool.policy}) rejects a pod of {pod.name}: "
                 f"{rejection.reason}",
                 _admissible_cpus(pod),
@@ -50,7 +50,7 @@ def cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
         if not engines_near_gpus(pod.size, pod.cpus, pod.requests, pinned, pod.pool.policy):
             cpu_text = " and ".join(str(pod.requests[request].cpus) for request in pinned)
             yield Violation(
-                pod.place.at("cpus"),
+                pod.location.at("cpus"),
                 f"engines of {pod.name} request {cpu_text} CPUs, but the kubelet of {pod.size.name} "
                 f"({pod.pool.policy}) does not pin them to the NUMA nodes of their GPUs",
                 cell_cpus_remedy(pod.size, pod.pool.policy),
@@ -69,7 +69,7 @@ def numa_nodes_known(deployment: Deployment) -> Iterator[Violation]:
         has_pods = any(pod.pool is pool for pod in cluster.pods)
         if has_pods and pool.policy in REJECTING_POLICIES and not pool.size.numa_nodes:
             yield Violation(
-                pool.place.at("topology_policy"),
+                pool.location.at("topology_policy"),
                 f"the NUMA nodes of {pool.size.name} are not documented; whether {pool.policy} admits a pod is known "
                 "only on the node",
                 "set topology_policy: best-effort, which rejects no pod",
@@ -86,7 +86,7 @@ def numa_nodes_known(deployment: Deployment) -> Iterator[Violation]:
 def engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         for engine in pod.engines:
-            groups, width, at = nvlink_groups(pod.size), engine.tensor_parallel, pod.place.at("tensor_parallel")
+            groups, width, at = nvlink_groups(pod.size), engine.tensor_parallel, pod.location.at("tensor_parallel")
             if engine.gpus and not share_nvlink(pod.size, engine.gpus):
                 domains = ", ".join(map(str, pod.size.nvlink_domains)) or "none"
                 yield Violation(
@@ -132,7 +132,7 @@ def cell_gpus_reach_each_other(deployment: Deployment) -> Iterator[Violation]:
     for pod in read_cluster(deployment.azure).pods:
         if pod.is_cell:
             yield Violation(
-                pod.place.at("kind"),
+                pod.location.at("kind"),
                 f"{pod.name} transfers the KV cache between the NVLink pairs of {pod.size.name}, but a public report "
                 "shows no peer access between them, and audio is sent directly to decode without the GPUs of prefill",
                 "use an aggregated service on the same pool, as in production-azure.yaml; `voice plan` shows both "
@@ -162,7 +162,7 @@ def pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
         if split_gpus and share_nvlink(pod.size, range(pod.gpus)):
             reduction = next((step for step in range(1, cpus) if not _split_gpus(pod, cpus - step)), cpus - 1)
             yield Violation(
-                pod.place.at("cpus"),
+                pod.location.at("cpus"),
                 f"with {cpus} CPUs, an engine of {pod.name} gets GPUs {split_gpus} of {pod.size.name}, which NVLink "
                 "does not connect: CPUs that the kubelet reserves on the first NUMA node leave too few on it",
                 f"request {reduction} fewer CPUs",
@@ -171,7 +171,7 @@ def pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
 
 def _admissions(pod: Pod) -> Iterator[Admission]:
     """Yield the kubelet's decisions about the containers of a full node, one after another."""
-    return place(pod.size, pod.requests * pod.on_a_node, pod.pool.policy, empty_node(pod.size))
+    return admit_pods(pod.size, pod.requests * pod.pods_on_node, pod.pool.policy, empty_node(pod.size))
 
 
 def _split_gpus(pod: Pod, cpus: int) -> tuple[int, ...]:

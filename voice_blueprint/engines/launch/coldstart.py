@@ -48,7 +48,7 @@ class PhaseBudget(Model):
     levers: tuple[Lever, ...] = ()
     fetched_s: float | None = None
 
-    def takes_s(self, *, artifacts: bool) -> float:
+    def duration_s(self, *, artifacts: bool) -> float:
         """Return the known duration, for a fleet with or without artifacts."""
         return self.fetched_s if artifacts and self.fetched_s is not None else self.seconds or 0
 
@@ -59,10 +59,10 @@ BUDGETS = _ROWS.validate_json(json.dumps(yaml.load(_TEXT, Loader=yaml.CSafeLoade
 """Budgets of the images that take minutes to start."""
 
 
-def known_seconds(image: Image, *, pull: bool, artifacts: bool = False) -> float:
+def start_seconds(image: Image, *, pull: bool, artifacts: bool = False) -> float:
     """Return the sum of the known phases, with or without the image pull."""
     rows = (row for row in BUDGETS[image] if pull or row.phase is not StartPhase.PULL)
-    return sum(row.takes_s(artifacts=artifacts) for row in rows)
+    return sum(row.duration_s(artifacts=artifacts) for row in rows)
 
 
 MIN_READY_S = 900
@@ -97,7 +97,7 @@ def start_budget(images: Iterable[Image], *, artifacts: bool = False) -> StartBu
         artifacts: Whether weights and compiled programs are on the disk before an engine starts.
     """
     phase_seconds = max(
-        (known_seconds(image, pull=False, artifacts=artifacts) for image in images if image in BUDGETS), default=0
+        (start_seconds(image, pull=False, artifacts=artifacts) for image in images if image in BUDGETS), default=0
     )
     minimum = MIN_READY_FETCHED_S if artifacts else MIN_READY_S
     return StartBudget(max(minimum, math.ceil(UNKNOWN_SHARE * phase_seconds / 60) * 60), SILENCE_S[artifacts])
@@ -114,6 +114,6 @@ def table() -> str:
             levers = "; ".join(lever.what for lever in row.levers) or "-"
             lever_text = ", ".join(f"`{lever.shows_as}` in {lever.wired_in}" for lever in row.levers) or "-"
             lines.append(f"| {image} | {row.phase} | {seconds} | {fetched} | {row.source} | {levers} | {lever_text} |")
-        phase_seconds = " | ".join(f"{known_seconds(image, pull=True, artifacts=each):g}" for each in (False, True))
+        phase_seconds = " | ".join(f"{start_seconds(image, pull=True, artifacts=each):g}" for each in (False, True))
         lines.append(f"| {image} | **known, in all** | {phase_seconds} | | | |")
     return "\n".join(lines)

@@ -37,7 +37,7 @@ class Placement:
         return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, self.visible_gpus))}
 
 
-def place(size: VmSize, gpus: tuple[int, ...]) -> Placement:
+def place_engine(size: VmSize, gpus: tuple[int, ...]) -> Placement:
     """Return an engine's share of a node: its GPUs first, then the others, and the NUMA nodes of its own."""
     others = tuple(gpu for gpu in range(size.gpu_count) if gpu not in gpus)
     nodes = tuple(number for number, node in enumerate(size.numa_nodes) if set(node.gpus) & set(gpus))

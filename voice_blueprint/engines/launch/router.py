@@ -28,17 +28,17 @@ BUFFER_MIB = 1
 This covers 30 s of speech as WAV, and conversations as JSON. A larger body is streamed; if its pod fails, the response
 is 502. With HAProxy's default of 16 KiB and without waiting for bodies, most requests on a killed engine failed with
 502 (tests/router/test_lost_requests.py). A connection uses a buffer while its request waits for the response."""
-TRIES = 3
+MAX_ATTEMPTS = 3
 """Maximum number of connection attempts of a request, each further one to another pod."""
 CHECK_EVERY_S = 2
 CHECK_TIMEOUT_S = 5
 """Timeout of an engine's ``/health``. A busy engine responds late, since its event loop tokenizes and decodes audio."""
-CHECKS_TO_FALL = 2
+UNHEALTHY_THRESHOLD = 2
 DNS_EVERY_S = 1
 DNS_CACHE_S = 30
 """TTL of AKS's CoreDNS cache, which cannot be configured (https://github.com/Azure/AKS/issues/3661 quotes it: `ttl 30`,
 `cache 30`)."""
-LEFT_WITHIN_S = DNS_CACHE_S + 3 * DNS_EVERY_S
+REMOVAL_DELAY_S = DNS_CACHE_S + 3 * DNS_EVERY_S
 """Maximum time between a pod's becoming unready, or its deletion, and the last new request to it: the cache, the lookup
 interval, a repeated lookup, and `hold obsolete`."""
 DNS_HOLD_S = 3600
@@ -160,7 +160,7 @@ class Router(Launcher):
         yield f"  timeout server {ANSWER_TIMEOUT_S}s"
         yield f"  timeout tunnel {ANSWER_TIMEOUT_S}s"
         yield f"  timeout queue {CONNECT_TIMEOUT_S}s"
-        yield f"  retries {TRIES}"
+        yield f"  retries {MAX_ATTEMPTS}"
         yield "  # A request whose answer has not begun is sent again. Nothing that an engine does outlasts its answer."
         yield "  option redispatch 1"
         yield "  retry-on conn-failure empty-response"
@@ -200,7 +200,7 @@ def _backend(backend: Backend) -> Iterator[str]:
     yield f"  hash-balance-factor {LOAD_PERCENT}"
     yield "  option httpchk GET /health"
     yield f"  timeout check {CHECK_TIMEOUT_S}s"
-    check = f"check inter {CHECK_EVERY_S}s fall {CHECKS_TO_FALL} rise 1"
+    check = f"check inter {CHECK_EVERY_S}s fall {UNHEALTHY_THRESHOLD} rise 1"
     yield f"  default-server {check} weight {RING_WEIGHT} hash-key addr-port"
     for pods in backend.services:
         server_range = f"1-{pods.slots} {pods.host}:{pods.port}"

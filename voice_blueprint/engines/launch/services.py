@@ -42,7 +42,7 @@ from voice_blueprint.engines.launch.lmcache import LmcacheCoordinator, LmcacheSe
 from voice_blueprint.engines.launch.neuron import NeuronRuntime, neuron_runtime
 from voice_blueprint.engines.launch.omni import OmniServer
 from voice_blueprint.engines.launch.pd_router import CellFront, PdRouter
-from voice_blueprint.engines.launch.placement import Placement, place
+from voice_blueprint.engines.launch.placement import Placement, place_engine
 from voice_blueprint.engines.launch.router import Backend, Pods, Router
 from voice_blueprint.engines.launch.together import check_together
 from voice_blueprint.engines.launch.vllm import VllmServer
@@ -119,7 +119,7 @@ def cell_launch(azure: Azure, service: PrefillDecodeCell) -> CellLaunch:
     sizing = _pool(azure, service, service.pool)
     size = catalog.vm_sizes()[sizing.vm_size]
     prefill_gpus, decode_gpus = cell_groups(size)
-    placements = {Role.PREFILL: place(size, prefill_gpus), Role.DECODE: place(size, decode_gpus)}
+    placements = {Role.PREFILL: place_engine(size, prefill_gpus), Role.DECODE: place_engine(size, decode_gpus)}
     decode = _cell_engine(service, _engine(sizing.engine), Role.DECODE, placements[Role.DECODE])
     return CellLaunch(
         prefill=_cell_engine(service, _engine(sizing.prefill), Role.PREFILL, placements[Role.PREFILL]),

@@ -138,13 +138,13 @@ def _caches(members: list[_Member]) -> Iterator[str]:
             yield f"{engines_on_port[0].name} connects to an LMCache server on port {port}, and the pod has none there"
             continue
         for engine in engines_on_port:
-            yield from _one_cache(engine, servers[port])
+            yield from _cache_inconsistencies(engine, servers[port])
     for port, server in servers.items():
         if port not in engines:
             yield f"no engine connects to {server.name} on port {port}: correct lmcache.mp.port, or remove the server"
 
 
-def _one_cache(engine: _Member, server: _Member) -> Iterator[str]:
+def _cache_inconsistencies(engine: _Member, server: _Member) -> Iterator[str]:
     """Yield the inconsistencies between an engine and its cache.
 
     LMCache itself requires chunk sizes to be multiples of a block.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from voice_blueprint.catalog.inference import Architecture, ModelCard, Task
-from voice_blueprint.contract.media import AUDIO_PIECES
+from voice_blueprint.contract.media import MAX_AUDIO_INPUTS
 from voice_blueprint.contract.metrics import StartPhase
 from voice_blueprint.engines.launch.audio import AudioLimits, audio_limits
 from voice_blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, flags
@@ -20,7 +20,7 @@ HEALTH_PATH = "/health"
 """Path that responds with 200 once the model is loaded, and also while the engine core hangs or a shutdown rejects new
 requests."""
 
-AUDIOS_PER_PROMPT = {Task.AUDIO_CHAT: AUDIO_PIECES, Task.TRANSCRIPTION: 1}
+AUDIOS_PER_PROMPT = {Task.AUDIO_CHAT: MAX_AUDIO_INPUTS, Task.TRANSCRIPTION: 1}
 """Number of audio inputs that Voxtral and Whisper support (``get_supported_mm_limits`` in vLLM's models); a
 conversation sends its earlier turns again."""
 

@@ -37,7 +37,7 @@ measured."""
 
 
 @dataclass(frozen=True)
-class _Knobs:
+class _EngineLimits:
     max_num_seqs: int | None
     max_num_batched_tokens: int | None
     cudagraph_capture_sizes: tuple[int, ...]
@@ -79,8 +79,8 @@ def size_engine(
         model, gpu, tensor_parallel=tensor_parallel, weights_gib=memory.weights_gib, session_bytes=session_size
     )
     defaults = batch_defaults(gpu)
-    knobs = _BASELINE if profile is Profile.BASELINE else _tuned(model, gpu, load, min(bounds.values()), defaults)
-    max_batch = knobs.max_num_seqs or defaults.max_num_seqs
+    limits = _BASELINE if profile is Profile.BASELINE else _tuned(model, gpu, load, min(bounds.values()), defaults)
+    max_batch = limits.max_num_seqs or defaults.max_num_seqs
     bounds[Limit.MAX_NUM_SEQS] = max_batch
     limit = min(bounds, key=lambda bound: bounds[bound])
     live = "".join(f", {count:,} by {bound}" for bound, count in bounds.items() if bound in _LIVE)
@@ -94,24 +94,24 @@ def size_engine(
         gpu_memory_utilization=GPU_MEMORY_UTILIZATION,
         max_model_len=load.context_tokens,
         kv_cache_tokens=memory.bytes // kv_bytes_per_token(model, kv_cache_type),
-        max_num_seqs=knobs.max_num_seqs,
-        max_num_batched_tokens=knobs.max_num_batched_tokens,
+        max_num_seqs=limits.max_num_seqs,
+        max_num_batched_tokens=limits.max_num_batched_tokens,
         block_size=None,
-        cudagraph_capture_sizes=knobs.cudagraph_capture_sizes,
-        max_queued_requests=knobs.max_queued_requests,
+        cudagraph_capture_sizes=limits.cudagraph_capture_sizes,
+        max_queued_requests=limits.max_queued_requests,
         sessions=bounds[limit],
         sessions_at_full_context=min(
             memory.bytes / session_bytes(model, load.context_tokens, kv_cache_type), float(max_batch)
         ),
         limit=limit,
-        reasons={**_reasons(gpu, quantization, tensor_parallel), **knobs.reasons},
+        reasons={**_reasons(gpu, quantization, tensor_parallel), **limits.reasons},
         arithmetic=f"{memory.arithmetic()}; {memory.bytes:,} bytes / {session_size:,} bytes of a session of "
         f"{load.session_tokens:,} tokens = {memory_sessions:,}{live}, at most {max_batch:,} in a batch",
     )
 
 
 _LIVE = (Limit.COMPUTE, Limit.BANDWIDTH)
-_BASELINE = _Knobs(None, None, (), None, {})
+_BASELINE = _EngineLimits(None, None, (), None, {})
 
 
 def _reasons(gpu: Gpu, quantization: Quantization, tensor_parallel: int) -> dict[str, str]:
@@ -131,7 +131,7 @@ def _reasons(gpu: Gpu, quantization: Quantization, tensor_parallel: int) -> dict
     return reasons
 
 
-def _tuned(model: ModelCard, gpu: Gpu, load: Load, memory_sessions: int, defaults: BatchDefaults) -> _Knobs:
+def _tuned(model: ModelCard, gpu: Gpu, load: Load, memory_sessions: int, defaults: BatchDefaults) -> _EngineLimits:
     seqs = batch_bucket(min(memory_sessions, MAX_CAPTURED_SEQS))
     tokens, token_reason = _step_tokens(model, gpu, load, seqs)
     max_queued = seqs + max(1, round(seqs * QUEUE_SHARE))
@@ -140,7 +140,7 @@ def _tuned(model: ModelCard, gpu: Gpu, load: Load, memory_sessions: int, default
         if memory_sessions > seqs
         else ""
     )
-    return _Knobs(
+    return _EngineLimits(
         max_num_seqs=seqs,
         max_num_batched_tokens=tokens,
         cudagraph_capture_sizes=capture_sizes(seqs),

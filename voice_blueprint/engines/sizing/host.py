@@ -80,8 +80,8 @@ class HostBudget:
     @property
     def free_gib(self) -> float:
         """Free memory; negative if the pods do not fit."""
-        asked_gib = kube_reserved_gib(self.vm.memory_gib) + DAEMONS_GIB + self.pods * sum(self.parts_gib.values())
-        return self.vm.memory_gib - asked_gib
+        requested_gib = kube_reserved_gib(self.vm.memory_gib) + DAEMONS_GIB + self.pods * sum(self.parts_gib.values())
+        return self.vm.memory_gib - requested_gib
 
     def arithmetic(self) -> str:
         """The calculation in readable form."""

@@ -88,7 +88,7 @@ class ServiceSizing:
     """A service over all its pools.
 
     Attributes:
-        asked: Required sessions of the service.
+        requirements: Required sessions of the service.
         pools: One entry per pool in the order of the file; earlier ones are filled first.
         alternatives: All layouts of the model on the first pool's nodes, for comparison; empty for text to speech.
     """
@@ -169,7 +169,7 @@ class PoolCapacity:
 
     Attributes:
         low: Minimum replicas by its bounds and the pool's nodes.
-        most: Maximum replicas.
+        high: Maximum replicas.
         sessions: Sessions per replica: by memory, or as published for text to speech.
     """
 
@@ -177,7 +177,7 @@ class PoolCapacity:
     model: str
     pool: str
     low: int
-    most: int
+    high: int
     sessions: int
     replicas_per_node: int
 
@@ -232,13 +232,13 @@ def fleet_engine(fleet: AsrFleet) -> EngineSizing | None:
             f"{fleet.instance_type} has {accelerator.model if accelerator else 'no accelerator'}, which is not a GPU",
             "vLLM is sized for GPUs only: use p5, or engine: whisper",
         )
-    asked = EngineRequirements(options.load, options.quantization, options.kv_cache_type, options.profile)
+    requirements = EngineRequirements(options.load, options.quantization, options.kv_cache_type, options.profile)
     model, gpu = catalog.models()[options.model], catalog.gpus()[accelerator.model]
     widths = fleet_widths(model, accelerator.count)
     engines: list[EngineSizing] = []
     for width in widths:
         try:
-            engines.append(asked.engine(model, gpu, width))
+            engines.append(requirements.engine(model, gpu, width))
         except DoesNotFitError:
             if width == widths[-1] and not engines:
                 raise
@@ -264,11 +264,13 @@ def _size(
     layout_options: tuple[Layout | RefusedLayout, ...] = (),
 ) -> ServiceSizing:
     remaining, allocations = sessions, []
-    for place in pool_sizings:
-        replica_count = min(place.max_replicas, math.ceil(max(0, remaining) / place.engine.sessions))
-        replicas = max(place.bounds.min, replica_count)
-        remaining -= replicas * place.engine.sessions
-        allocations.append(replace(place, replicas=replicas, nodes=math.ceil(replicas / place.replicas_per_node)))
+    for pool_sizing in pool_sizings:
+        replica_count = min(pool_sizing.max_replicas, math.ceil(max(0, remaining) / pool_sizing.engine.sessions))
+        replicas = max(pool_sizing.bounds.min, replica_count)
+        remaining -= replicas * pool_sizing.engine.sessions
+        allocations.append(
+            replace(pool_sizing, replicas=replicas, nodes=math.ceil(replicas / pool_sizing.replicas_per_node))
+        )
     return ServiceSizing(service.name, service.kind, service.model, sessions, tuple(allocations), layout_options)
 
 

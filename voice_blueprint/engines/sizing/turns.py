@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from voice_blueprint import catalog
 from voice_blueprint.catalog.inference import ModelCard, Task
-from voice_blueprint.contract.media import AUDIO_PIECES
+from voice_blueprint.contract.media import MAX_AUDIO_INPUTS
 from voice_blueprint.engines.sizing.memory import kv_bytes_per_token
 from voice_blueprint.file.model.agents import AgentPods, AwsAgents, ClusterService
 from voice_blueprint.file.model.deployment import Deployment
@@ -60,9 +60,9 @@ def turns(model: ModelCard, *, audio: bool, count: int = TURNS) -> Iterator[Turn
         )
         # A text answer follows its question in the cache; an answer to audio was generated after a transcript.
         cached_tokens = request if audio else [*request, ANSWER_TOKENS]
-        if audio and question_tokens.count(audio_tokens) == AUDIO_PIECES:
-            question_tokens = [words] * (len(question_tokens) - AUDIO_PIECES // 2) + [audio_tokens] * (
-                AUDIO_PIECES // 2
+        if audio and question_tokens.count(audio_tokens) == MAX_AUDIO_INPUTS:
+            question_tokens = [words] * (len(question_tokens) - MAX_AUDIO_INPUTS // 2) + [audio_tokens] * (
+                MAX_AUDIO_INPUTS // 2
             )
 
 

@@ -22,7 +22,7 @@ class Endpoint(Model):
     """Name of the secret that contains the API key. By default requests carry no key."""
 
 
-class Elsewhere(Endpoint):
+class ExternalEndpoint(Endpoint):
     """An engine outside the cluster, with an OpenAI-compatible API."""
 
     kind: Literal["endpoint"]
@@ -36,7 +36,7 @@ class ClusterService(Model):
     """Name of the service under `services`."""
 
 
-AzureEngine = Annotated[Elsewhere | ClusterService, Field(discriminator="kind")]
+AzureEngine = Annotated[ExternalEndpoint | ClusterService, Field(discriminator="kind")]
 
 
 class Twilio(Model):

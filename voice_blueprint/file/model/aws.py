@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from voice_blueprint.base import Model
-from voice_blueprint.file.errors import MisplacedError
+from voice_blueprint.file.errors import SettingError
 from voice_blueprint.file.model.agents import AwsAgents
-from voice_blueprint.file.model.base import HostCount, private_network, second
+from voice_blueprint.file.model.base import HostCount, first_duplicate, private_network
 from voice_blueprint.file.model.edge import Edge
 from voice_blueprint.file.model.known import AwsRegion, InstanceTypeName, NodeTypeName
 from voice_blueprint.file.model.load import Measured
@@ -98,7 +98,7 @@ class EnaExpress(Model):
     @model_validator(mode="after")
     def _udp_needs_enabled(self) -> "EnaExpress":
         if self.udp and not self.enabled:
-            raise MisplacedError(("udp",), "udp: true needs enabled: true")
+            raise SettingError(("udp",), "udp: true needs enabled: true")
         return self
 
 
@@ -308,9 +308,9 @@ class OtherRegion(Model):
     asr: tuple[AsrFleet, ...] | None = None
     """All ASR fleets of that region, if instance types, reservations or machine images differ."""
 
-    def overrides(self, place: Location) -> bool:
+    def overrides(self, location: Location) -> bool:
         """Return True if this region overrides a setting of the section `aws`."""
-        return place[:1] == ("aws",) and any(getattr(self, str(name), None) is not None for name in place[1:2])
+        return location[:1] == ("aws",) and any(getattr(self, str(name), None) is not None for name in location[1:2])
 
 
 class Aws(Model):
@@ -342,11 +342,11 @@ class Aws(Model):
     @model_validator(mode="after")
     def _other_regions(self) -> "Aws":
         named = [self.region, *(other.region for other in self.other_regions)]
-        if again := second(named):
-            place = ("other_regions", again - 1, "region")
-            raise MisplacedError(place, f"{named[again]} is listed twice; use another region")
+        if duplicate := first_duplicate(named):
+            location = ("other_regions", duplicate - 1, "region")
+            raise SettingError(location, f"{named[duplicate]} is listed twice; use another region")
         if self.other_regions and self.edge.domain is None:
-            raise MisplacedError(
+            raise SettingError(
                 ("other_regions",), "other_regions need an `edge.domain`: callers reach a region by its name"
             )
         for index, other in enumerate(self.other_regions):
@@ -354,32 +354,34 @@ class Aws(Model):
                 self.in_other_region(index)
             except ValidationError as error:
                 reason = error.errors()[0]["msg"].removeprefix("Value error, ")
-                raise MisplacedError(("other_regions", index), f"in {other.region} {reason}") from None
+                raise SettingError(("other_regions", index), f"in {other.region} {reason}") from None
         return self
 
     def in_other_region(self, index: int) -> "Aws":
         """Return the section with the overrides of another region."""
         other = self.other_regions[index]
-        own: dict[str, object] = {"state": self.state.model_copy(update={"restore_from": None})}
-        own |= {name: value for name in type(other).model_fields if (value := getattr(other, name)) is not None}
+        overrides: dict[str, object] = {"state": self.state.model_copy(update={"restore_from": None})}
+        overrides |= {name: value for name in type(other).model_fields if (value := getattr(other, name)) is not None}
         if self.edge.domain:
             domain = self.edge.domain.model_copy(update={"name": f"{other.region}.{self.edge.domain.name}"})
-            own["edge"] = self.edge.model_copy(update={"domain": domain})
-        return type(self).model_validate({**dict(self), **own, "other_regions": ()})
+            overrides["edge"] = self.edge.model_copy(update={"domain": domain})
+        return type(self).model_validate({**dict(self), **overrides, "other_regions": ()})
 
     @model_validator(mode="after")
-    def _zones_and_names(self) -> "Aws":
+    def _check_unique_names(self) -> "Aws":
         zones = self.availability_zones
-        if again := second(zones):
-            raise MisplacedError(("availability_zones", again), f"{zones[again]} is listed twice; list each zone once")
+        if duplicate := first_duplicate(zones):
+            raise SettingError(
+                ("availability_zones", duplicate), f"{zones[duplicate]} is listed twice; list each zone once"
+            )
         names = ["vad", *(fleet.name for fleet in self.asr)]
-        if again := second(names):
-            raise MisplacedError(
-                ("asr", again - 1, "name"),
-                f"{names[again]} is the name of an earlier fleet or of the VAD fleet; use another name",
+        if duplicate := first_duplicate(names):
+            raise SettingError(
+                ("asr", duplicate - 1, "name"),
+                f"{names[duplicate]} is the name of an earlier fleet or of the VAD fleet; use another name",
             )
         if self.network.nat_gateways > len(zones):
-            raise MisplacedError(
+            raise SettingError(
                 ("network", "nat_gateways"),
                 f"nat_gateways {self.network.nat_gateways} is more than the {len(zones)} availability zones; lower it",
             )

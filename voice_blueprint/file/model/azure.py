@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from voice_blueprint.base import Model
-from voice_blueprint.file.errors import MisplacedError
+from voice_blueprint.file.errors import SettingError
 from voice_blueprint.file.model.agents import AgentPods, ClusterService
 from voice_blueprint.file.model.azure_callers import Callers, CpuPool
-from voice_blueprint.file.model.base import HostCount, private_network, second
+from voice_blueprint.file.model.base import HostCount, first_duplicate, private_network
 from voice_blueprint.file.model.edge import TranscriptArchive
 from voice_blueprint.file.model.known import Location, ModelName, VmSizeName
 from voice_blueprint.file.model.observability import AzureObservability
@@ -60,10 +60,10 @@ class ClusterNetwork(Model):
         for index, one in enumerate(names):
             for other in names[index + 1 :]:
                 if networks[one].overlaps(networks[other]):
-                    raise MisplacedError((other,), f"{ranges[other]} overlaps {one} {ranges[one]}; use another range")
+                    raise SettingError((other,), f"{ranges[other]} overlaps {one} {ranges[one]}; use another range")
         prefix = networks["cidr"].prefixlen
         if not 16 <= prefix <= 22:  # noqa: PLR2004  below /22 the subnets for nodes and endpoints do not fit
-            raise MisplacedError(("cidr",), f"{self.cidr} is a /{prefix}; a virtual network here is a /16 to a /22")
+            raise SettingError(("cidr",), f"{self.cidr} is a /{prefix}; a virtual network here is a /16 to a /22")
         return self
 
 
@@ -116,8 +116,8 @@ class ExistingNetwork(Model):
     def _check_network(self) -> "ExistingNetwork":
         other = self.endpoints_subnet_id.rpartition("/subnets/")[0]
         if other.lower() != self.network_id.lower():
-            place = ("endpoints_subnet_id",)
-            raise MisplacedError(place, f"is in {other}, and nodes_subnet_id in {self.network_id}; use one network")
+            location = ("endpoints_subnet_id",)
+            raise SettingError(location, f"is in {other}, and nodes_subnet_id in {self.network_id}; use one network")
         return self
 
 
@@ -409,49 +409,51 @@ class Azure(Model):
     """Retention of logs, days."""
 
     @model_validator(mode="after")
-    def _names_and_zones(self) -> "Azure":
-        for place, end, names in (
+    def _check_unique_names(self) -> "Azure":
+        for section, end, names in (
             ("pools", ("name",), [pool.name for pool in self.pools]),
             ("services", ("name",), [service.name for service in self.services]),
             ("availability_zones", (), list(self.availability_zones)),
         ):
-            if again := second(names):
-                raise MisplacedError((place, again, *end), f"{names[again]} is listed twice in {place}; use another")
+            if duplicate := first_duplicate(names):
+                raise SettingError(
+                    (section, duplicate, *end), f"{names[duplicate]} is listed twice in {section}; use another"
+                )
         return self
 
     @model_validator(mode="after")
     def _callers_have_what_they_need(self) -> "Azure":
         for index, pool in enumerate(self.pools):
             if self.cpu_pool and pool.name == CPU_POOL:
-                raise MisplacedError(
-                    ("pools", index, "name"), f"{CPU_POOL} is the name of `cpu_pool`; use another name"
-                )
+                raise SettingError(("pools", index, "name"), f"{CPU_POOL} is the name of `cpu_pool`; use another name")
         if self.callers is None:
             return self
         if self.cpu_pool is None:
-            raise MisplacedError(("callers",), "`callers` need a `cpu_pool`: gateway, VAD and ASR run on it")
+            raise SettingError(("callers",), "`callers` need a `cpu_pool`: gateway, VAD and ASR run on it")
         if self.access.kind == "existing-network":
             words = "`callers` need a network that the deployment makes, with a subnet for its edge"
-            raise MisplacedError(("callers",), words)
+            raise SettingError(("callers",), words)
         model = self.callers.asr.model
         if model not in {each.model for each in self.services if each.kind in {"aggregated", "prefill-decode-cell"}}:
-            place = ("callers", "asr", "model")
-            raise MisplacedError(place, f"{model} is served by no aggregated service and no cell of this file; add one")
+            location = ("callers", "asr", "model")
+            raise SettingError(
+                location, f"{model} is served by no aggregated service and no cell of this file; add one"
+            )
         return self
 
     @model_validator(mode="after")
-    def _agents_have_engines(self) -> "Azure":
+    def _check_agent_engines(self) -> "Azure":
         if self.agents is None:
             return self
         if self.callers is None:
-            raise MisplacedError(("agents",), "`agents` require `callers`: agents receive calls through the gateway")
+            raise SettingError(("agents",), "`agents` require `callers`: agents receive calls through the gateway")
         for role, engine, kinds in (
             ("chat", self.agents.chat, {"chat", "aggregated", "prefill-decode-cell"}),
             ("speech", self.agents.speech, {"tts"}),
         ):
             named = {each.name for each in self.services if each.kind in kinds}
             if isinstance(engine, ClusterService) and engine.service not in named:
-                raise MisplacedError(
+                raise SettingError(
                     ("agents", role, "service"),
                     f"{engine.service} is not a service of kind {' or '.join(sorted(kinds))}; there "
                     f"are {', '.join(sorted(named)) or 'none: name an endpoint'}",
@@ -463,9 +465,9 @@ class Azure(Model):
         used_zones = {REGISTRY_ZONE, GRAFANA_ZONE, api_server_zone(self.location)}
         for index, zone in enumerate(self.existing.private_dns_zones):
             if (name := zone.rpartition("/")[2].lower()) not in used_zones:
-                place = ("existing", "private_dns_zones", index)
+                location = ("existing", "private_dns_zones", index)
                 zones = ", ".join(sorted(used_zones))
-                raise MisplacedError(place, f"private DNS zone {name} is not used; possible zones are {zones}")
+                raise SettingError(location, f"private DNS zone {name} is not used; possible zones are {zones}")
         return self
 
     @property

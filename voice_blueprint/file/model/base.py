@@ -7,7 +7,7 @@ from ipaddress import IPv4Network
 from pydantic import Field, model_validator
 
 from voice_blueprint.base import Model
-from voice_blueprint.file.errors import MisplacedError
+from voice_blueprint.file.errors import SettingError
 
 PRIVATE_RANGES = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 """RFC 1918; Python's ``is_private`` also includes loopback, link-local and reserved ranges."""
@@ -32,7 +32,7 @@ def private_network(value: str) -> IPv4Network:
     return network
 
 
-def second(names: Sequence[str]) -> int | None:
+def first_duplicate(names: Sequence[str]) -> int | None:
     """Return the index of the first name that repeats an earlier one, or ``None`` if all differ."""
     return next((index for index, name in enumerate(names) if name in names[:index]), None)
 
@@ -48,5 +48,5 @@ class HostCount(Model):
     @model_validator(mode="after")
     def _check_bounds(self) -> "HostCount":
         if self.min > self.max:
-            raise MisplacedError(("min",), f"min {self.min} is more than max {self.max}; lower it, or raise max")
+            raise SettingError(("min",), f"min {self.min} is more than max {self.max}; lower it, or raise max")
         return self

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, model_valid
 from voice_blueprint import signing
 from voice_blueprint.base import Model
 from voice_blueprint.contract.images import Image
-from voice_blueprint.file.errors import MisplacedError
+from voice_blueprint.file.errors import SettingError
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.azure_callers import AzureEdge
@@ -98,18 +98,18 @@ class Deployment(Model):
         return self
 
     @model_validator(mode="after")
-    def _cells_of_a_load(self) -> "Deployment":
+    def _check_cells(self) -> "Deployment":
         if not self.cells:
             return self
         if not self.load:
-            raise MisplacedError(("cells",), "`cells` requires `load`, the total load of all cells")
+            raise SettingError(("cells",), "`cells` requires `load`, the total load of all cells")
         number, cell_numbers = self.cells.number, self._numbers
         if number and number > cell_numbers:
-            raise MisplacedError(
+            raise SettingError(
                 ("cells", "number"), f"cell {number} does not exist: the load requires {cell_numbers} per region"
             )
         if number and self.aws_section and self.aws_section.edge.domain is None:
-            raise MisplacedError(
+            raise SettingError(
                 ("cells", "number"), "cells require an `edge.domain`: callers connect to a cell by its name"
             )
         return self
@@ -194,7 +194,7 @@ class Deployment(Model):
         Args:
             domain: Domain of this cell.
         """
-        whole = self.whole or self
+        whole = self.whole_deployment or self
         if not whole.cells or not whole.cells.number:
             return ()
         named = domain.partition(_CELL.format(whole.cells.number))[2]
@@ -206,7 +206,7 @@ class Deployment(Model):
         )
 
     @property
-    def whole(self) -> "Deployment | None":
+    def whole_deployment(self) -> "Deployment | None":
         """The deployment that this cell belongs to."""
         return self._full_deployment
 

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from voice_blueprint.base import Model
 from voice_blueprint.contract.session_api import END_OF_TURN_MS, MAX_END_OF_TURN_MS
-from voice_blueprint.file.errors import MisplacedError
+from voice_blueprint.file.errors import SettingError
 from voice_blueprint.file.model.load import Measured
 from voice_blueprint.file.model.text import CertificateArn, CollectorUrl, DomainName, HostedZoneId, HttpsUrl, Origin
 
@@ -53,9 +53,9 @@ class Domain(Model):
     """Name of that zone."""
 
     @model_validator(mode="after")
-    def _name_in_zone(self) -> "Domain":
+    def _check_name(self) -> "Domain":
         if self.name != self.zone_name and not self.name.endswith(f".{self.zone_name}"):
-            raise MisplacedError(
+            raise SettingError(
                 ("name",),
                 f"{self.name} is not in the zone {self.zone_name}; use a name that ends in .{self.zone_name}",
             )
@@ -84,7 +84,7 @@ class TaskCount(Model):
     @model_validator(mode="after")
     def _ordered(self) -> "TaskCount":
         if self.min > self.max:
-            raise MisplacedError(("min",), f"min {self.min} is more than max {self.max}; lower it, or raise max")
+            raise SettingError(("min",), f"min {self.min} is more than max {self.max}; lower it, or raise max")
         return self
 
 
@@ -109,12 +109,12 @@ class GatewayService(Model):
     @model_validator(mode="after")
     def _is_a_fargate_size(self) -> "GatewayService":
         if self.vcpu not in FARGATE_MEMORY_GIB:
-            raise MisplacedError(
+            raise SettingError(
                 ("vcpu",), f"Fargate has no {self.vcpu:g} vCPU; take {', '.join(f'{v:g}' for v in FARGATE_MEMORY_GIB)}"
             )
         memory_options = FARGATE_MEMORY_GIB[self.vcpu]
         if self.memory_gib not in memory_options:
-            raise MisplacedError(
+            raise SettingError(
                 ("memory_gib",),
                 f"Fargate has no {self.memory_gib} GiB with {self.vcpu:g} vCPU; take {memory_options[0]} to "
                 f"{memory_options[-1]} GiB",

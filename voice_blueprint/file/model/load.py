@@ -47,8 +47,8 @@ class Cells(Model):
 
     def count(self, load: CallLoad, regions: int) -> int:
         """Return the number of cells for a load, equal in each region; 1 if one cell is sufficient."""
-        carrying = math.ceil(load.calls * load.peak_factor / self.calls)
-        return 1 if carrying <= 1 else regions * math.ceil((carrying + 1) / regions)
+        required_cells = math.ceil(load.calls * load.peak_factor / self.calls)
+        return 1 if required_cells <= 1 else regions * math.ceil((required_cells + 1) / regions)
 
 
 class Measured(Model):

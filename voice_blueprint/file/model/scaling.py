@@ -8,8 +8,8 @@ from typing import Annotated, NamedTuple
 from pydantic import AfterValidator, Field, model_validator
 
 from voice_blueprint.base import Model
-from voice_blueprint.file.errors import MisplacedError
-from voice_blueprint.file.model.base import second
+from voice_blueprint.file.errors import SettingError
+from voice_blueprint.file.model.base import first_duplicate
 from voice_blueprint.file.model.known import MetricName
 from voice_blueprint.file.model.text import Name
 
@@ -120,9 +120,10 @@ class ScalingRule(Model):
 
 
 def _names_differ(rules: tuple[ScalingRule, ...]) -> tuple[ScalingRule, ...]:
-    if (again := second([rule.name for rule in rules])) is not None:
-        raise MisplacedError(
-            (again, "name"), f"{rules[again].name} is the name of an earlier rule of the fleet; use another name"
+    if (duplicate := first_duplicate([rule.name for rule in rules])) is not None:
+        raise SettingError(
+            (duplicate, "name"),
+            f"{rules[duplicate].name} is the name of an earlier rule of the fleet; use another name",
         )
     return rules
 

@@ -193,8 +193,14 @@ def _asr(deployment: Deployment) -> Dashboard:
         (
             _headroom(deployment),
             _gpu(deployment),
-            Panel("Free slots of the emptiest host", _each(deployment, fleets, "FreeSlots", "Maximum"), MIN_PERIOD_S),
-            Panel("Real-time factor (below 1 keeps up)", _each(deployment, fleets, "RealTimeFactor", "Average")),
+            Panel(
+                "Free slots of the emptiest host",
+                _fleet_series(deployment, fleets, "FreeSlots", "Maximum"),
+                MIN_PERIOD_S,
+            ),
+            Panel(
+                "Real-time factor (below 1 keeps up)", _fleet_series(deployment, fleets, "RealTimeFactor", "Average")
+            ),
             Panel("Waiting for prefill and decode", _queues(deployment)),
             Panel("Speech not transcribed, by loss", _speech_loss_series(deployment), stacked=True),
             *_hosts([names.group(deployment, fleet.name) for fleet in fleets]),
@@ -248,7 +254,7 @@ def _api(metric: str, statistic: Statistic, label: str) -> Series:
     return service_series(API_GATEWAY, metric, statistic, (Resource.API, Resource.API_STAGE), label)
 
 
-def _each(
+def _fleet_series(
     deployment: Deployment, fleets: tuple[AsrFleet, ...], metric: str, statistic: Statistic, label: str = ""
 ) -> tuple[Series, ...]:
     return tuple(
@@ -260,8 +266,8 @@ def _each(
 def _queues(deployment: Deployment) -> tuple[Series, ...]:
     fleets = deployment.aws.asr
     return (
-        *_each(deployment, fleets, "EncoderQueueDepth", "Maximum", "prefill"),
-        *_each(deployment, fleets, "DecoderQueueDepth", "Maximum", "decode"),
+        *_fleet_series(deployment, fleets, "EncoderQueueDepth", "Maximum", "prefill"),
+        *_fleet_series(deployment, fleets, "DecoderQueueDepth", "Maximum", "decode"),
     )
 
 
@@ -292,13 +298,15 @@ def _start_up_panels(deployment: Deployment) -> Iterator[Panel]:
 def _headroom(deployment: Deployment) -> Panel:
     return Panel(
         "Neuron headroom, %",
-        _each(deployment, fleets_with(deployment, "neuron"), "NeuronHeadroom", "Average"),
+        _fleet_series(deployment, fleets_with(deployment, "neuron"), "NeuronHeadroom", "Average"),
         MIN_PERIOD_S,
     )
 
 
 def _gpu(deployment: Deployment) -> Panel:
-    return Panel("GPU busy, %", _each(deployment, fleets_with(deployment, "gpu"), "GpuBusy", "Average"), MIN_PERIOD_S)
+    return Panel(
+        "GPU busy, %", _fleet_series(deployment, fleets_with(deployment, "gpu"), "GpuBusy", "Average"), MIN_PERIOD_S
+    )
 
 
 def _nodes(deployment: Deployment, title: str, metric: str, statistic: Statistic) -> Panel:

@@ -132,7 +132,7 @@ def recordings() -> tuple[Recording, ...]:
     """
 
     def at(metric: ClusterMetric) -> str:
-        return _by("pod", metric, namespace=NAMESPACE)
+        return _aggregated_query("pod", metric, namespace=NAMESPACE)
 
     # Both engines of a cell start at the same time.
     engine = f'max by (pod) ({ClusterMetric.STARTED_AT}{{namespace="{NAMESPACE}",container=~"engine|decode"}})'
@@ -155,11 +155,11 @@ def _cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
     if not lacks_digests(deployment, (Image.ROUTER,)):
         yield _down("router", [Component.ROUTER.value], 2)
     # Both operands have the same labels. A Deployment with equal bounds is always at its maximum.
-    scalable = f"({_of(ClusterMetric.SCALED_MAX)} > {_of(ClusterMetric.SCALED_MIN)})"
+    scalable = f"({_metric_query(ClusterMetric.SCALED_MAX)} > {_metric_query(ClusterMetric.SCALED_MIN)})"
     yield Alert(
         "replicas-at-maximum",
         "A service has had its maximum of replicas for a quarter of an hour: it cannot grow when load does.",
-        f"{_of(ClusterMetric.SCALED)} / {scalable}",
+        f"{_metric_query(ClusterMetric.SCALED)} / {scalable}",
         Comparison.ABOVE,
         0.99,
         GROWTH_MINUTES,
@@ -168,7 +168,7 @@ def _cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
     yield Alert(
         "replicas-missing",
         "Replicas that scaling asks for have not become ready: no GPU node has come, or the engine does not start.",
-        f"{_of(ClusterMetric.WANTED)} - {_of(ClusterMetric.AVAILABLE)}",
+        f"{_metric_query(ClusterMetric.WANTED)} - {_metric_query(ClusterMetric.AVAILABLE)}",
         Comparison.ABOVE,
         0,
         START_MINUTES,
@@ -176,7 +176,7 @@ def _cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
     yield Alert(
         "engine-restarts",
         "A container has restarted three times within an hour: its callers lose their sessions each time.",
-        f"increase({_of(ClusterMetric.RESTARTS)}[1h])",
+        f"increase({_metric_query(ClusterMetric.RESTARTS)}[1h])",
         Comparison.ABOVE,
         2,
         1,
@@ -185,7 +185,7 @@ def _cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
     yield Alert(
         "model-fetch-failed",
         "A model could not be fetched: engines that need it do not start.",
-        _of(ClusterMetric.JOB_FAILED),
+        _metric_query(ClusterMetric.JOB_FAILED),
         Comparison.ABOVE,
         0,
         1,
@@ -193,7 +193,7 @@ def _cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
     yield Alert(
         "node-not-ready",
         "A node has not answered the cluster for ten minutes: what ran on it is away.",
-        _by("node", ClusterMetric.NODE_CONDITION, condition="Ready", status="true"),
+        _aggregated_query("node", ClusterMetric.NODE_CONDITION, condition="Ready", status="true"),
         Comparison.BELOW,
         1,
         10,
@@ -223,7 +223,9 @@ def _gpus_missing(azure: Azure) -> str:
     by_count: dict[int, list[str]] = {}
     for pool in azure.pools:
         by_count.setdefault(catalog.vm_sizes()[pool.vm_size].gpu_count, []).append(pool.name)
-    allocatable = _by("node", ClusterMetric.ALLOCATABLE, resource=GPU_RESOURCE.replace(".", "_").replace("/", "_"))
+    allocatable = _aggregated_query(
+        "node", ClusterMetric.ALLOCATABLE, resource=GPU_RESOURCE.replace(".", "_").replace("/", "_")
+    )
     parts = (
         f'({count} * max by (node) ({ClusterMetric.NODE}{{node=~"aks-({"|".join(names)})-.*"}}) '
         f"unless on (node) ({allocatable} >= {count}))"
@@ -252,8 +254,8 @@ def _caller_alerts(deployment: Deployment) -> Iterator[Alert]:
             f"sum({_increase(f'Sessions{outcome}', FLEET_DIMENSION, Component.GATEWAY)})"
             for outcome in ("Refused", "Created")
         )
-        enough = f"({refused} >= bool {MIN_REFUSED * WINDOW_MINUTES})"
-        yield _shared("sessions-refused", f"{refused} / ({refused} + {created}) * 100 * {enough}", 2, unit=" %")
+        has_minimum = f"({refused} >= bool {MIN_REFUSED * WINDOW_MINUTES})"
+        yield _shared("sessions-refused", f"{refused} / ({refused} + {created}) * 100 * {has_minimum}", 2, unit=" %")
         yield _shared("front-door-closed", f"avg({METRICS['FrontDoorAnswers'].series})", 5)
         callers = deployment.azure.callers
         # Without pods of both tiers no call is transcribed.
@@ -304,16 +306,16 @@ def _bad_percent(objective: Objective, window: str) -> str:
         return f"sum(increase({series}{{{labels}}}[{window}]))"
 
     if objective.within_ms is None:
-        bad, good = (increase(METRICS[f"Sessions{outcome}"].series) for outcome in ("Refused", "Created"))
-        all_events = f"({bad} + {good})"
+        late_count, created = (increase(METRICS[f"Sessions{outcome}"].series) for outcome in ("Refused", "Created"))
+        all_events = f"({late_count} + {created})"
     else:
         series = METRICS["TimeToFinal"].series if objective.id == "transcript" else AgentMetric.TURN
         # Bounds are spelt as by prometheus_client: milliseconds for the gateway, seconds for agents.
         bound = float(objective.within_ms) if objective.id == "transcript" else objective.within_ms / 1000
         all_events = increase(f"{series}_count")
         in_time_count = increase(f"{series}_bucket", f'le="{bound}"')
-        bad = f"({all_events} - {in_time_count})"
-    return f"{bad} / {all_events} * 100 * ({bad} >= bool {MIN_REFUSED})"
+        late_count = f"({all_events} - {in_time_count})"
+    return f"{late_count} / {all_events} * 100 * ({late_count} >= bool {MIN_REFUSED})"
 
 
 def _agent_alerts() -> Iterator[Alert]:
@@ -348,7 +350,7 @@ def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[A
         f"({_deployments(ClusterMetric.READY, names)} unless on () {total(running, **labels)})",
         service.name,
     )
-    yield _hanging(service, names)
+    yield _hang_alert(service, names)
     for pool, pool_triggers in by_pool.items():
         replicas = f"{_deployments(ClusterMetric.READY, [replicas_name(service, pool)])}"
         for trigger in pool_triggers:
@@ -412,14 +414,14 @@ def _down(target: str, deployments: list[str], minutes: int) -> Alert:
     )
 
 
-def _hanging(service: AzureService, deployments: list[str]) -> Alert:
+def _hang_alert(service: AzureService, deployments: list[str]) -> Alert:
     """Return the alert on engines that hang: probes detect it first, and the rate of tokens if probes do not."""
     pods = "|".join(f"{name}-[a-z0-9]+-[a-z0-9]+" for name in deployments)
     ready = f'{ClusterMetric.POD_READY}{{namespace="{NAMESPACE}",condition="true",pod=~"{pods}"}}'
     generated = SpeechMetric.GENERATED if isinstance(service, TtsService) else EngineMetric.GENERATED
     tokens = f"increase({generated}{_selector({SERVICE_SERIES: service.name})}[{TOKEN_MINUTES}m])"
     was = f"max by (pod) (max_over_time({ready}[{READY_MINUTES}m]))"
-    lost_speech = f"({was} - max by (pod) ({ready}) > 0 unless on (pod) {_of(ClusterMetric.DELETED_AT)})"
+    lost_speech = f"({was} - max by (pod) ({ready}) > 0 unless on (pod) {_metric_query(ClusterMetric.DELETED_AT)})"
     # In a cell, both engines have to generate tokens.
     idle = f"(max by (pod) ({ready}) and on (pod) min by (pod) (sum by (pod, {ROLE_SERIES}) ({tokens})) == 0)"
     return Alert(
@@ -440,15 +442,15 @@ def _shared(id_: str, query: str, minutes: int, *, unit: str = "", per_unit: flo
     Args:
         per_unit: Divisor of the table's threshold, since Prometheus uses seconds.
     """
-    known = CONDITIONS[id_]
+    condition = CONDITIONS[id_]
     return Alert(
         id_,
-        known.meaning,
+        condition.meaning,
         query,
-        known.comparison,
-        known.threshold / per_unit,
+        condition.comparison,
+        condition.threshold / per_unit,
         minutes,
-        callers_affected=known.callers_affected,
+        callers_affected=condition.callers_affected,
         unit=unit,
     )
 
@@ -466,12 +468,12 @@ def _selector(labels: dict[str, str]) -> str:
     return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
 
 
-def _of(metric: ClusterMetric, **labels: str) -> str:
+def _metric_query(metric: ClusterMetric, **labels: str) -> str:
     """Return PromQL for a metric in our namespace."""
     return f"{metric}{_selector({'namespace': NAMESPACE, **labels})}"
 
 
-def _by(label: str, metric: ClusterMetric, **labels: str) -> str:
+def _aggregated_query(label: str, metric: ClusterMetric, **labels: str) -> str:
     """Return PromQL for a metric aggregated to one label.
 
     A replaced agent repeats its series with another pod.

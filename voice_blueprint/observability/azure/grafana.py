@@ -19,7 +19,7 @@ def document(deployment: Deployment, dashboard: Dashboard) -> dict[str, Any]:
     return {
         "uid": name[:40],
         "title": name,
-        "description": dashboard.about,
+        "description": dashboard.description,
         "schemaVersion": _SCHEMA,
         "tags": ["voice-serve"],
         "timezone": "utc",

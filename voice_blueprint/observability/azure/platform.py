@@ -96,5 +96,5 @@ def _failed_requests(deployment: Deployment) -> float:
     A metric alert cannot divide by the number of requests. Each refused call is a failed request.
     """
     load = deployment.load
-    begun = peak_calls(load) / load.minutes_each * WINDOW_MINUTES if load else 0.0
-    return max(MIN_REFUSED * WINDOW_MINUTES, round(CONDITIONS["edge-errors"].threshold / 100 * begun))
+    calls_per_window = peak_calls(load) / load.minutes_each * WINDOW_MINUTES if load else 0.0
+    return max(MIN_REFUSED * WINDOW_MINUTES, round(CONDITIONS["edge-errors"].threshold / 100 * calls_per_window))

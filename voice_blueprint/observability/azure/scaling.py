@@ -16,7 +16,7 @@ from voice_blueprint.azure.metrics import (
     SpeechMetric,
     total,
 )
-from voice_blueprint.capacity.tiers import FILL
+from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.metrics import FLEET_DIMENSION, METRICS
 from voice_blueprint.engines.sizing.service import size_service
 from voice_blueprint.file.model.azure import (
@@ -102,17 +102,19 @@ def cpu_trigger(deployment: str, cpus: float) -> Trigger:
         cpus: CPUs per pod.
     """
     labels = f'namespace="{NAMESPACE}",pod=~"{deployment}-.*",container="{deployment}"'
-    return Trigger("cpu", f"sum(rate({CONTAINER_CPU}{{{labels}}}[2m]))", cpus * FILL)
+    return Trigger("cpu", f"sum(rate({CONTAINER_CPU}{{{labels}}}[2m]))", cpus * TARGET_UTILIZATION)
 
 
 def slots_trigger(component: str) -> Trigger:
     """Return the trigger of pods with a limited number of slots: the percentage of used slots per pod."""
-    return Trigger("places", f'sum({METRICS["SlotsTaken"].series}{{{FLEET_DIMENSION}="{component}"}})', 100 * FILL)
+    return Trigger(
+        "places", f'sum({METRICS["SlotsTaken"].series}{{{FLEET_DIMENSION}="{component}"}})', 100 * TARGET_UTILIZATION
+    )
 
 
 def sockets_trigger(sockets: int) -> Trigger:
     """Return the trigger of gateways: open sockets relative to the maximum of a pod."""
-    return Trigger("sockets", f"sum({METRICS['OpenSockets'].series})", sockets * FILL)
+    return Trigger("sockets", f"sum({METRICS['OpenSockets'].series})", sockets * TARGET_UTILIZATION)
 
 
 def conversations_trigger(conversations: int) -> Trigger:
@@ -121,7 +123,7 @@ def conversations_trigger(conversations: int) -> Trigger:
     Args:
         conversations: Maximum conversations per pod.
     """
-    return Trigger("conversations", f"sum({AgentMetric.CONVERSATIONS})", conversations * FILL)
+    return Trigger("conversations", f"sum({AgentMetric.CONVERSATIONS})", conversations * TARGET_UTILIZATION)
 
 
 def _aggregated(service: str, pool: str, sessions: int, *, earlier_sessions: int = 0) -> tuple[Trigger, ...]:

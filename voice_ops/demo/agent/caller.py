@@ -48,7 +48,7 @@ class Caller:
     async def __aenter__(self) -> Self:
         self._socket = await websockets.connect(self._url, additional_headers=self._headers)
         self._tasks = [asyncio.create_task(each) for each in (self._listen(), self._speak())]
-        await self._until(lambda: bool(self.token))
+        await self._wait_until(lambda: bool(self.token))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -56,16 +56,16 @@ class Caller:
             task.cancel()
         await self._socket.close()
 
-    async def ask(self, question: Samples, is_answered: Callable[[], Awaitable[bool]]) -> Samples:
+    async def ask_question(self, question: Samples, is_answered: Callable[[], Awaitable[bool]]) -> Samples:
         """Ask a question, and return the audible answer. Only the stored conversation shows whether it is complete."""
         self._reset()
         self._say = _frames(question)
-        await self._until(lambda: not self._say and bool(self._chunks))
+        await self._wait_until(lambda: not self._say and bool(self._chunks))
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while not await is_answered():
                 await asyncio.sleep(PAUSE_S)
-        await self._until(lambda: self._now() > self._audible_until)
-        return self._heard()
+        await self._wait_until(lambda: self._now() > self._audible_until)
+        return self._received_audio()
 
     async def interrupt(self, question: Samples, objection: Samples, delay_s: float) -> float:
         """Ask a question, interrupt the answer, and return how long it remained audible, seconds.
@@ -74,23 +74,23 @@ class Caller:
         """
         self._reset()
         self._say = _frames(question)
-        await self._until(lambda: not self._say and self._heard().size > delay_s * self.heard_rate)
+        await self._wait_until(lambda: not self._say and self._received_audio().size > delay_s * self.heard_rate)
         self._say, self._onset = _frames(objection), self._now()
-        await self._until(lambda: bool(self.interrupted_s))
+        await self._wait_until(lambda: bool(self.interrupted_s))
         return self.interrupted_s
 
-    def speak(self, samples: Samples) -> None:
+    def queue_speech(self, samples: Samples) -> None:
         """Send speech without waiting for an answer."""
         self._reset()
         self._say = _frames(samples)
 
-    async def hears(self, seconds: float) -> None:
+    async def record(self, seconds: float) -> None:
         """Wait until this duration of an answer has arrived.
 
         Raises:
             ConnectionError: The agent closes the connection before.
         """
-        await self._until(lambda: self._heard().size >= seconds * self.heard_rate)
+        await self._wait_until(lambda: self._received_audio().size >= seconds * self.heard_rate)
 
     async def closed(self) -> int | None:
         """Wait for the connection to close, and return its code."""
@@ -98,7 +98,7 @@ class Caller:
             await self._socket.wait_closed()
         return self._socket.close_code
 
-    def _heard(self) -> Samples:
+    def _received_audio(self) -> Samples:
         return np.frombuffer(b"".join(self._chunks), "<i2")
 
     async def _listen(self) -> None:
@@ -137,7 +137,7 @@ class Caller:
         """Return a frame as a microphone records it."""
         return samples
 
-    async def _until(self, condition: Callable[[], bool]) -> None:
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while not condition():
                 for task in self._tasks:

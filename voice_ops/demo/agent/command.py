@@ -45,7 +45,7 @@ QUESTIONS = (
     "Which planet do we live on?",
     "What is the opposite of hot?",
 )
-STORY = "Please tell me a long story about a dog and a cat."
+LONG_STORY_PROMPT = "Please tell me a long story about a dog and a cat."
 OBJECTION = "Stop please, that is enough."
 INTERRUPT_AFTER_S = 0.5
 MAX_ERROR_RATE = 0.4
@@ -168,7 +168,7 @@ async def talk(path: AgentPath, questions: Iterable[str]) -> ConversationResult:
     """
     rate = int(response_text(f"http://{LOOPBACK}:{path.ports['speech']}/") or RATE)
     *spoken_questions, story, objection = [
-        resample_for_caller(path.say(text), rate) for text in (*questions, STORY, OBJECTION)
+        resample_for_caller(path.synthesize(text), rate) for text in (*questions, LONG_STORY_PROMPT, OBJECTION)
     ]
     store = connect(path.store_settings)
     answer_list: list[tuple[str, Samples]] = []
@@ -178,7 +178,7 @@ async def talk(path: AgentPath, questions: Iterable[str]) -> ConversationResult:
             async def is_answered(number: int = number) -> bool:
                 return len(await remembered(store, caller.conversation)) == 2 * number
 
-            answer_audio = await caller.ask(question, is_answered)
+            answer_audio = await caller.ask_question(question, is_answered)
             answer_text = await remembered(store, caller.conversation)
             answer_list.append((answer_text[-1]["content"], answer_audio))
             out.print(styled("[dim]{}[/]\n{}", answer_text[-2]["content"], answer_text[-1]["content"]), soft_wrap=True)
@@ -257,13 +257,15 @@ def report(result: ConversationResult) -> list[Goal]:
             goal.name, str(goal.max_ms), f"{duration_ms:.0f}", "missed" if goal in missed_goals else "reached"
         )
     out.print(table)
-    cached_tokens, tokens = (sum(each[what] for each in result.prompts) for what in ("cached", "tokens"))
+    cached_tokens, tokens = (sum(each[field_name] for each in result.prompts) for field_name in ("cached", "tokens"))
     out.print(f"in the language model's cache: {cached_tokens / tokens:.0%} of {tokens} prompt tokens")
-    misheard = [turn for turn in result.turns if turn.error_rate > MAX_ERROR_RATE]
-    for turn in misheard:
+    inaccurate_turns = [turn for turn in result.turns if turn.error_rate > MAX_ERROR_RATE]
+    for turn in inaccurate_turns:
         out.print(f"spoken: {turn.text}\n  transcribed: {turn.caller_transcript}")
-    if len(misheard) > len(result.turns) * MAX_MISHEARD_SHARE:
-        raise ConnectionError(f"{len(misheard)} of {len(result.turns)} answers were transcribed as something else")
+    if len(inaccurate_turns) > len(result.turns) * MAX_MISHEARD_SHARE:
+        raise ConnectionError(
+            f"{len(inaccurate_turns)} of {len(result.turns)} answers were transcribed as something else"
+        )
     return missed_goals
 
 

@@ -41,7 +41,7 @@ class AgentPath(VoicePath):
             url = f"http://{LOOPBACK}:{self.ports[name]}{path}"
             self._start(name, command, _NO_TELEMETRY, lambda url=url: response_text(url) is not None)  # type: ignore[misc]
 
-    def start_agent(self, gateway: Gateway, name: str = "agent", **more: str) -> Service:
+    def start_agent(self, gateway: Gateway, name: str = "agent", **variables: str) -> Service:
         """Start an agent; its port is ``ports[name]``. The engines must be ready."""
         self.ports[name] = free_port()
         rate = response_text(f"http://{LOOPBACK}:{self.ports['speech']}/") or ""
@@ -73,14 +73,14 @@ class AgentPath(VoicePath):
             "VOICE_LISTENING": "transcript",
             "VOICE_FINAL_WITHIN_S": "60",  # a busy machine transcribes with a delay
             "VOICE_UNHEARD_WITHIN_S": "60",
-            **more,
+            **variables,
         }
         url = f"http://{LOOPBACK}:{self.ports[name]}/healthz"
         return self._start(
             name, [sys.executable, "-m", "voice_agent"], environment, lambda: response_text(url) is not None
         )
 
-    def say(self, text: str) -> bytes:
+    def synthesize(self, text: str) -> bytes:
         """Return a text spoken by the demo's voice: PCM16 at the voice's rate."""
         body = json.dumps({"input": text}).encode()
         request = urllib.request.Request(f"http://{LOOPBACK}:{self.ports['speech']}/v1/audio/speech", body)

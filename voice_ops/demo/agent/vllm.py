@@ -48,7 +48,11 @@ def vllm(deployment: Deployment, folder: Path) -> Iterator[Chat]:
         raise ServiceError(f"{deployment.name} has no service of kind chat on Azure: name a file that has one")
     launcher, port = chat_launch(azure, service, service.pools[0]), free_port()
     substitutes = Substitutes(
-        folder, ENVIRONMENT / "models", {launcher.port: port}, more=real_weights(CONTEXT_TOKENS), weights=_weights()
+        folder,
+        ENVIRONMENT / "models",
+        {launcher.port: port},
+        followed_by=real_weights(CONTEXT_TOKENS),
+        weights=_weights(),
     )
     engine = Running("vllm", substitutes.process(launcher), folder, f"http://{LOOPBACK}:{port}")
     try:

@@ -42,7 +42,7 @@ def examine(deployment: Deployment, templates: dict[str, dict[str, Any]]) -> Ite
         account = Account(deployment, templates, sign_in(deployment))
     except ERRORS as error:
         refusal = explain(error)
-        yield from unanswered_rows(AREA, TOPICS, refusal.found, refusal.remedy)
+        yield from unanswered_rows(AREA, TOPICS, refusal.result, refusal.remedy)
         return
-    questions = {about: partial(ask, account) for about, ask in TOPICS.items()}
+    questions = {topic: partial(rows_for, account) for topic, rows_for in TOPICS.items()}
     yield from run_questions(AREA, questions, ERRORS, explain)

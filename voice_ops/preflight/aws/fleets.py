@@ -15,7 +15,7 @@ from voice_ops.aws.artifacts import prepared, remedy
 from voice_ops.aws.refusals import error_code, is_denied
 from voice_ops.preflight.aws.machines import chosen_image, image_id
 from voice_ops.preflight.questions import first_line
-from voice_ops.preflight.report import Row, Status, answer
+from voice_ops.preflight.report import Row, Status, make_row
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import InstanceTypeInfoTypeDef
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 def offering_rows(account: Account) -> Iterator[Row]:
     """Report the zones in which each fleet's type is available."""
     filters = [{"Name": "instance-type", "Values": sorted(_types(account))}]
-    asked = {"LocationType": "availability-zone", "Filters": filters}
-    offers = account.listed("ec2", "describe_instance_type_offerings", "InstanceTypeOfferings[]", None, **asked)
-    sold = {(offer["InstanceType"], offer["Location"]) for offer in offers}
+    query = {"LocationType": "availability-zone", "Filters": filters}
+    offers = account.list_all("ec2", "describe_instance_type_offerings", "InstanceTypeOfferings[]", None, **query)
+    available = {(offer["InstanceType"], offer["Location"]) for offer in offers}
     for fleet in fleets(account.deployment):
-        yield _offering(fleet, [zone for zone in fleet.zones if (fleet.instance_type.name, zone) in sold])
+        yield _offering_row(fleet, [zone for zone in fleet.zones if (fleet.instance_type.name, zone) in available])
 
 
-def _offering(fleet: Fleet, zones: list[str]) -> Row:
+def _offering_row(fleet: Fleet, zones: list[str]) -> Row:
     missing = [zone for zone in fleet.zones if zone not in zones]
     kind = fleet.instance_type.name
     # With a group per zone, a zone without the type cannot be replaced by another zone.
     blocks = f"use zones that offer {kind}; {', '.join(missing)} does not" if missing and fleet.groups > 1 else ""
-    return answer(
+    return make_row(
         AREA,
         f"zones of {kind} for {fleet.name}",
         ", ".join(zones) or "not offered in any of them",
@@ -49,7 +49,7 @@ def _offering(fleet: Fleet, zones: list[str]) -> Row:
 def drift_rows(account: Account) -> Iterator[Row]:
     """Compare the catalogue's rows with the live API: ENA Express, EFA, vCPUs."""
     types = _types(account)
-    for live in account.listed("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=sorted(types)):
+    for live in account.list_all("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=sorted(types)):
         yield _drift(account, types[live["InstanceType"]], live)
 
 
@@ -60,15 +60,15 @@ def _drift(account: Account, row: InstanceType, live: InstanceTypeInfoTypeDef) -
         "EFA": (row.efa, bool(network.get("EfaSupported", False))),
         "vCPU": (row.vcpus, live["VCpuInfo"]["DefaultVCpus"]),
     }
-    wrong = [f"{name} {_word(now)}" for name, (ours, now) in facts.items() if ours != now]
+    wrong = [f"{name} {_word(now)}" for name, (expected, now) in facts.items() if expected != now]
     vad = account.deployment.aws.vad
     needs_ena = vad.ena_express.enabled and vad.instance_type == row.name
     blocks = needs_ena and not facts["ENA Express"][1]
-    return answer(
+    return make_row(
         AREA,
         f"{row.name} in the catalogue",
         f"the API returns {', '.join(wrong)}" if wrong else "the API returns the same",
-        ", ".join(f"{name} {_word(ours)}" for name, (ours, _) in facts.items()),
+        ", ".join(f"{name} {_word(expected)}" for name, (expected, _) in facts.items()),
         blocks="set vad.ena_express.enabled to false, or use a type that supports it" if blocks else "",
         warns=f"correct {row.name} in voice_blueprint/catalog/instance_types.yaml" if wrong else "",
     )
@@ -80,9 +80,9 @@ def _word(value: bool | int) -> str:
 
 def artifact_rows(account: Account) -> Iterator[Row]:
     """Report whether the bucket contains the artifacts of each ASR fleet, without which its hosts do not start."""
-    for fleet, place, complete in prepared(account):
-        result, needed = f"{place} is {'' if complete else 'not '}complete", "written by the job of the fleet"
-        yield answer(
+    for fleet, location, complete in prepared(account):
+        result, needed = f"{location} is {'' if complete else 'not '}complete", "written by the job of the fleet"
+        yield make_row(
             AREA, f"artifacts of {fleet.name}", result, needed, blocks="" if complete else remedy(account, fleet)
         )
 
@@ -98,14 +98,14 @@ def dry_run_rows(account: Account) -> Iterator[Row]:
         subnet = next((by_zone[zone] for zone in fleet.zones if zone in by_zone), None)
         image = image_id(account, chosen_image(fleet))
         if subnet is None or image is None:
-            lacks = "subnet in the zones" if image else "machine image"
-            yield Row(AREA, f"launch of a {fleet.name} host", Status.NOT_ASKED, f"the {lacks} does not exist yet")
+            missing = "subnet in the zones" if image else "machine image"
+            yield Row(AREA, f"launch of a {fleet.name} host", Status.NOT_ASKED, f"the {missing} does not exist yet")
         else:
             yield _dry_run(account, fleet, subnet, image)
 
 
 def _dry_run(account: Account, fleet: Fleet, subnet: str, image: str) -> Row:
-    asked, needed = f"launch of a {fleet.name} host", f"{fleet.instance_type.name} with {image}"
+    question, requirement = f"launch of a {fleet.name} host", f"{fleet.instance_type.name} with {image}"
     request: dict[str, Any] = {
         "DryRun": True,
         "ImageId": image,
@@ -119,12 +119,12 @@ def _dry_run(account: Account, fleet: Fleet, subnet: str, image: str) -> Row:
         account.session.client("ec2").run_instances(**request)
     except ClientError as error:
         if error_code(error) == "DryRunOperation":
-            return answer(AREA, asked, "the launch would succeed if there is capacity", needed)
+            return make_row(AREA, question, "the launch would succeed if there is capacity", requirement)
         if is_denied(error):
-            return answer(AREA, asked, "denied", needed, blocks="allow ec2:RunInstances and iam:PassRole")
+            return make_row(AREA, question, "denied", requirement, blocks="allow ec2:RunInstances and iam:PassRole")
         if error_code(error).startswith(("Invalid", "Unsupported", "VcpuLimit", "InsufficientInstanceCapacity")):
             message = first_line(str(error.response["Error"].get("Message", "")))
-            return answer(AREA, asked, f"{error_code(error)}: {message}", needed, blocks="see the message")
+            return make_row(AREA, question, f"{error_code(error)}: {message}", requirement, blocks="see the message")
         raise
     raise AssertionError("a dry run always ends in an error")
 

@@ -8,7 +8,7 @@ from voice_ops.aws.account import AREA, Account
 from voice_ops.aws.refusals import error_code
 from voice_ops.preflight.aws.commands import ACTIONS
 from voice_ops.preflight.aws.permissions import BOOTSTRAP_ROLES, actions_for, role_arn, simulable
-from voice_ops.preflight.report import Row, Status, answer
+from voice_ops.preflight.report import Row, Status, make_row
 
 BATCH = 100
 """Number of actions per simulation; IAM returns all results at once."""
@@ -18,13 +18,15 @@ SHOWN = 5
 def identity_rows(account: Account) -> Iterator[Row]:
     """Report the caller's identity, and compare the account with the file's."""
     result = account.caller["Account"]
-    meant = account.deployment.aws.account
-    yield answer(
+    expected_account = account.deployment.aws.account
+    yield make_row(
         AREA,
         "identity",
         account.caller["Arn"],
-        f"account {meant}" if meant else "any account; the file has no aws.account",
-        blocks=f"use credentials of {meant}, or correct aws.account" if meant not in {None, result} else "",
+        f"account {expected_account}" if expected_account else "any account; the file has no aws.account",
+        blocks=f"use credentials of {expected_account}, or correct aws.account"
+        if expected_account not in {None, result}
+        else "",
     )
 
 
@@ -33,18 +35,18 @@ def permission_rows(account: Account) -> Iterator[Row]:
     caller = _principal(account)
     number, region, partition = account.caller["Account"], account.region, account.caller["Arn"].split(":")[1]
     roles = [role_arn(name, number, region, partition) for name in BOOTSTRAP_ROLES]
-    asked, needed = (
+    question, requirement = (
         "the caller's permission to assume the CDK's roles",
         "sts:AssumeRole on deploy, file-publishing and lookup",
     )
     if caller is None:
         result = f"{account.caller['Arn'].rpartition(':')[2]} cannot be simulated"
-        yield Row(AREA, asked, Status.NOT_ASKED, result, needed, "run the preflight with an IAM user or role")
+        yield Row(AREA, question, Status.NOT_ASKED, result, requirement, "run the preflight with an IAM user or role")
     else:
         denied = [arn for role in roles for arn in _denied(account, caller, ["sts:AssumeRole"], role)]
         result = f"denied for {len(denied)} of {len(roles)}" if denied else "allowed"
         remedy = "`voice preflight FILE --permissions` prints the policy" if denied else ""
-        yield answer(AREA, asked, result, needed, blocks=remedy)
+        yield make_row(AREA, question, result, requirement, blocks=remedy)
         yield _commands_row(account, caller)
     yield _execution_row(account, role_arn("cfn-exec", number, region, partition))
 
@@ -56,25 +58,25 @@ def _commands_row(account: Account, caller: str) -> Row:
     commands = [command for command, actions in ACTIONS.items() if actions & denied]
     result = f"denied on *: {_shown(sorted(denied))}; used by {', '.join(commands)}" if denied else "allowed"
     remedy = "`voice preflight FILE --permissions` prints a policy for each command" if denied else ""
-    return answer(AREA, "the caller's permissions for voice commands", result, f"{len(needs)} actions", warns=remedy)
+    return make_row(AREA, "the caller's permissions for voice commands", result, f"{len(needs)} actions", warns=remedy)
 
 
 def _execution_row(account: Account, role: str) -> Row:
     needs = simulable(actions_for(resource["Type"] for resource in account.resources()))
-    asked, needed = "permissions of CloudFormation's role", f"{len(needs)} actions"
+    question, requirement = "permissions of CloudFormation's role", f"{len(needs)} actions"
     try:
         denied = _denied_on_all(account, role, needs)
     except ClientError as error:
         if error_code(error) != "NoSuchEntity":
             raise
-        return Row(AREA, asked, Status.NOT_ASKED, "the role does not exist before `cdk bootstrap`", needed)
+        return Row(AREA, question, Status.NOT_ASKED, "the role does not exist before `cdk bootstrap`", requirement)
     if not denied:
-        return answer(AREA, asked, "allowed", needed)
-    return answer(
+        return make_row(AREA, question, "allowed", requirement)
+    return make_row(
         AREA,
-        asked,
+        question,
         f"denied on *: {_shown(denied)}",
-        needed,
+        requirement,
         blocks="`voice preflight FILE --permissions` prints least-privilege policies; check policies for specific "
         "resources yourself, since the simulation uses all resources",
     )
@@ -94,8 +96,8 @@ def _denied_on_all(account: Account, principal: str, actions: list[str]) -> list
 def _denied(account: Account, principal: str, actions: list[str], resource: str) -> list[str]:
     """Return the actions that IAM's simulator does not allow a principal on a resource."""
     path = "EvaluationResults[?EvalDecision != 'allowed'].EvalActionName"
-    asked = {"PolicySourceArn": principal, "ActionNames": actions, "ResourceArns": [resource]}
-    return list(account.listed("iam", "simulate_principal_policy", path, None, **asked))
+    query = {"PolicySourceArn": principal, "ActionNames": actions, "ResourceArns": [resource]}
+    return list(account.list_all("iam", "simulate_principal_policy", path, None, **query))
 
 
 def _principal(account: Account) -> str | None:

@@ -12,7 +12,7 @@ from voice_blueprint.aws.fleets import Fleet, fleets
 from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation
 from voice_ops.aws.account import AREA, Account
 from voice_ops.aws.refusals import error_code
-from voice_ops.preflight.report import Row, answer
+from voice_ops.preflight.report import Row, make_row
 from voice_sandbox.aws.diff import is_older
 
 if TYPE_CHECKING:
@@ -26,24 +26,24 @@ def image_rows(account: Account) -> Iterator[Row]:
         chosen.setdefault(chosen_image(fleet), []).append(fleet)
     for name, users in sorted(chosen.items()):
         public = name in machine_images.PUBLIC_PARAMETERS.values()
-        asked = f"machine image {'/'.join(name.split('/')[-4:-2]) if public else name}"
+        question = f"machine image {'/'.join(name.split('/')[-4:-2]) if public else name}"
         if (id_ := image_id(account, name)) is None:
             remedy = "use another region" if public else "`voice images ami` proposes one that exists"
-            yield answer(AREA, asked, f"{name} does not exist", "an image id", blocks=remedy)
+            yield make_row(AREA, question, f"{name} does not exist", "an image id", blocks=remedy)
         elif public:
             # For AWS's own image, the parameter follows from the hosts' compute.
-            yield answer(AREA, asked, id_, "an image id")
+            yield make_row(AREA, question, id_, "an image id")
         else:
-            yield _image_row(account, asked, id_, users)
+            yield _image_row(account, question, id_, users)
 
 
-def _image_row(account: Account, asked: str, id_: str, users: list[Fleet]) -> Row:
+def _image_row(account: Account, question: str, id_: str, users: list[Fleet]) -> Row:
     needs = {fleet.name: (fleet.instance_type.architecture, _root_gib(account, fleet)) for fleet in users}
     needed = "; ".join(f"{arch}, at most {gib} GiB for {name}" for name, (arch, gib) in needs.items())
     image = _described(account, id_)
     if image is None:
         remedy = "`voice images ami` proposes one that exists in this region"
-        return answer(AREA, asked, f"{id_} does not exist in {account.region}", needed, blocks=remedy)
+        return make_row(AREA, question, f"{id_} does not exist in {account.region}", needed, blocks=remedy)
     has, state, gib = image.get("Architecture", "unknown"), image.get("State", "available"), _size_gib(image)
     problems = [
         f"the hosts of {name} are {arch}: specify an image for {arch}"
@@ -54,13 +54,13 @@ def _image_row(account: Account, asked: str, id_: str, users: list[Fleet]) -> Ro
     if state != "available":
         problems.append("wait until it is available, or specify another image")
     size = f", {gib} GiB" if gib else ""
-    return answer(AREA, asked, f"{id_}, {has}, {state}{size}", needed, blocks="; ".join(problems))
+    return make_row(AREA, question, f"{id_}, {has}, {state}{size}", needed, blocks="; ".join(problems))
 
 
 def _root_gib(account: Account, fleet: Fleet) -> int:
     aws = account.deployment.aws
-    own = {names.VAD_FLEET: aws.vad.root_volume_gib} | {each.name: each.root_volume_gib for each in aws.asr}
-    return own[fleet.name]
+    volume_sizes = {names.VAD_FLEET: aws.vad.root_volume_gib} | {each.name: each.root_volume_gib for each in aws.asr}
+    return volume_sizes[fleet.name]
 
 
 def _size_gib(image: ImageTypeDef) -> int:
@@ -105,43 +105,44 @@ def reservation_rows(account: Account) -> Iterator[Row]:
 
 def _reservation_row(account: Account, fleet: Fleet, purchase: CapacityReservation | CapacityBlock) -> Row:
     id_ = purchase.reservation_id
-    asked = f"reservation {id_} of {fleet.name}"
+    question = f"reservation {id_} of {fleet.name}"
     needed = f"active, {fleet.instance_type.name} in {', '.join(fleet.zones)}, {fleet.min_hosts} to {fleet.max_hosts}"
     try:
         result = account.session.client("ec2").describe_capacity_reservations(CapacityReservationIds=[id_])
-        held = next(iter(result["CapacityReservations"]), None)
+        reservation = next(iter(result["CapacityReservations"]), None)
     except ClientError as error:
         if not error_code(error).startswith("InvalidCapacityReservationId"):
             raise
-        held = None
-    if held is None:
+        reservation = None
+    if reservation is None:
         remedy = f"specify one that exists in {account.region}, or set purchase to on-demand"
-        return answer(AREA, asked, f"it does not exist in {account.region}", needed, blocks=remedy)
-    total = held.get("TotalInstanceCount", 0)
-    said = f"{held.get('State')}, {held.get('InstanceType')} in {held.get('AvailabilityZone')}, {total} hosts"
-    blocks = "; ".join(_mismatches(fleet, purchase, held))
+        return make_row(AREA, question, f"it does not exist in {account.region}", needed, blocks=remedy)
+    total = reservation.get("TotalInstanceCount", 0)
+    host_type = f"{reservation.get('InstanceType')} in {reservation.get('AvailabilityZone')}"
+    state = f"{reservation.get('State')}, {host_type}, {total} hosts"
+    blocks = "; ".join(_mismatches(fleet, purchase, reservation))
     warns = ""
     if total < fleet.max_hosts:
         warns = f"set hosts.max to {total}: launches beyond the reservation fail"
-    return answer(AREA, asked, said, needed, blocks=blocks, warns=warns)
+    return make_row(AREA, question, state, needed, blocks=blocks, warns=warns)
 
 
 def _mismatches(
-    fleet: Fleet, purchase: CapacityReservation | CapacityBlock, held: CapacityReservationTypeDef
+    fleet: Fleet, purchase: CapacityReservation | CapacityBlock, reservation: CapacityReservationTypeDef
 ) -> Iterator[str]:
-    kind, zone = held.get("InstanceType"), held.get("AvailabilityZone", "")
-    if held.get("State") != "active":
-        yield f"it is {held.get('State')}: specify an active one, or wait until it is active"
+    kind, zone = reservation.get("InstanceType"), reservation.get("AvailabilityZone", "")
+    if reservation.get("State") != "active":
+        yield f"it is {reservation.get('State')}: specify an active one, or wait until it is active"
     if kind != fleet.instance_type.name:
         yield f"it is for {kind}: specify one for {fleet.instance_type.name}"
     if fleet.zones != (zone,):
         yield f"set availability_zones of {fleet.name} to [{zone}]"
-    if (total := held.get("TotalInstanceCount", 0)) < fleet.min_hosts:
+    if (total := reservation.get("TotalInstanceCount", 0)) < fleet.min_hosts:
         yield (
             f"it has {total} of the minimum of {fleet.min_hosts} hosts: set hosts.min to {total}, or increase the "
             "reservation"
         )
-    is_block = held.get("ReservationType", "default") == "capacity-block"
+    is_block = reservation.get("ReservationType", "default") == "capacity-block"
     if is_block != isinstance(purchase, CapacityBlock):
         yield f"set purchase.option to {'capacity-block' if is_block else 'capacity-reservation'}"
 
@@ -150,7 +151,7 @@ def store_rows(account: Account) -> Iterator[Row]:
     """Compare the version of the deployed store with the file's, since a store cannot be downgraded."""
     stack = names.stack(account.deployment, "state")
     ids = set(account.physical_ids(stack).values()) if stack in account.stacks() else set()
-    clusters = account.listed("elasticache", "describe_cache_clusters", "CacheClusters[]")
+    clusters = account.list_all("elasticache", "describe_cache_clusters", "CacheClusters[]")
     running = {each["EngineVersion"] for each in clusters if each.get("ReplicationGroupId") in ids}
     desired = account.deployment.aws.state.engine_version
     for version in sorted(running):
@@ -160,4 +161,4 @@ def store_rows(account: Account) -> Iterator[Row]:
             "snapshot of its version"
         )
         blocks = remedy if is_older(desired, version) else ""
-        yield answer(AREA, "version of the state store", f"Valkey {version}", f"Valkey {desired}", blocks=blocks)
+        yield make_row(AREA, "version of the state store", f"Valkey {version}", f"Valkey {desired}", blocks=blocks)

@@ -80,8 +80,8 @@ def role_arn(name: str, account: str, region: str, partition: str = "aws") -> st
     return f"arn:{partition}:iam::{account}:role/cdk-{QUALIFIER}-{name}-role-{account}-{region}"
 
 
-def _policy(actions: list[str], where: list[str] | str = "*") -> dict[str, object]:
-    return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": actions, "Resource": where}]}
+def _policy(actions: list[str], resources: list[str] | str = "*") -> dict[str, object]:
+    return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": actions, "Resource": resources}]}
 
 
 def _prefix(kind: str) -> str:

@@ -146,9 +146,9 @@ def _needs(account: Account) -> Iterator[Need]:
 
 def _quota(client: ServiceQuotasClient, need: Need) -> ServiceQuotaTypeDef | None:
     for code in need.codes:
-        for ask in (client.get_service_quota, client.get_aws_default_service_quota):
+        for get_quota in (client.get_service_quota, client.get_aws_default_service_quota):
             try:
-                return ask(ServiceCode=need.service, QuotaCode=code)["Quota"]
+                return get_quota(ServiceCode=need.service, QuotaCode=code)["Quota"]
             except ClientError as error:
                 if error_code(error) != "NoSuchResourceException":
                     raise
@@ -156,7 +156,7 @@ def _quota(client: ServiceQuotasClient, need: Need) -> ServiceQuotaTypeDef | Non
 
 
 def _open_requests(account: Account, service: str) -> dict[str, Pending]:
-    result = account.listed(
+    result = account.list_all(
         "service-quotas", "list_requested_service_quota_change_history", "RequestedQuotas[]", ServiceCode=service
     )
     return {
@@ -173,14 +173,14 @@ def _file(client: ServiceQuotasClient, service: str, code: str, desired: int) ->
         if isinstance(error, ClientError) and error_code(error) == "ResourceAlreadyExistsException":
             return "another request is open; no request was filed"
         refusal = explain(error)
-        raise IncreaseError(f"{refusal.found}; {refusal.remedy}") from None
+        raise IncreaseError(f"{refusal.result}; {refusal.remedy}") from None
     return f"filed request {answer['RequestedQuota']['Id']}"
 
 
 def quota_family(instance_type: str) -> str | None:
     """Return the quota family of a running instance's type; `None` if no fleet uses it."""
-    letters = re.match(r"[a-z]+", instance_type)
-    prefix = letters[0] if letters else ""
+    family_match = re.match(r"[a-z]+", instance_type)
+    prefix = family_match[0] if family_match else ""
     if prefix in STANDARD:
         return "standard"
     return {"inf": "inf", "trn": "trn", "p": "p", "g": "g-vt", "gr": "g-vt", "vt": "g-vt"}.get(prefix)
@@ -193,12 +193,12 @@ def _running_vcpus(account: Account, *, with_ours: bool = False) -> Counter[tupl
     """
     running: Counter[tuple[str, bool]] = Counter()
     filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
-    for instance in account.listed("ec2", "describe_instances", "Reservations[].Instances[]", Filters=filters):
+    for instance in account.list_all("ec2", "describe_instances", "Reservations[].Instances[]", Filters=filters):
         tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
         if with_ours or tags.get("aws:autoscaling:groupName") not in account.groups:
             running[instance["InstanceType"], instance.get("InstanceLifecycle") == "spot"] += 1
     types = sorted({kind for kind, _ in running})
-    rows = account.listed("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=types) if types else ()
+    rows = account.list_all("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=types) if types else ()
     vcpus = {row["InstanceType"]: row["VCpuInfo"]["DefaultVCpus"] for row in rows}
     total: Counter[tuple[str, bool]] = Counter()
     for (kind, spot), count in running.items():
@@ -213,12 +213,12 @@ def _addresses(account: Account) -> int:
 
 
 def _networks(account: Account) -> int:
-    return sum(not account.is_ours(vpc.get("Tags", [])) for vpc in account.listed("ec2", "describe_vpcs", "Vpcs[]"))
+    return sum(not account.is_ours(vpc.get("Tags", [])) for vpc in account.list_all("ec2", "describe_vpcs", "Vpcs[]"))
 
 
 def _balancers(account: Account) -> int:
     path = "LoadBalancers[?Type == 'network'].LoadBalancerArn"
-    arns = list(account.listed("elbv2", "describe_load_balancers", path))
+    arns = list(account.list_all("elbv2", "describe_load_balancers", path))
     client = account.session.client("elbv2")
     batches = [arns[start : start + 20] for start in range(0, len(arns), 20)]  # DescribeTags takes 20
     tags = [row for batch in batches for row in client.describe_tags(ResourceArns=batch)["TagDescriptions"]]
@@ -228,11 +228,11 @@ def _balancers(account: Account) -> int:
 def _fargate_vcpus(account: Account) -> int:
     """Count the vCPUs of running Fargate tasks without those of the deployment."""
     client, units = account.session.client("ecs"), 0
-    for cluster in account.listed("ecs", "list_clusters", "clusterArns[]"):
+    for cluster in account.list_all("ecs", "list_clusters", "clusterArns[]"):
         tags = client.list_tags_for_resource(resourceArn=cluster).get("tags", [])
         if account.is_ours([{"Key": tag.get("key", ""), "Value": tag.get("value", "")} for tag in tags]):
             continue
-        tasks = list(account.listed("ecs", "list_tasks", "taskArns[]", cluster=cluster, launchType="FARGATE"))
+        tasks = list(account.list_all("ecs", "list_tasks", "taskArns[]", cluster=cluster, launchType="FARGATE"))
         for start in range(0, len(tasks), 100):  # DescribeTasks takes 100
             result = client.describe_tasks(cluster=cluster, tasks=tasks[start : start + 100])["tasks"]
             units += sum(int(task.get("cpu", 0)) for task in result)

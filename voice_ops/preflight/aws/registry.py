@@ -12,7 +12,7 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.hosts import AGENT_IMAGES, GATEWAY_IMAGES, VAD_IMAGES, asr_images
 from voice_ops.aws.account import AREA, Account
 from voice_ops.aws.refusals import error_code
-from voice_ops.preflight.report import Row, answer
+from voice_ops.preflight.report import Row, make_row
 
 INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
@@ -29,7 +29,7 @@ def registry_rows(account: Account) -> Iterator[Row]:
 
 def _row(account: Account, image: Image, digest: str, platforms: set[str]) -> Row:
     signing = account.deployment.image_signing
-    asked = f"image {image} {digest[:19]}"
+    question = f"image {image} {digest[:19]}"
     needed = ", ".join([*sorted(platforms), *(["signed"] if signing else [])])
     repository = f"{account.deployment.name}/{image}"
     publish = f"push the image with the commands of `voice images publish {account.deployment.source.file}`"
@@ -39,24 +39,24 @@ def _row(account: Account, image: Image, digest: str, platforms: set[str]) -> Ro
         if error_code(error) != "RepositoryNotFoundException":
             raise
         remedy = f"deploy the stack registry, then {publish}"
-        return answer(AREA, asked, f"no repository {repository} in {account.region}", needed, blocks=remedy)
+        return make_row(AREA, question, f"no repository {repository} in {account.region}", needed, blocks=remedy)
     if manifest is None:
-        return answer(AREA, asked, f"{repository} in {account.region} has no such digest", needed, blocks=publish)
-    result, problem, unclear = _found(manifest, platforms)
+        return make_row(AREA, question, f"{repository} in {account.region} has no such digest", needed, blocks=publish)
+    result, problem, warning = _manifest_problems(manifest, platforms)
     if signing:
         signature = _manifest(account, repository, {"imageTag": f"{digest.replace(':', '-')}.sig"})
         result += ", signed" if signature else ", without a signature"
         problem = problem or ("" if signature else "sign it with the key of image_signing; otherwise, hosts reject it")
-    return answer(AREA, asked, f"pushed, {result}", needed, blocks=problem, warns=unclear)
+    return make_row(AREA, question, f"pushed, {result}", needed, blocks=problem, warns=warning)
 
 
-def _found(manifest: str, platforms: set[str]) -> tuple[str, str, str]:
+def _manifest_problems(manifest: str, platforms: set[str]) -> tuple[str, str, str]:
     """Return the platforms of an image as text, a blocking problem, and a warning."""
-    listed = json.loads(manifest).get("manifests")
-    if listed is None:
-        unclear = "the digest is of a single, unknown platform: pin the index that `voice images publish` pushes"
-        return "a single platform", "", unclear
-    has = {f"{each['platform']['os']}/{each['platform']['architecture']}" for each in listed if "platform" in each}
+    manifests = json.loads(manifest).get("manifests")
+    if manifests is None:
+        warning = "the digest is of a single, unknown platform: pin the index that `voice images publish` pushes"
+        return "a single platform", "", warning
+    has = {f"{each['platform']['os']}/{each['platform']['architecture']}" for each in manifests if "platform" in each}
     has -= {"unknown/unknown"}  # attestations
     missing = ", ".join(sorted(platforms - has))
     problem = f"push an image for {missing}, and pin its digest" if missing else ""

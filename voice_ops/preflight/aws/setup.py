@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 from voice_blueprint.file.model.edge import Domain
 from voice_ops.aws.account import AREA, Account
 from voice_ops.aws.refusals import error_code
-from voice_ops.preflight.report import Row, answer
+from voice_ops.preflight.report import Row, make_row
 
 BOOTSTRAP = "BootstrapVersion"
 """Name of the template parameter with the version of the CDK's bootstrap."""
@@ -19,17 +19,17 @@ def bootstrap_rows(account: Account) -> Iterator[Row]:
     path = template["Parameters"][BOOTSTRAP]["Default"]
     (rule,) = template["Rules"]["CheckBootstrapVersion"]["Assertions"]
     too_old = [int(version) for version in rule["Assert"]["Fn::Not"][0]["Fn::Contains"][0]]
-    asked, needed = "CDK bootstrap", f"version {max(too_old) + 1} or later"
+    question, requirement = "CDK bootstrap", f"version {max(too_old) + 1} or later"
     target = f"aws://{account.caller['Account']}/{account.region} -c deployment={account.deployment.source.file}"
     try:
         version = int(account.session.client("ssm").get_parameter(Name=path)["Parameter"]["Value"])
     except ClientError as error:
         if error_code(error) != "ParameterNotFound":
             raise
-        yield answer(AREA, asked, f"no parameter {path}", needed, blocks=f"run `cdk bootstrap {target}`")
+        yield make_row(AREA, question, f"no parameter {path}", requirement, blocks=f"run `cdk bootstrap {target}`")
         return
-    again = f"run `cdk bootstrap {target}` again" if version <= max(too_old) else ""
-    yield answer(AREA, asked, f"version {version}", needed, blocks=again)
+    advice = f"run `cdk bootstrap {target}` again" if version <= max(too_old) else ""
+    yield make_row(AREA, question, f"version {version}", requirement, blocks=advice)
 
 
 def domain_rows(account: Account) -> Iterator[Row]:
@@ -43,57 +43,57 @@ def domain_rows(account: Account) -> Iterator[Row]:
 
 
 def _zone(account: Account, domain: Domain) -> Row:
-    asked, needed = f"hosted zone {domain.zone_id}", f"public zone {domain.zone_name}"
+    question, requirement = f"hosted zone {domain.zone_id}", f"public zone {domain.zone_name}"
     try:
         zone = account.session.client("route53").get_hosted_zone(Id=domain.zone_id)["HostedZone"]
     except ClientError as error:
         if error_code(error) not in {"NoSuchHostedZone", "InvalidInput"}:
             raise
         remedy = "set the id of your own zone in edge.domain, or create the zone in this account"
-        return answer(AREA, asked, "not in this account", needed, blocks=remedy)
+        return make_row(AREA, question, "not in this account", requirement, blocks=remedy)
     name, private = zone["Name"].rstrip("."), zone.get("Config", {}).get("PrivateZone", False)
-    fine = name == domain.zone_name and not private
+    is_valid = name == domain.zone_name and not private
     result = f"{'private' if private else 'public'} zone {name}"
     remedy = "callers and ACM require the public zone of that name: correct edge.domain"
-    return answer(AREA, asked, result, needed, blocks="" if fine else remedy)
+    return make_row(AREA, question, result, requirement, blocks="" if is_valid else remedy)
 
 
 def _made_certificate(account: Account, domain: Domain) -> Row:
     """Report a certificate of an earlier deploy that waits for its validation."""
-    listed = account.listed("acm", "list_certificates", "CertificateSummaryList[]")
-    known = [row for row in listed if f".{row['DomainName']}".endswith(f".{domain.name}")]
-    waiting = [row for row in known if row.get("Status") in {"PENDING_VALIDATION", "FAILED", "VALIDATION_TIMED_OUT"}]
-    result = ", ".join(f"{row['DomainName']} {row.get('Status', 'of unknown status')}" for row in known)
+    certificates = account.list_all("acm", "list_certificates", "CertificateSummaryList[]")
+    matching = [row for row in certificates if f".{row['DomainName']}".endswith(f".{domain.name}")]
+    waiting = [row for row in matching if row.get("Status") in {"PENDING_VALIDATION", "FAILED", "VALIDATION_TIMED_OUT"}]
+    result = ", ".join(f"{row['DomainName']} {row.get('Status', 'of unknown status')}" for row in matching)
     remedy = f"delegate {domain.zone_name} to the zone's name servers; ACM validates through it" if waiting else ""
-    return answer(AREA, f"certificate of {domain.name}", result or "none yet", "created by the deploy", warns=remedy)
+    return make_row(AREA, f"certificate of {domain.name}", result or "none yet", "created by the deploy", warns=remedy)
 
 
 def _given_certificate(account: Account, arn: str) -> Row:
-    asked, needed = "certificate of the TLS listener", f"issued, in {account.region}"
+    question, requirement = "certificate of the TLS listener", f"issued, in {account.region}"
     region = arn.split(":")[3]
     if region != account.region:
-        return answer(AREA, asked, f"it is in {region}", needed, blocks=f"request one in {account.region}")
+        return make_row(AREA, question, f"it is in {region}", requirement, blocks=f"request one in {account.region}")
     try:
         status = account.session.client("acm").describe_certificate(CertificateArn=arn)["Certificate"]["Status"]
     except ClientError as error:
         if error_code(error) != "ResourceNotFoundException":
             raise
-        return answer(AREA, asked, "no such certificate", needed, blocks="correct edge.certificate_arn")
+        return make_row(AREA, question, "no such certificate", requirement, blocks="correct edge.certificate_arn")
     remedy = "" if status == "ISSUED" else "finish its validation in ACM, or request another"
-    return answer(AREA, asked, status, needed, blocks=remedy)
+    return make_row(AREA, question, status, requirement, blocks=remedy)
 
 
 def secret_rows(account: Account) -> Iterator[Row]:
     """Look up the secrets that the alert topic and the agents' tasks read."""
-    for name, holds in _secrets(account).items():
-        asked, needed, remedy = f"secret {name}", f"a secret that contains {holds}", ""
+    for name, content in _secrets(account).items():
+        question, requirement, remedy = f"secret {name}", f"a secret that contains {content}", ""
         try:
             account.session.client("secretsmanager").describe_secret(SecretId=name)
         except ClientError as error:
             if error_code(error) != "ResourceNotFoundException":
                 raise
             remedy = f"create it: aws secretsmanager create-secret --name {name} --secret-string <value>"
-        yield answer(AREA, asked, "no such secret" if remedy else "it exists", needed, blocks=remedy)
+        yield make_row(AREA, question, "no such secret" if remedy else "it exists", requirement, blocks=remedy)
 
 
 def _secrets(account: Account) -> dict[str, str]:
@@ -108,4 +108,4 @@ def _secrets(account: Account) -> dict[str, str]:
             agents.tools_key_secret: "the key that signs requests to the tools",
             agents.twilio.token_secret if agents.twilio else None: "the auth token of the Twilio account",
         }
-    return {name: holds for name, holds in results.items() if name}
+    return {name: content for name, content in results.items() if name}

@@ -47,10 +47,10 @@ def examine(
     """
     subscription = subscription_in(environment)
     if isinstance(subscription, Refusal):
-        yield from unanswered_rows(AREA, TOPICS, subscription.found, subscription.remedy)
+        yield from unanswered_rows(AREA, TOPICS, subscription.result, subscription.remedy)
         return
     account = connect(deployment, resources, subscription)
-    questions = {about: partial(ask, account) for about, ask in TOPICS.items()}
+    questions = {topic: partial(rows_for, account) for topic, rows_for in TOPICS.items()}
     yield from run_questions(AREA, questions, (AzureError,), explain)
 
 
@@ -59,8 +59,8 @@ def subscription_in(environment: Mapping[str, str]) -> str | Refusal:
     subscription = next((environment[name] for name in SUBSCRIPTIONS if environment.get(name)), None)
     if subscription and _is_uuid(subscription):
         return subscription
-    because = f"{subscription!r} is not a subscription id" if subscription else "no subscription is set"
-    return Refusal(because, f"sign in with `az login`, and set {SUBSCRIPTIONS[0]}", no_credentials=True)
+    reason = f"{subscription!r} is not a subscription id" if subscription else "no subscription is set"
+    return Refusal(reason, f"sign in with `az login`, and set {SUBSCRIPTIONS[0]}", no_credentials=True)
 
 
 def _is_uuid(text: str) -> bool:

@@ -42,7 +42,7 @@ def vcpu_needs(azure: Azure) -> dict[str, tuple[int, int]]:
 def compute_rows(account: Account) -> Iterator[Row]:
     """Compare the vCPU quotas with the need, ignoring the case of families."""
     usage = {(row.name.value or "").lower(): row for row in account.compute.usage.list(account.location)}
-    ours = _own_vcpus(account) or Counter()
+    own_vcpus = _own_vcpus(account) or Counter()
     pending, refusal = _open_requests(account, COMPUTE)
     yield from refusal
     for name, (low, high) in vcpu_needs(account.deployment.azure).items():
@@ -57,7 +57,7 @@ def compute_rows(account: Account) -> Iterator[Row]:
                 "the size is not available to the subscription there: contact Azure support, or use another location",
             )
             continue
-        others = max(0, row.current_value - ours[name.lower()])
+        others = max(0, row.current_value - own_vcpus[name.lower()])
         state = QuotaState(name, "vCPU", row.limit, others, low, high)
         yield _row(account, COMPUTE, state, row.name.value or name, pending)
 
@@ -99,8 +99,8 @@ def _open_requests(account: Account, provider: str) -> tuple[dict[str, Pending],
         if error.status_code == 401:  # noqa: PLR2004  the whole account is lost, not this answer
             raise
         refused = explain(error)
-        about = f"open requests of {provider}"
-        return {}, [Row(AREA, about, Status.UNANSWERED, refused.found, remedy=refused.remedy)]
+        question = f"open requests of {provider}"
+        return {}, [Row(AREA, question, Status.UNANSWERED, refused.result, remedy=refused.remedy)]
     return pending, []
 
 
@@ -112,7 +112,7 @@ def _file(account: Account, provider: str, name: str, desired: int) -> str:
         account.quota.quota.begin_create_or_update(name, account.quota_scope(provider), request, polling=False)
     except AzureError as error:
         refusal = explain(error)
-        raise IncreaseError(f"{refusal.found}; {refusal.remedy}") from None
+        raise IncreaseError(f"{refusal.result}; {refusal.remedy}") from None
     return "filed the request"
 
 

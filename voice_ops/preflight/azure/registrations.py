@@ -3,22 +3,22 @@
 from collections.abc import Iterator
 
 from voice_ops.preflight.azure.account import AREA, Account
-from voice_ops.preflight.report import Row, answer
+from voice_ops.preflight.report import Row, make_row
 from voice_sandbox.azure.arm import arm_type
 
 REGISTERED = "Registered"
 COMPUTE, ENCRYPTION = "Microsoft.Compute", "EncryptionAtHost"
-OF_THE_CLUSTER = {COMPUTE, "Microsoft.Quota", "Microsoft.Storage"}
+CLUSTER_PROVIDERS = {COMPUTE, "Microsoft.Quota", "Microsoft.Storage"}
 """Providers in addition to those of the program's resources: nodes, this preflight's quotas, and the cluster's
 share."""
 
 
 def provider_rows(account: Account) -> Iterator[Row]:
     """Check the registration of every resource provider that the deploy or the cluster calls."""
-    needed = OF_THE_CLUSTER | {arm_type(kind).partition("/")[0] for kind in account.resources}
+    needed = CLUSTER_PROVIDERS | {arm_type(kind).partition("/")[0] for kind in account.resources}
     states = {(each.namespace or "").lower(): each.registration_state for each in account.providers.providers.list()}
     missing = sorted(name for name in needed if states.get(name.lower()) != REGISTERED)
-    yield answer(
+    yield make_row(
         AREA,
         "resource providers",
         f"not registered: {', '.join(missing)}" if missing else "registered",
@@ -35,4 +35,4 @@ def encryption_rows(account: Account) -> Iterator[Row]:
         f"az feature register --namespace {COMPUTE} --name {ENCRYPTION}; when `az feature show` reports "
         f"{REGISTERED}, run az provider register --namespace {COMPUTE}"
     )
-    yield answer(AREA, "encryption at host", state, REGISTERED, blocks="" if state == REGISTERED else remedy)
+    yield make_row(AREA, "encryption at host", state, REGISTERED, blocks="" if state == REGISTERED else remedy)

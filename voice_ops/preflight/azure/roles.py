@@ -10,7 +10,7 @@ from voice_blueprint.checks.azure.pools import PLACEHOLDER
 from voice_blueprint.file.model.deployment import Environment
 from voice_ops.preflight.azure.account import AREA, GRAPH, Account, json_body
 from voice_ops.preflight.azure.permissions import actions_for, allows
-from voice_ops.preflight.report import Row, answer
+from voice_ops.preflight.report import Row, make_row
 
 SHOWN = 5
 ASSIGN = "Microsoft.Authorization/roleAssignments/write"
@@ -21,7 +21,7 @@ def identity_rows(account: Account) -> Iterator[Row]:
     claims = account.claims
     who = claims.get("upn") or claims.get("appid") or "unknown identity"
     result = f"{who} of tenant {claims.get('tid', 'unknown')}"
-    yield answer(AREA, "identity", result, f"a sign-in for subscription {account.subscription}")
+    yield make_row(AREA, "identity", result, f"a sign-in for subscription {account.subscription}")
 
 
 def permission_rows(account: Account) -> Iterator[Row]:
@@ -37,7 +37,7 @@ def permission_rows(account: Account) -> Iterator[Row]:
         "assign Owner on the subscription, or a role with the permissions that `voice preflight FILE --permissions` "
         "prints"
     )
-    yield answer(
+    yield make_row(
         AREA,
         "permissions of the deploy",
         f"denied: {', '.join(denied[:SHOWN])}{more}" if denied else "allowed",
@@ -54,7 +54,7 @@ def assignment_rows(account: Account) -> Iterator[Row]:
     """
     conditions = [condition for each, condition in _permissions(account) if allows(ASSIGN, *each)]
     bound = bool(conditions) and all(conditions)
-    yield answer(
+    yield make_row(
         AREA,
         "permission to assign roles",
         "none" if not conditions else f"under the condition {conditions[0]}" if bound else "without a condition",
@@ -77,16 +77,16 @@ def administrator_rows(account: Account) -> Iterator[Row]:
     deployment = account.deployment
     for group in deployment.azure.admin_groups:
         placeholder = group == PLACEHOLDER
-        known = None if placeholder else _is_group(account, group)
-        missing = known is False or (placeholder and deployment.environment is Environment.PRODUCTION)
-        yield answer(
+        is_group = None if placeholder else _is_group(account, group)
+        missing = is_group is False or (placeholder and deployment.environment is Environment.PRODUCTION)
+        yield make_row(
             AREA,
             "administrators of the cluster",
             f"{group}, which does not exist" if missing else group,
             "groups of your Microsoft Entra tenant",
             blocks="set admin_groups to the output of `az ad group show --group NAME --query id`" if missing else "",
             warns=""
-            if known or placeholder
+            if is_group or placeholder
             else f"unknown: the caller has no permission to read groups; run `az ad group show --group {group}` with "
             "an account that does",
         )

@@ -8,7 +8,7 @@ from voice_blueprint import catalog
 from voice_blueprint.catalog import VmSize
 from voice_blueprint.file.model.azure import CPU_POOL, JumpHost, SpotNodes
 from voice_ops.preflight.azure.account import AREA, Account
-from voice_ops.preflight.report import Row, answer
+from voice_ops.preflight.report import Row, make_row
 
 
 def size_rows(account: Account) -> Iterator[Row]:
@@ -20,7 +20,7 @@ def size_rows(account: Account) -> Iterator[Row]:
         if sku.resource_type == "virtualMachines" and sku.name in desired
     }
     for pool, size, zones, spot in _pools(account):
-        yield _offer(account, pool, size, zones, skus.get(size.name), spot=spot)
+        yield _size_row(account, pool, size, zones, skus.get(size.name), spot=spot)
     for name, sku in sorted((name, sku) for name, sku in skus.items() if name):
         yield _drift(catalog.vm_sizes()[name], sku)
 
@@ -37,29 +37,31 @@ def _pools(account: Account) -> Iterator[tuple[str, VmSize, tuple[str, ...], boo
         yield "the jump host", sizes[azure.access.vm_size], (), False
 
 
-def _offer(
+def _size_row(
     account: Account, pool: str, size: VmSize, zones: tuple[str, ...], sku: ResourceSku | None, *, spot: bool
 ) -> Row:
-    asked, needed = f"zones of {size.name} for {pool}", ", ".join(zones) or "any"
+    question, requirement = f"zones of {size.name} for {pool}", ", ".join(zones) or "any"
     if sku is None:
         remedy = f"use another size or location; the known locations are {', '.join(size.regions)}"
-        return answer(AREA, asked, f"not sold in {account.location}", needed, blocks=remedy)
-    sold = {zone for info in sku.location_info or () for zone in info.zones or ()}
+        return make_row(AREA, question, f"not sold in {account.location}", requirement, blocks=remedy)
+    available_zones = {zone for info in sku.location_info or () for zone in info.zones or ()}
     for restriction in sku.restrictions or ():
         if restriction.type == "Location":
             remedy = "request access to the size in the portal (Usage + quotas), or use another location"
             reason = ResourceSkuRestrictionsReasonCode(restriction.reason_code).value
-            return answer(AREA, asked, f"restricted: {reason}", needed, blocks=remedy)
+            return make_row(AREA, question, f"restricted: {reason}", requirement, blocks=remedy)
         if restriction.restriction_info:
-            sold -= set(restriction.restriction_info.zones or ())
+            available_zones -= set(restriction.restriction_info.zones or ())
     if spot and _capabilities(sku).get("LowPriorityCapable") == "False":
-        return answer(AREA, asked, "not sold as spot", needed, blocks=f"set option of {pool} to on-demand")
-    missing = [zone for zone in zones if zone not in sold]
-    result = ", ".join(sorted(sold)) or "no zone"
+        return make_row(AREA, question, "not sold as spot", requirement, blocks=f"set option of {pool} to on-demand")
+    missing = [zone for zone in zones if zone not in available_zones]
+    result = ", ".join(sorted(available_zones)) or "no zone"
     if _capabilities(sku).get("EncryptionAtHostSupported") == "False":
-        return answer(AREA, asked, "encryption at host is not supported", needed, blocks="use another size")
-    remedy = f"set availability_zones of {pool} to zones of {result}" if sold else "use another location or size"
-    return answer(AREA, asked, result, needed, blocks=remedy if missing else "")
+        return make_row(AREA, question, "encryption at host is not supported", requirement, blocks="use another size")
+    remedy = (
+        f"set availability_zones of {pool} to zones of {result}" if available_zones else "use another location or size"
+    )
+    return make_row(AREA, question, result, requirement, blocks=remedy if missing else "")
 
 
 def _drift(size: VmSize, sku: ResourceSku) -> Row:
@@ -70,12 +72,12 @@ def _drift(size: VmSize, sku: ResourceSku) -> Row:
         "RDMA": (str(size.rdma), capabilities.get("RdmaEnabled", "False")),
         "quota family": (size.quota_family.lower(), (sku.family or "").lower()),
     }
-    wrong = [f"{name} {now}" for name, (ours, now) in facts.items() if ours != now]
-    return answer(
+    wrong = [f"{name} {now}" for name, (expected, now) in facts.items() if expected != now]
+    return make_row(
         AREA,
         f"{size.name} in the catalogue",
         f"the API returns {', '.join(wrong)}" if wrong else "the API returns the same",
-        ", ".join(f"{name} {ours}" for name, (ours, _) in facts.items()),
+        ", ".join(f"{name} {expected}" for name, (expected, _) in facts.items()),
         warns=f"correct {size.name} in voice_blueprint/catalog/vm_sizes.yaml" if wrong else "",
     )
 

@@ -7,7 +7,7 @@ from azure.core.exceptions import ResourceNotFoundError
 from voice_blueprint.azure import names
 from voice_blueprint.file.model.agents import AgentPods, Endpoint
 from voice_ops.preflight.azure.account import AREA, Account
-from voice_ops.preflight.report import Row, Status, answer
+from voice_ops.preflight.report import Row, Status, make_row
 
 API = "2023-07-01"
 """API version of vaults and of their secrets' names in Azure Resource Manager, which never returns a secret's value.
@@ -19,20 +19,20 @@ def vault_rows(account: Account) -> Iterator[Row]:
     azure = account.deployment.azure
     if azure.callers is None:
         return
-    given, own = azure.callers.edge.certificate.vault_id, _own(account)
-    result = _exists(account, given)
+    vault_id, own_vault_id = azure.callers.edge.certificate.vault_id, _own(account)
+    result = _exists(account, vault_id)
     remedy = "" if result else "correct azure.callers.edge.certificate.vault_id, or grant yourself Reader on the vault"
-    asked = f"vault of the certificate {azure.callers.edge.certificate.name}"
-    yield answer(AREA, asked, "it exists" if result else f"no {given}", "a vault that exists", blocks=remedy)
-    made = _exists(account, own)
-    for name, holds in _secrets(azure.agents).items():
-        asked, vault = f"secret {name}", own.rpartition("/")[2]
-        if not made:
-            yield Row(AREA, asked, Status.NOT_ASKED, f"the cluster deploy creates the vault {vault}", holds)
+    question = f"vault of the certificate {azure.callers.edge.certificate.name}"
+    yield make_row(AREA, question, "it exists" if result else f"no {vault_id}", "a vault that exists", blocks=remedy)
+    exists = _exists(account, own_vault_id)
+    for name, content in _secrets(azure.agents).items():
+        question, vault = f"secret {name}", own_vault_id.rpartition("/")[2]
+        if not exists:
+            yield Row(AREA, question, Status.NOT_ASKED, f"the cluster deploy creates the vault {vault}", content)
             continue
-        there = _exists(account, f"{own}/secrets/{name}")
-        remedy = "" if there else f"az keyvault secret set --vault-name {vault} --name {name} --file <file>"
-        yield answer(AREA, asked, "it exists" if there else "no such secret", holds, blocks=remedy)
+        secret_exists = _exists(account, f"{own_vault_id}/secrets/{name}")
+        remedy = "" if secret_exists else f"az keyvault secret set --vault-name {vault} --name {name} --file <file>"
+        yield make_row(AREA, question, "it exists" if secret_exists else "no such secret", content, blocks=remedy)
 
 
 def _own(account: Account) -> str:
@@ -50,10 +50,10 @@ def _secrets(agents: AgentPods | None) -> dict[str, str]:
         results[agents.prompt_secret] = "the prompt of the agents"
         results[agents.tools_key_secret] = "the key that signs requests to the tools"
         results[agents.twilio.token_secret if agents.twilio else None] = "the auth token of the Twilio account"
-        for engine, what in ((agents.chat, "the language model"), (agents.speech, "the speech engine")):
+        for engine, description in ((agents.chat, "the language model"), (agents.speech, "the speech engine")):
             if isinstance(engine, Endpoint):
-                results[engine.key_secret] = f"the key of {what}"
-    return {name: holds for name, holds in results.items() if name}
+                results[engine.key_secret] = f"the key of {description}"
+    return {name: content for name, content in results.items() if name}
 
 
 def _exists(account: Account, resource: str) -> bool:

@@ -68,7 +68,7 @@ class Adapter:
         }
         answer = self.call(kind.create, self._with_tags(given)) if kind.create else {}
         try:
-            self.id = self._filled(kind.id or f"{{{kind.name}}}", {**properties, **answer})
+            self.id = self._format(kind.id or f"{{{kind.name}}}", {**properties, **answer})
         except LookupError as error:
             raise ValueError(f"{self.resource_type}: {kind.create} created no resource: {answer}") from error
         if not kind.create:
@@ -108,7 +108,7 @@ class Adapter:
         read = self.kind.read
         answer = self.call(read[0], {read[1]: self.id}) if read else {}
         values = {**self.properties, **answer}
-        return {name: self._filled(text, values) for name, text in self.kind.attributes.items()}
+        return {name: self._format(text, values) for name, text in self.kind.attributes.items()}
 
     def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:  # noqa: ARG002
         """Return the desired and the actual value of each property that the service returns.
@@ -121,19 +121,19 @@ class Adapter:
         if self.kind.live is None:
             raise NotImplementedError(f"{self.resource_type}: the local AWS cannot read this type")
         operation, argument, path = self.kind.live
-        found: Json = self.on(operation, self.properties, {argument: self.id})
+        state: Json = self.on(operation, self.properties, {argument: self.id})
         shape = self._output(operation)
         for part in path.split(".") if path else ():
-            found, shape = found.get(part), shape.members[part]
+            state, shape = state.get(part), shape.members[part]
             if isinstance(shape, ListShape):
-                found, shape = found[0] if found else None, shape.member
-            if not found:
+                state, shape = state[0] if state else None, shape.member
+            if not state:
                 return None
         pairs = {}
         for key, value in self._represented(self.properties).items():
             name = member(shape, key)
             if name is not None and "{{resolve:" not in json.dumps(value):
-                pairs[key] = (conform(shape.members[name], value, key), found.get(name))
+                pairs[key] = (conform(shape.members[name], value, key), state.get(name))
         expected_name, actual_name = pairs.get(self.kind.name, ("", ""))
         return pairs if expected_name == actual_name else None  # found by a prefix of another resource's name
 
@@ -159,7 +159,7 @@ class Adapter:
         """Return a template's properties in the API's format."""
         renamed = {self.kind.rename.get(key, key): value for key, value in properties.items()}
         missing = self.kind.defaults.keys() - renamed.keys()
-        return renamed | {key: self._filled(self.kind.defaults[key], properties) for key in missing}
+        return renamed | {key: self._format(self.kind.defaults[key], properties) for key in missing}
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Make the calls for settings and members that differ.
@@ -176,8 +176,8 @@ class Adapter:
 
     def address(self, properties: Properties) -> dict[str, Any]:
         """Return the arguments that identify the resource in operations."""
-        place = only(properties, *self.kind.place)
-        return {**place, self.kind.key: self.id} if self.kind.key else place
+        location = select(properties, *self.kind.location)
+        return {**location, self.kind.key: self.id} if self.kind.key else location
 
     def must_replace(self, new: Properties) -> bool:
         """Return True if new properties require a new resource.
@@ -200,22 +200,22 @@ class Adapter:
         }
         return self.call(operation, arguments or {}, address)
 
-    def call(self, operation: str, /, *properties: Mapping[str, Any], **more: Json) -> dict[str, Any]:
+    def call(self, operation: str, /, *properties: Mapping[str, Any], **extra: Json) -> dict[str, Any]:
         """Call an operation of the type's service with properties in the API's format.
 
         Args:
             operation: boto3's name of the operation.
             properties: Properties to pass on.
-            more: Additional arguments, which override the properties.
+            extra: Additional arguments, which override the properties.
 
         Raises:
             ClientError: The service rejects the call.
             NotImplementedError: moto does not support the operation, or fails in it.
         """
         always = self.kind.always.get(operation, {}).items()
-        arguments = {key: self._filled(value, {}) if isinstance(value, str) else value for key, value in always}
-        for given in (*properties, more):
-            arguments.update(given)
+        arguments = {key: self._format(value, {}) if isinstance(value, str) else value for key, value in always}
+        for values in (*properties, extra):
+            arguments.update(values)
         shape = self._input(operation)
         if shape is not None:
             arguments = conform(shape, arguments, self.resource_type)
@@ -241,7 +241,7 @@ class Adapter:
 
     def tag_target(self) -> str:
         """Return the identifier of the resource in the service's tag calls."""
-        return self._filled(self.kind.arn, self.properties)
+        return self._format(self.kind.arn, self.properties)
 
     def new_name(self) -> str:
         """Generate a name as CloudFormation does: stack, logical id and twelve random characters."""
@@ -278,7 +278,7 @@ class Adapter:
         self.on(kind.update, after, arguments)
 
     def _set(self, setting: Setting, key: str, properties: Properties) -> None:
-        value = properties.get(key, setting.otherwise)
+        value = properties.get(key, setting.default)
         if value is not None:
             self.on(setting.put, properties, {setting.argument: value} if setting.argument else value)
         elif setting.remove:
@@ -299,7 +299,7 @@ class Adapter:
 
     def _can_change(self, key: str) -> bool:
         kind, name = self.kind, self.kind.rename.get(key, key)
-        named = (kind.settings, kind.members, kind.moves, kind.patches, kind.own, kind.ignored)
+        named = (kind.settings, kind.members, kind.moves, kind.patches, kind.own_properties, kind.ignored)
         return (
             kind.recreated
             or (key == "Tags" and kind.service in TAG_CALLS)
@@ -311,19 +311,19 @@ class Adapter:
         """Return the properties that an operation need not accept, since they have calls of their own."""
         kind = self.kind
         tags = {"Tags"} if kind.service in TAG_CALLS else set()
-        return {*kind.settings, *kind.members, *kind.own} | tags
+        return {*kind.settings, *kind.members, *kind.own_properties} | tags
 
     def _represented(self, properties: Properties) -> Properties:
         return without(self.translated(properties), *self.kind.ignored)
 
-    def _filled(self, text: str, values: Mapping[str, Any]) -> str:
-        place = {"account": self.scope.account, "region": self.scope.region, "unique": self.new_name()}
-        return text.format(**{"id": self.id, **place, **values})
+    def _format(self, text: str, values: Mapping[str, Any]) -> str:
+        scope_values = {"account": self.scope.account, "region": self.scope.region, "unique": self.new_name()}
+        return text.format(**{"id": self.id, **scope_values, **values})
 
-    def _with_tags(self, given: Properties) -> Properties:
-        if "Tags" in given and self.kind.service in TAG_CALLS:
-            return {**given, "Tags": TAG_CALLS[self.kind.service].to_list(tag_map(given))}
-        return given
+    def _with_tags(self, properties: Properties) -> Properties:
+        if "Tags" in properties and self.kind.service in TAG_CALLS:
+            return {**properties, "Tags": TAG_CALLS[self.kind.service].to_list(tag_map(properties))}
+        return properties
 
     def _client(self) -> Any:
         return client(self.kind.service, region=self.scope.region, account=self.scope.account)
@@ -366,7 +366,7 @@ def tag_map(properties: Properties) -> dict[str, str]:
     return {str(tag["Key"]): str(tag["Value"]) for tag in tags}
 
 
-def only(properties: Properties, *keys: str) -> Properties:
+def select(properties: Properties, *keys: str) -> Properties:
     """Return the named properties that are set."""
     return {key: properties[key] for key in keys if key in properties}
 

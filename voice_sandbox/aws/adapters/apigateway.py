@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, only, patch, without
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, patch, select, without
 
 
 class Method(Adapter):
@@ -14,9 +14,12 @@ class Method(Adapter):
             self.on("put_method_response", after, response)
         if integration := after.get("Integration"):
             # A method's own HttpMethod differs from that of its integration.
-            place = {"restApiId": after["RestApiId"], "resourceId": after["ResourceId"]}
+            method_id = {"restApiId": after["RestApiId"], "resourceId": after["ResourceId"]}
             self.call(
-                "put_integration", without(integration, "IntegrationResponses"), place, httpMethod=after["HttpMethod"]
+                "put_integration",
+                without(integration, "IntegrationResponses"),
+                method_id,
+                httpMethod=after["HttpMethod"],
             )
             for response in integration.get("IntegrationResponses", []):
                 self.on("put_integration_response", after, response)
@@ -63,8 +66,8 @@ class Stage(Adapter):
         for setting in after.get("MethodSettings", []):
             if setting not in before.get("MethodSettings", []):
                 path = setting.get("ResourcePath", "/*").removeprefix("/").replace("/", "~1")
-                place = f"/{path if path == '*' else '~1' + path}/{setting.get('HttpMethod', '*')}"
-                named = {name: f"{place}/{suffix}" for name, suffix in _METHOD_SETTINGS.items()}
-                operations += patch({}, setting, only(named, *setting))
+                setting_path = f"/{path if path == '*' else '~1' + path}/{setting.get('HttpMethod', '*')}"
+                named = {name: f"{setting_path}/{suffix}" for name, suffix in _METHOD_SETTINGS.items()}
+                operations += patch({}, setting, select(named, *setting))
         if operations:
             self.on("update_stage", after, {"patchOperations": operations})

@@ -9,18 +9,18 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties
 POLL_S = 0.1
 PAUSE_S = 120.0
 """Maximum wait for an instance refresh while only the clock of a pause or of a bake runs."""
-PATIENCE_S = 600.0
+STALL_TIMEOUT_S = 600.0
 """Maximum wait for a group while none of its hosts comes into service or is replaced."""
 PAUSES = ("Waiting at a checkpoint.", "Baking.")
 PAUSED = "set `rollout.checkpoint_pause_s` and `rollout.bake_s` to 0 in the rehearsed file"
-SILENT = "see the consoles of its hosts, and the log of the local AWS for incomplete lifecycle actions"
+STALL_ADVICE = "see the consoles of its hosts, and the log of the local AWS for incomplete lifecycle actions"
 
 
 class Progress:
     """Time of the last change of a group, so that a rehearsal has a timeout for it."""
 
     def __init__(self, group: str) -> None:
-        self._group, self._since = group, time.monotonic()
+        self._group, self._last_progress_at = group, time.monotonic()
         self._last: object = None
 
     def refuse_standstill(self, now: object, text: str, limit_s: float, remedy: str) -> None:
@@ -34,8 +34,8 @@ class Progress:
             ValueError: Nothing has changed; the message contains what the group waits for.
         """
         if now != self._last:
-            self._last, self._since = now, time.monotonic()
-        elif (waited := time.monotonic() - self._since) > limit_s:
+            self._last, self._last_progress_at = now, time.monotonic()
+        elif (waited := time.monotonic() - self._last_progress_at) > limit_s:
             raise ValueError(
                 f"{self._group}: {text}; nothing has changed for {waited:.0f} s, and the local AWS waits for "
                 f"{limit_s:.0f} s: {remedy}"
@@ -60,7 +60,7 @@ class Group(Adapter):
             if serving >= group["MinSize"]:
                 return
             progress.refuse_standstill(
-                serving, f"{serving} of {group['MinSize']} hosts are in service", PATIENCE_S, SILENT
+                serving, f"{serving} of {group['MinSize']} hosts are in service", STALL_TIMEOUT_S, STALL_ADVICE
             )
             activities = self.call("describe_scaling_activities", AutoScalingGroupName=self.id)["Activities"]
             for activity in activities:
@@ -103,7 +103,7 @@ class Group(Adapter):
                     f"{instance_refresh.get('StatusReason')}"
                 )
             reason, percent = instance_refresh.get("StatusReason") or "", instance_refresh.get("PercentageComplete", 0)
-            limit, remedy = (PAUSE_S, PAUSED) if reason in PAUSES else (PATIENCE_S, SILENT)
+            limit, remedy = (PAUSE_S, PAUSED) if reason in PAUSES else (STALL_TIMEOUT_S, STALL_ADVICE)
             progress.refuse_standstill(
                 (percent, reason), f"{percent} % of its hosts are replaced {reason}".strip(), limit, remedy
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, only, tag_map
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, select, tag_map
 from voice_sandbox.aws.shapes import Json
 
 
@@ -14,7 +14,7 @@ class Address(Adapter):
 
     def address(self, properties: Properties) -> dict[str, Any]:  # noqa: ARG002 - none of them names it
         """Return the allocation id."""
-        return only(dict(self.attributes()), "AllocationId")
+        return select(dict(self.attributes()), "AllocationId")
 
     def tag_target(self) -> str:
         """Return the allocation id."""
@@ -69,16 +69,16 @@ _DEFAULT_RULES: dict[str, list[Properties]] = {
 
 def _permission(rule: Properties) -> dict[str, Any]:
     """Return a rule in the format of EC2's requests."""
-    result: dict[str, Any] = only(rule, "IpProtocol", "FromPort", "ToPort")
+    result: dict[str, Any] = select(rule, "IpProtocol", "FromPort", "ToPort")
     for name, (group, key) in _PEER.items():
         if name in rule:
-            result[group] = [{key: rule[name], **only(rule, "Description")}]
+            result[group] = [{key: rule[name], **select(rule, "Description")}]
     return result
 
 
 def _as_written(rule: Properties) -> Properties:
     """Return a rule of EC2's response in the format of a template."""
-    result = only(rule, "IpProtocol", "FromPort", "ToPort", "CidrIpv6", "Description")
+    result = select(rule, "IpProtocol", "FromPort", "ToPort", "CidrIpv6", "Description")
     side = "Destination" if rule["IsEgress"] else "Source"
     if "CidrIpv4" in rule:
         result["CidrIp"] = rule["CidrIpv4"]
@@ -110,9 +110,9 @@ class SecurityGroup(Adapter):
         pairs = super().live(attached)
         if pairs is None:
             return None
-        own = {adapter.id for adapter in attached if isinstance(adapter, Rule)}
+        rule_ids = {adapter.id for adapter in attached if isinstance(adapter, Rule)}
         response = self.call("describe_security_group_rules", Filters=[{"Name": "group-id", "Values": [self.id]}])
-        rules = [rule for rule in response["SecurityGroupRules"] if rule["SecurityGroupRuleId"] not in own]
+        rules = [rule for rule in response["SecurityGroupRules"] if rule["SecurityGroupRuleId"] not in rule_ids]
         for key, always in _DEFAULT_RULES.items():
             inline_rules = [_as_written(rule) for rule in rules if rule["IsEgress"] == key.endswith("Egress")]
             pairs[key] = (self.properties.get(key, always), inline_rules)

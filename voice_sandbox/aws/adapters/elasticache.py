@@ -52,11 +52,11 @@ class ReplicationGroup(Adapter):
 
     def attributes(self) -> Mapping[str, Any]:
         """Return the endpoints: primary and reader without cluster mode, configuration with it."""
-        found = self.call("describe_replication_groups", ReplicationGroupId=self.id)["ReplicationGroups"][0]
-        shard = found["NodeGroups"][0]
+        group = self.call("describe_replication_groups", ReplicationGroupId=self.id)["ReplicationGroups"][0]
+        shard = group["NodeGroups"][0]
         endpoints = (
-            {"ConfigurationEndPoint": found["ConfigurationEndpoint"]}
-            if found.get("ConfigurationEndpoint")
+            {"ConfigurationEndPoint": group["ConfigurationEndpoint"]}
+            if group.get("ConfigurationEndpoint")
             else {"PrimaryEndPoint": shard["PrimaryEndpoint"], "ReaderEndPoint": shard["ReaderEndpoint"]}
         )
         return {f"{name}.{part}": str(endpoint[part]) for name, endpoint in endpoints.items() for part in endpoint}

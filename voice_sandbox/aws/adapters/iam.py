@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, only
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, select
 from voice_sandbox.aws.shapes import Json
 
 
@@ -18,7 +18,7 @@ class InlinePolicy(Adapter):
             if role not in current_roles:
                 self.call("delete_role_policy", RoleName=role, PolicyName=before["PolicyName"])
         for role in after.get("Roles", []):
-            self.call("put_role_policy", only(after, "PolicyName", "PolicyDocument"), RoleName=role)
+            self.call("put_role_policy", select(after, "PolicyName", "PolicyDocument"), RoleName=role)
 
     def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:  # noqa: ARG002
         """Return the document from the first of its roles."""
@@ -39,7 +39,7 @@ class ManagedPolicy(Adapter):
         super().configure(before, after)
         if before["PolicyDocument"] != after["PolicyDocument"]:
             self._forget_versions()
-            self.on("create_policy_version", after, {**only(after, "PolicyDocument"), "SetAsDefault": True})
+            self.on("create_policy_version", after, {**select(after, "PolicyDocument"), "SetAsDefault": True})
 
     def delete(self) -> None:
         """Delete the policy after its versions."""

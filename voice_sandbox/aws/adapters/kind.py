@@ -22,13 +22,13 @@ class Setting:
         put: Operation that sets the property.
         argument: The operation's argument for the value; empty if the value contains the arguments.
         remove: Operation that removes the value.
-        otherwise: Value to set when the property is removed. Without both, the previous value stays.
+        default: Value to set when the property is removed. Without both, the previous value stays.
     """
 
     put: str
     argument: str = ""
     remove: str = ""
-    otherwise: Any = None
+    default: Any = None
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -64,7 +64,7 @@ class Kind:
         update: Operation that changes the resource. Without one, a change without another call replaces it.
         delete: Operation that deletes the resource; empty if there is none.
         key: Argument with the physical id that identifies the resource in operations.
-        place: Additional identifying properties. Each operation gets those that it supports.
+        location: Additional identifying properties. Each operation gets those that it supports.
         name: Property with the resource's name, which is generated if a template omits it.
         limit: Maximum length of a generated name.
         lower: Whether generated names are lower case.
@@ -83,7 +83,7 @@ class Kind:
         attributes: Attributes for `Fn::GetAtt`, also from the response to `read`.
         live: Operation that returns the actual resource, its argument for the physical id, and the path of the resource
             in the response (the first item of a list). Drift detection skips types without one.
-        own: Properties that the type's class changes.
+        own_properties: Properties that the type's class changes.
         adapter: Dotted name of the class that executes the row.
     """
 
@@ -93,7 +93,7 @@ class Kind:
     update: str = ""
     delete: str = ""
     key: str = ""
-    place: tuple[str, ...] = ()
+    location: tuple[str, ...] = ()
     name: str = ""
     limit: int = 128
     lower: bool = False
@@ -110,5 +110,5 @@ class Kind:
     read: tuple[str, str] | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
     live: tuple[str, str, str] | None = None
-    own: tuple[str, ...] = ()
+    own_properties: tuple[str, ...] = ()
     adapter: ImportString[type[Adapter]] = Adapter

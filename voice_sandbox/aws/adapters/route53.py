@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, only
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, select
 
 
 class HealthCheck(Adapter):
@@ -12,7 +12,7 @@ class HealthCheck(Adapter):
         """Change its target and its failure threshold."""
         if before.get("HealthCheckConfig") != (config := after["HealthCheckConfig"]):
             fixed = {"Type", "RequestInterval", "MeasureLatency"}
-            self.call("update_health_check", only(config, *config.keys() - fixed), HealthCheckId=self.id)
+            self.call("update_health_check", select(config, *config.keys() - fixed), HealthCheckId=self.id)
 
 
 class RecordSet(Adapter):
@@ -28,7 +28,7 @@ class RecordSet(Adapter):
         self._change("DELETE", self.properties)
 
     def _change(self, action: str, properties: Properties) -> None:
-        record = only(properties, "Name", "Type", "TTL", "SetIdentifier", "Region", "HealthCheckId")
+        record = select(properties, "Name", "Type", "TTL", "SetIdentifier", "Region", "HealthCheckId")
         if "ResourceRecords" in properties:
             record["ResourceRecords"] = [{"Value": value} for value in properties["ResourceRecords"]]
         if "AliasTarget" in properties:

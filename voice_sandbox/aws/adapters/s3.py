@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, only
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, select
 
 
 class Bucket(Adapter):
@@ -30,7 +30,7 @@ class Bucket(Adapter):
 
 def _encryption_rule(rule: Properties) -> dict[str, Any]:
     default = {"ApplyServerSideEncryptionByDefault": rule["ServerSideEncryptionByDefault"]}
-    return default | only(rule, "BucketKeyEnabled")
+    return default | select(rule, "BucketKeyEnabled")
 
 
 def _lifecycle_rule(rule: Properties) -> dict[str, Any]:

@@ -14,8 +14,8 @@ def schema(resource_type: str) -> dict[str, Any]:
     """
     from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]  # noqa: PLC0415
 
-    found: dict[str, Any] = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", resource_type).schema
-    return found
+    schema: dict[str, Any] = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", resource_type).schema
+    return schema
 
 
 def create_only(resource_type: str) -> list[list[str]]:

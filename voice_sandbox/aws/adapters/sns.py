@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, changed_keys, only, without
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, changed_keys, select, without
 
 
 class Topic(Adapter):
@@ -13,7 +13,7 @@ class Topic(Adapter):
     def translated(self, properties: Properties) -> Properties:
         """Collect the attributes."""
         attributes = without(properties, "Tags", "TopicName")
-        return {"Name": properties["TopicName"], "Attributes": attributes, **only(properties, "Tags")}
+        return {"Name": properties["TopicName"], "Attributes": attributes, **select(properties, "Tags")}
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Set the attributes that differ."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class TagCalls:
+class TagOperations:
     """Names of a service's tag operations and of their arguments.
 
     Attributes:
@@ -33,25 +33,25 @@ class TagCalls:
         return [dict(zip(self.pair, tag, strict=True)) for tag in tags.items()]
 
 
-_USUAL = TagCalls()
+_USUAL = TagOperations()
 
-TAG_CALLS: dict[str, TagCalls] = {
-    "acm": TagCalls("add_tags_to_certificate", "remove_tags_from_certificate", "CertificateArn", keys="Tags"),
+TAG_CALLS: dict[str, TagOperations] = {
+    "acm": TagOperations("add_tags_to_certificate", "remove_tags_from_certificate", "CertificateArn", keys="Tags"),
     "apigateway": _USUAL,
-    "cloudwatch": TagCalls(resource="ResourceARN"),
-    "ec2": TagCalls("create_tags", "delete_tags", "Resources", keys="Tags"),
+    "cloudwatch": TagOperations(resource="ResourceARN"),
+    "ec2": TagOperations("create_tags", "delete_tags", "Resources", keys="Tags"),
     "ecr": _USUAL,
     "ecs": _USUAL,
-    "elasticache": TagCalls("add_tags_to_resource", "remove_tags_from_resource", "ResourceName"),
-    "elbv2": TagCalls("add_tags", "remove_tags", "ResourceArns"),
-    "iam": TagCalls("tag_role", "untag_role", "RoleName"),  # the only type with tags here
-    "kms": TagCalls(resource="KeyId", pair=("TagKey", "TagValue")),
+    "elasticache": TagOperations("add_tags_to_resource", "remove_tags_from_resource", "ResourceName"),
+    "elbv2": TagOperations("add_tags", "remove_tags", "ResourceArns"),
+    "iam": TagOperations("tag_role", "untag_role", "RoleName"),  # the only type with tags here
+    "kms": TagOperations(resource="KeyId", pair=("TagKey", "TagValue")),
     "logs": _USUAL,
-    "secretsmanager": TagCalls(resource="SecretId"),
+    "secretsmanager": TagOperations(resource="SecretId"),
     "sns": _USUAL,
-    "ssm": TagCalls(
+    "ssm": TagOperations(
         "add_tags_to_resource", "remove_tags_from_resource", "ResourceId", always={"ResourceType": "Parameter"}
     ),
-    "wafv2": TagCalls(resource="ResourceARN"),
+    "wafv2": TagOperations(resource="ResourceARN"),
 }
 """Tag calls by boto3's name of the service; for a missing service, tags are ordinary properties."""

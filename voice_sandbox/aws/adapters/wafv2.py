@@ -14,8 +14,8 @@ class WebAcl(Adapter):
     def address(self, properties: Properties) -> dict[str, Any]:  # noqa: ARG002 - all of it is in the id
         """Return the address with the current lock token."""
         name, identifier, scope = self.id.split("|")
-        place = {"Name": name, "Id": identifier, "Scope": scope}
-        return {**place, "LockToken": self.call("get_web_acl", place)["LockToken"]}
+        acl_id = {"Name": name, "Id": identifier, "Scope": scope}
+        return {**acl_id, "LockToken": self.call("get_web_acl", acl_id)["LockToken"]}
 
     def attributes(self) -> Mapping[str, Any]:
         """Return the ARN."""

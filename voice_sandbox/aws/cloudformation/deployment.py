@@ -79,16 +79,16 @@ class Deployment:
         needs = dependencies(bodies)
         for name in in_order(needs):
             if self._is_enabled(bodies[name]):
-                self._bring(name, bodies[name], needs[name])
+                self._apply_resource(name, bodies[name], needs[name])
 
     def outputs(self) -> list[dict[str, Any]]:
         """Return the stack's outputs."""
-        shown = []
+        events = []
         for key, body in (self.template.get("Outputs") or {}).items():
             if not self._is_enabled(body):
                 continue
             try:
-                shown.append(
+                events.append(
                     {
                         "OutputKey": key,
                         "OutputValue": self.evaluator.value(body["Value"]),
@@ -98,9 +98,9 @@ class Deployment:
                 )
             except TemplateError as error:
                 raise DeploymentError(f"Output {key}: {error}") from error
-        return shown
+        return events
 
-    def leftovers(self) -> list[Resource]:
+    def unwanted_resources(self) -> list[Resource]:
         """Remove and return the resources that the template no longer contains."""
         bodies = self.template["Resources"]
         removed = [name for name in self.stack.resources if name not in bodies or not self._is_enabled(bodies[name])]
@@ -109,21 +109,21 @@ class Deployment:
     def _is_enabled(self, body: Mapping[str, Any]) -> bool:
         return "Condition" not in body or self.evaluator.condition(body["Condition"])
 
-    def _bring(self, name: str, body: Mapping[str, Any], needs: set[str]) -> None:
+    def _apply_resource(self, name: str, body: Mapping[str, Any], needs: set[str]) -> None:
         """Create, change, replace or keep one resource."""
         current = self.stack.resources.get(name)
-        place = Scope(self.stack.account_id, self.stack.region_name, self.stack.name, self.stack.stack_id, name)
+        scope = Scope(self.stack.account_id, self.stack.region_name, self.stack.name, self.stack.stack_id, name)
         kind = KINDS[body["Type"]]
-        target = Resource(kind.adapter(body["Type"], kind, place), has_explicit_name=False, needs=needs, body=body)
+        target = Resource(kind.adapter(body["Type"], kind, scope), has_explicit_name=False, needs=needs, body=body)
         same_kind = current is not None and current.adapter.kind is kind
         verb, failed = "UPDATE" if same_kind else "CREATE", current or target
         try:
             properties = self.evaluator.value(body.get("Properties", {}))
             target.has_explicit_name = kind.name in properties
             if kind.name and not target.has_explicit_name:
-                keeps = current is not None and same_kind and not current.has_explicit_name
+                updates_in_place = current is not None and same_kind and not current.has_explicit_name
                 properties[kind.name] = (
-                    current.adapter.properties[kind.name] if current and keeps else target.adapter.new_name()
+                    current.adapter.properties[kind.name] if current and updates_in_place else target.adapter.new_name()
                 )
             if current is None and self._adopts(target, properties):
                 self._import(target, properties)
@@ -148,10 +148,10 @@ class Deployment:
             adapter.create(self._resolved(properties))
         except Exception:
             if adapter.id:
-                target.settle(properties)
+                target.apply_properties(properties)
                 remove(self.stack, [target], keep=frozenset())
             raise
-        target.settle(properties)
+        target.apply_properties(properties)
         if current is not None:
             self.superseded.append(current)
         self.stack.resources[target.logical_id] = target
@@ -168,7 +168,7 @@ class Deployment:
         """Import an existing resource into the stack unchanged; differences from the template are drift."""
         self.stack.report(target, "IMPORT_IN_PROGRESS")
         target.imported = True
-        target.settle(properties)
+        target.apply_properties(properties)
         self.stack.resources[target.logical_id] = target
         self.stack.report(target, "IMPORT_COMPLETE")
 
@@ -183,13 +183,13 @@ class Deployment:
             current.adapter.change(self._resolved(properties))
         except Exception:
             # Some calls of a failed update may have succeeded, and are reverted as far as possible.
-            current.settle(properties)
+            current.apply_properties(properties)
             current.adapter.update_policy = {}
             with suppress(Exception):
                 current.adapter.change(self._resolved(before))
-            current.settle(before)
+            current.apply_properties(before)
             raise
-        current.settle(properties)
+        current.apply_properties(properties)
         self.stack.report(current, "UPDATE_COMPLETE")
 
     def _update_policy(self, body: Mapping[str, Any]) -> Properties:

@@ -52,7 +52,7 @@ def detect(stack: Stack, names: Collection[str] = ()) -> Detection:
 
 def _drift(stack: Stack, resource: Resource) -> dict[str, Any]:
     attached = [item.adapter for item in stack.resources.values() if resource.logical_id in item.needs]
-    shown: dict[str, Any] = {
+    description: dict[str, Any] = {
         "StackId": stack.stack_id,
         "LogicalResourceId": resource.logical_id,
         "PhysicalResourceId": resource.physical_id,
@@ -66,7 +66,7 @@ def _drift(stack: Stack, resource: Resource) -> dict[str, Any]:
             raise
         live = None
     if live is None:
-        return {**shown, "StackResourceDriftStatus": "DELETED", "ExpectedProperties": "{}"}
+        return {**description, "StackResourceDriftStatus": "DELETED", "ExpectedProperties": "{}"}
     differences = [
         {
             "PropertyPath": f"/{name}",
@@ -78,7 +78,7 @@ def _drift(stack: Stack, resource: Resource) -> dict[str, Any]:
         if not _covers(expected, actual)
     ]
     return {
-        **shown,
+        **description,
         "StackResourceDriftStatus": "MODIFIED" if differences else "IN_SYNC",
         "ExpectedProperties": json.dumps({name: expected for name, (expected, _) in live.items()}, default=str),
         "ActualProperties": json.dumps({name: actual for name, (_, actual) in live.items()}, default=str),

@@ -74,8 +74,8 @@ class Evaluator:
 
     def sub(self, argument: str | list[Any]) -> str:
         """Evaluate `Fn::Sub`."""
-        text, own = (argument, {}) if isinstance(argument, str) else argument
-        own = {name: self.value(node) for name, node in own.items()}
+        text, variables = (argument, {}) if isinstance(argument, str) else argument
+        variables = {name: self.value(node) for name, node in variables.items()}
         pieces, end = [], 0
         for match in SUBSTITUTION.finditer(text):
             literal, name = match.groups()
@@ -83,8 +83,8 @@ class Evaluator:
             end = match.end()
             if literal:
                 pieces.append(f"${{{name}}}")
-            elif name in own:
-                pieces.append(_text(own[name]))
+            elif name in variables:
+                pieces.append(_text(variables[name]))
             else:
                 pieces.append(_text(self.get_att(name) if "." in name else self.ref(name)))
         return "".join([*pieces, text[end:]])

@@ -50,7 +50,7 @@ def create(stack: Stack, desired: DesiredState, exports: Mapping[str, Export], c
     stack.enter("CREATE_IN_PROGRESS", "User Initiated")
     deployment = Deployment(stack, desired.template, desired.resolved, exports, owned=desired.owned)
     try:
-        _carry_out(stack, deployment, claim)
+        _execute(stack, deployment, claim)
     except DeploymentError as error:
         stack.enter("ROLLBACK_IN_PROGRESS", f"{error} Rollback requested by user.")
         created = [each for each in stack.resources.values() if not each.imported]
@@ -68,7 +68,7 @@ def update(stack: Stack, desired: DesiredState, exports: Mapping[str, Export], c
     stack.enter("UPDATE_IN_PROGRESS", "User Initiated")
     deployment = Deployment(stack, desired.template, desired.resolved, exports, owned=desired.owned)
     try:
-        _carry_out(stack, deployment, claim)
+        _execute(stack, deployment, claim)
     except DeploymentError as error:
         stack.enter("UPDATE_ROLLBACK_IN_PROGRESS", str(error))
         _roll_back(stack, before, previous, exports)
@@ -76,14 +76,14 @@ def update(stack: Stack, desired: DesiredState, exports: Mapping[str, Export], c
     stack.adopt(desired.body, desired.template, desired.parameters, desired.resolved, desired.tags)
     stack.last_updated_time = utcnow()
     stack.enter("UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")
-    leftovers = deployment.leftovers()
+    unwanted = deployment.unwanted_resources()
     # As in AWS, a failed cleanup does not fail an update; it is reported as an event.
     remove(stack, deployment.superseded, policy="UpdateReplacePolicy")
-    remove(stack, leftovers)
+    remove(stack, unwanted)
     stack.enter("UPDATE_COMPLETE")
 
 
-def _carry_out(stack: Stack, deployment: Deployment, claim: Claim) -> None:
+def _execute(stack: Stack, deployment: Deployment, claim: Claim) -> None:
     deployment.apply()
     outputs = deployment.outputs()
     claim(stack, outputs)

@@ -72,7 +72,7 @@ class Resource:
                 f"{name} in Fn::GetAtt (known here: {', '.join(sorted(self._attributes)) or 'none'})"
             ) from error
 
-    def settle(self, properties: Properties) -> None:
+    def apply_properties(self, properties: Properties) -> None:
         """Record the current properties of the resource."""
         self.adapter.properties = properties
         self._attributes = None
@@ -125,15 +125,15 @@ class Stack:
     def parameter_list(self) -> list[dict[str, Any]]:
         """Parameters as in DescribeStacks."""
         declared = self.template_dict.get("Parameters", {})
-        shown = []
+        descriptions = []
         for name, value in self.stack_parameters.items():
             hidden = str(declared[name].get("NoEcho", "")).lower() == "true"
             entry: dict[str, str | None] = {"ParameterKey": name, "ParameterValue": "****" if hidden else value}
             if declared[name].get("Type", "").startswith("AWS::SSM::"):
                 resolved = self.resolved.get(name)
                 entry["ResolvedValue"] = ",".join(resolved) if isinstance(resolved, list) else resolved
-            shown.append(entry)
-        return shown
+            descriptions.append(entry)
+        return descriptions
 
     class Meta:
         """Configuration of moto's serializer."""

@@ -57,14 +57,14 @@ def parse(body: str) -> dict[str, Any]:
     return template
 
 
-def check(template: Mapping[str, Any], known: Container[str]) -> None:
+def check(template: Mapping[str, Any], known_types: Container[str]) -> None:
     """Reject a template with an unsupported resource type, or with circular dependencies.
 
     Raises:
         TemplateError: The template is rejected; the message contains the type and the logical id of each such resource.
     """
     resources = template["Resources"]
-    unknown = [f"{body['Type']} ({name})" for name, body in resources.items() if body["Type"] not in known]
+    unknown = [f"{body['Type']} ({name})" for name, body in resources.items() if body["Type"] not in known_types]
     if unknown:
         raise TemplateError(
             f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]. "

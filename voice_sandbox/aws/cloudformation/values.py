@@ -86,8 +86,8 @@ def _secret(reference: str, *, region: str, account: str) -> str:
     The id may be an ARN, which contains colons.
     """
     parts = reference.split(":")
-    own = _ARN_PARTS if parts[0] == "arn" else 1
-    secret_id, rest = ":".join(parts[:own]), [*parts[own:], "", "", "", ""]
+    prefix_length = _ARN_PARTS if parts[0] == "arn" else 1
+    secret_id, rest = ":".join(parts[:prefix_length]), [*parts[prefix_length:], "", "", "", ""]
     _, key, stage, version = rest[:4]
     api: Any = client("secretsmanager", region=region, account=account)
     chosen = {"VersionStage": stage, "VersionId": version}

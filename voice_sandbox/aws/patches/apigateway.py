@@ -12,7 +12,7 @@ from moto.apigateway.responses import APIGatewayResponse
 from moto.core.common_models import BaseModel
 from moto.core.common_types import TYPE_RESPONSE
 
-from voice_sandbox.aws.patches.base import Record, take_over
+from voice_sandbox.aws.patches.base import Record, replace_responses
 
 # Fields that moto's integrations do not store.
 _STORED_FIELDS = ("cacheKeyParameters", "connectionId", "integrationTarget", "responseTransferMode")
@@ -71,8 +71,8 @@ class PatchedApiGateway(APIGatewayResponse):
 
     def update_deployment(self) -> TYPE_RESPONSE:
         _, _, api, _, deployment = self.path.split("/")[:5]
-        found = self.backend.get_deployment(api, deployment)
-        return self._patched(found, {"/description": ("description", str)})
+        stored = self.backend.get_deployment(api, deployment)
+        return self._patched(stored, {"/description": ("description", str)})
 
     def update_vpc_link(self) -> TYPE_RESPONSE:
         link = self.backend.get_vpc_link(self._named())
@@ -99,6 +99,6 @@ def _apply(model: BaseModel, patch: dict[str, str], fields: Fields) -> None:
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, APIGatewayResponse, PatchedApiGateway)
+    replace_responses(urls, APIGatewayResponse, PatchedApiGateway)
     module: Any = models
     module.Integration = PatchedIntegration

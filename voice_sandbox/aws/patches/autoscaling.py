@@ -12,7 +12,7 @@ from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.common_types import TYPE_RESPONSE
 from moto.core.responses import ActionResult, EmptyResult
 
-from voice_sandbox.aws.patches.base import Record, keep, result, take_over
+from voice_sandbox.aws.patches.base import Record, replace_responses, result, store_parameters
 from voice_sandbox.aws.patches.lifecycle import Action, Host, LifecycleBackend, LifecycleGroup
 from voice_sandbox.aws.patches.refresh import Refresh
 
@@ -31,7 +31,7 @@ _STORED_FIELDS = (
     "PlacementGroup",
     "TerminationPolicies",
 )
-_one_at_a_time = threading.RLock()
+_lock = threading.RLock()
 
 
 class PatchedAutoScaling(AutoScalingResponse):
@@ -39,9 +39,9 @@ class PatchedAutoScaling(AutoScalingResponse):
 
     def call_action(self) -> TYPE_RESPONSE:
         """Handle a request, after the changes that time has caused since the last one."""
-        with _one_at_a_time:
+        with _lock:
             for group in self._backend.lifecycle_groups():
-                group.settle()
+                group.complete_due_actions()
             answer: TYPE_RESPONSE = super().call_action()
             return answer
 
@@ -52,7 +52,7 @@ class PatchedAutoScaling(AutoScalingResponse):
             raise AutoscalingClientError("AlreadyExists", "AutoScalingGroup by this name already exists")
         answer = super().create_auto_scaling_group()
         group = self._group()
-        keep(group, params, *_STORED_FIELDS)
+        store_parameters(group, params, *_STORED_FIELDS)
         for hook in params.get("LifecycleHookSpecificationList", []):
             self._put_hook({**hook, "AutoScalingGroupName": group.name})
         group.balance()
@@ -66,7 +66,7 @@ class PatchedAutoScaling(AutoScalingResponse):
         answer = super().update_auto_scaling_group()
         if not {"LaunchTemplate", "LaunchConfigurationName", "MixedInstancesPolicy"} & params.keys():
             group.mixed_instances_policy = policy
-        keep(group, params, *_STORED_FIELDS)
+        store_parameters(group, params, *_STORED_FIELDS)
         group.set_desired_capacity(min(max(group.desired_capacity or 0, group.min_size or 0), group.max_size or 0))
         return answer
 
@@ -84,10 +84,10 @@ class PatchedAutoScaling(AutoScalingResponse):
             backend.lifecycle_hooks,
             backend.scheduled_actions,
         ]
-        for kept in collections_of_group:
-            for key, item in list(kept.items()):
+        for existing in collections_of_group:
+            for key, item in list(existing.items()):
                 if item.auto_scaling_group_name == group.name:
-                    del kept[key]
+                    del existing[key]
         return EmptyResult()
 
     def put_lifecycle_hook(self) -> ActionResult:
@@ -109,7 +109,7 @@ class PatchedAutoScaling(AutoScalingResponse):
 
     def record_lifecycle_action_heartbeat(self) -> ActionResult:
         _, _, action = self._action()
-        action.beat()
+        action.record_heartbeat()
         return EmptyResult()
 
     def terminate_instance_in_auto_scaling_group(self) -> ActionResult:
@@ -204,7 +204,7 @@ class PatchedAutoScaling(AutoScalingResponse):
             hook.get("DefaultResult", "ABANDON"),
         )
         blank = dict.fromkeys(("NotificationTargetARN", "NotificationMetadata", "RoleARN"))
-        keep(created_hook, {**blank, **hook}, *blank)
+        store_parameters(created_hook, {**blank, **hook}, *blank)
 
     def _action(self) -> tuple[LifecycleGroup, Host, Action]:
         instance, hook = self._get_param("InstanceId"), self._get_param("LifecycleHookName")
@@ -225,4 +225,4 @@ class PatchedAutoScaling(AutoScalingResponse):
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, AutoScalingResponse, PatchedAutoScaling)
+    replace_responses(urls, AutoScalingResponse, PatchedAutoScaling)

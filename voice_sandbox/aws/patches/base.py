@@ -12,7 +12,7 @@ from moto.core.responses import ActionResult, BaseResponse
 Record = dict[str, Any]
 
 
-def take_over(urls: ModuleType, original: type[BaseResponse], patched: type[BaseResponse]) -> None:
+def replace_responses(urls: ModuleType, original: type[BaseResponse], patched: type[BaseResponse]) -> None:
     """Route a service's requests to responses that extend moto's.
 
     Args:
@@ -36,7 +36,7 @@ def result(answer: ActionResult) -> Record:
     return cast("Record", answer.result)
 
 
-def keep(model: object, request: Record, *names: str) -> None:
+def store_parameters(model: object, request: Record, *names: str) -> None:
     """Store request parameters on a model that does not store them, for moto's serializer."""
     for name in names:
         if name in request:

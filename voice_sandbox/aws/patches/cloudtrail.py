@@ -9,7 +9,7 @@ from moto.cloudtrail import urls
 from moto.cloudtrail.responses import CloudTrailResponse
 from moto.core.exceptions import JsonRESTError
 
-from voice_sandbox.aws.patches.base import take_over
+from voice_sandbox.aws.patches.base import replace_responses
 
 
 class PatchedCloudTrail(CloudTrailResponse):
@@ -22,4 +22,4 @@ class PatchedCloudTrail(CloudTrailResponse):
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, CloudTrailResponse, PatchedCloudTrail)
+    replace_responses(urls, CloudTrailResponse, PatchedCloudTrail)

@@ -8,7 +8,7 @@ from moto.cloudwatch import models, urls
 from moto.cloudwatch.responses import CloudWatchResponse
 from moto.core.responses import ActionResult
 
-from voice_sandbox.aws.patches.base import keep, result, take_over
+from voice_sandbox.aws.patches.base import replace_responses, result, store_parameters
 from voice_sandbox.aws.patches.metric_math import evaluate
 
 
@@ -33,7 +33,7 @@ class PatchedCloudWatch(CloudWatchResponse):
         answer = self.put_metric_alarm()
         alarm = self.cloudwatch_backend.alarms[self._get_param("AlarmName")]
         names = ("AlarmRule", "ActionsSuppressor", "ActionsSuppressorWaitPeriod", "ActionsSuppressorExtensionPeriod")
-        keep(alarm, self._get_params(), *names)
+        store_parameters(alarm, self._get_params(), *names)
         return answer
 
     def describe_alarms(self) -> ActionResult:
@@ -48,6 +48,6 @@ class PatchedCloudWatch(CloudWatchResponse):
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, CloudWatchResponse, PatchedCloudWatch)
+    replace_responses(urls, CloudWatchResponse, PatchedCloudWatch)
     module: Any = models
     module.parse_expression = evaluate

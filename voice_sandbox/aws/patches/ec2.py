@@ -11,7 +11,7 @@ from moto.ec2.models.instances import Instance, InstanceState
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import parse_user_data
 
-from voice_sandbox.aws.patches.base import result, take_over
+from voice_sandbox.aws.patches.base import replace_responses, result
 from voice_sandbox.aws.patches.ec2_network import NetworkResponses
 
 
@@ -47,6 +47,6 @@ class PatchedInstance(Instance):
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, EC2Response, PatchedEc2)
+    replace_responses(urls, EC2Response, PatchedEc2)
     module: Any = instances
     module.Instance = PatchedInstance

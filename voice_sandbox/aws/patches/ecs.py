@@ -7,7 +7,7 @@ from moto.ecs import urls
 from moto.ecs.models import Service
 from moto.ecs.responses import EC2ContainerServiceResponse
 
-from voice_sandbox.aws.patches.base import keep, result, take_over
+from voice_sandbox.aws.patches.base import replace_responses, result, store_parameters
 
 # Fields that moto's services do not store.
 _STORED_FIELDS = (
@@ -53,7 +53,7 @@ class PatchedEcs(EC2ContainerServiceResponse):
 
     def _mark_stable(self, service: Service) -> None:
         """Store the request's settings, and count all desired tasks as running, although none runs."""
-        keep(service, self._get_params(), *_STORED_FIELDS)
+        store_parameters(service, self._get_params(), *_STORED_FIELDS)
         service.running_count, service.pending_count = service.desired_count, 0
         for deployment in service.deployments:
             deployment.update(
@@ -67,4 +67,4 @@ class PatchedEcs(EC2ContainerServiceResponse):
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, EC2ContainerServiceResponse, PatchedEcs)
+    replace_responses(urls, EC2ContainerServiceResponse, PatchedEcs)

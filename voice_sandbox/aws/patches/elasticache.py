@@ -19,7 +19,7 @@ from moto.elasticache.responses import ElastiCacheResponse
 
 from voice_sandbox.aws.diff import is_older
 from voice_sandbox.aws.patches import stores
-from voice_sandbox.aws.patches.base import keep, take_over
+from voice_sandbox.aws.patches.base import replace_responses, store_parameters
 from voice_sandbox.aws.patches.elasticache_groups import GroupResponses
 
 _SLOTS = 16384
@@ -46,7 +46,7 @@ class PatchedElastiCache(GroupResponses):
             name = f"automatic.{group.replication_group_id}-{utcnow():%Y-%m-%d-%H-%M}"
             self._create_snapshot(name, group).snapshot_source = "automated"
         replicas = params.get("ReplicasPerNodeGroup", params.get("NumCacheClusters", 1) - 1)
-        self._lay_out(group, params.get("NumNodeGroups", 1), replicas)
+        self._create_shards(group, params.get("NumNodeGroups", 1), replicas)
         self._link_replication_groups()
         return answer
 
@@ -65,7 +65,7 @@ class PatchedElastiCache(GroupResponses):
             *(name for name in group.user_group_ids if name not in removed),
             *params.get("UserGroupIdsToAdd", []),
         ]
-        keep(
+        store_parameters(
             group,
             params,
             "AutoMinorVersionUpgrade",
@@ -80,20 +80,20 @@ class PatchedElastiCache(GroupResponses):
             "TransitEncryptionEnabled",
             "TransitEncryptionMode",
         )
-        self._lay_out(group, len(group.node_groups), len(group.node_groups[0]["NodeGroupMembers"]) - 1)
+        self._create_shards(group, len(group.node_groups), len(group.node_groups[0]["NodeGroupMembers"]) - 1)
         self._link_replication_groups()
         return answer
 
     def modify_replication_group_shard_configuration(self) -> ActionResult:
         group = self._replication_group()
         replicas = len(group.node_groups[0]["NodeGroupMembers"]) - 1
-        self._lay_out(group, self._get_param("NodeGroupCount"), replicas)
+        self._create_shards(group, self._get_param("NodeGroupCount"), replicas)
         return ActionResult({"ReplicationGroup": group})
 
     def increase_replica_count(self) -> ActionResult:
         """Handle IncreaseReplicaCount; all shards get the same count."""
         group = self._replication_group()
-        self._lay_out(group, len(group.node_groups), self._get_param("NewReplicaCount"))
+        self._create_shards(group, len(group.node_groups), self._get_param("NewReplicaCount"))
         return ActionResult({"ReplicationGroup": group})
 
     decrease_replica_count = increase_replica_count
@@ -180,7 +180,7 @@ class PatchedElastiCache(GroupResponses):
         for name in group.member_clusters:
             self.elasticache_backend.cache_clusters.pop(name, None)
 
-    def _lay_out(self, group: ReplicationGroup, shards: int, replicas: int) -> None:
+    def _create_shards(self, group: ReplicationGroup, shards: int, replicas: int) -> None:
         """Give the group its shards, and each shard a primary and its replicas, spread over zones."""
         name = group.replication_group_id
         group.cluster_enabled = group.cluster_mode == "enabled" or shards > 1
@@ -250,4 +250,4 @@ def _number(version: str) -> tuple[int, ...]:
 
 def install() -> None:
     """Install the patch."""
-    take_over(urls, ElastiCacheResponse, PatchedElastiCache)
+    replace_responses(urls, ElastiCacheResponse, PatchedElastiCache)

@@ -7,7 +7,7 @@ from moto.elasticache.exceptions import ElastiCacheException
 from moto.elasticache.models import CacheSubnetGroup
 from moto.elasticache.responses import ElastiCacheResponse
 
-from voice_sandbox.aws.patches.base import Record, keep, records
+from voice_sandbox.aws.patches.base import Record, records, store_parameters
 
 
 class GroupResponses(ElastiCacheResponse):
@@ -65,7 +65,7 @@ class GroupResponses(ElastiCacheResponse):
         params = self._get_params()
         user = self.elasticache_backend.describe_users(params["UserId"])[0]
         mode = params.get("AuthenticationMode", {})
-        keep(user, params, "AccessString", "Engine", "NoPasswordRequired", "Passwords")
+        store_parameters(user, params, "AccessString", "Engine", "NoPasswordRequired", "Passwords")
         if mode:
             user.authentication_type = mode.get("Type")
             user.passwords = mode.get("Passwords", [])
@@ -111,11 +111,11 @@ class GroupResponses(ElastiCacheResponse):
     def describe_cache_parameters(self) -> ActionResult:
         """Handle DescribeCacheParameters with the parameters that were set; the engine's defaults are unknown."""
         group = self._parameter_group(self._get_param("CacheParameterGroupName"))
-        shown = [
+        descriptions = [
             {"ParameterName": name, "ParameterValue": value, "Source": "user", "IsModifiable": True}
             for name, value in group["parameters"].items()
         ]
-        return ActionResult({"Parameters": shown})
+        return ActionResult({"Parameters": descriptions})
 
     def modify_cache_parameter_group(self) -> ActionResult:
         group = self._parameter_group(self._get_param("CacheParameterGroupName"))

@@ -47,7 +47,7 @@ class Action:
         now = time.monotonic()
         return cls(hook, now + hook.heartbeat_timeout, now + min(48 * 3600, 100 * hook.heartbeat_timeout))
 
-    def beat(self) -> None:
+    def record_heartbeat(self) -> None:
         self.deadline = min(self.last, time.monotonic() + self.hook.heartbeat_timeout)
 
 
@@ -90,8 +90,13 @@ class Host(InstanceState):
 
 
 def end(activity: Activity, status: str, message: str | None = None) -> None:
-    shown: Any = activity
-    shown.status_code, shown.status_message, shown.end_time, shown.progress = status, message, utcnow(), 100
+    description: Any = activity
+    description.status_code, description.status_message, description.end_time, description.progress = (
+        status,
+        message,
+        utcnow(),
+        100,
+    )
 
 
 class LifecycleGroup(FakeAutoScalingGroup):
@@ -151,7 +156,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
         if self.name in self.autoscaling_backend.autoscaling_groups:
             self.balance()
 
-    def settle(self) -> None:
+    def complete_due_actions(self) -> None:
         """Apply the changes that time has caused: hook timeouts, unhealthy hosts, missing hosts."""
         now = time.monotonic()
         for host in self.all_hosts():
@@ -183,10 +188,10 @@ class LifecycleGroup(FakeAutoScalingGroup):
                 break
             zones = Counter(host.availability_zone for host in active_hosts)
             # As in the default policy: from the zone with the most hosts, the oldest launch template first.
-            leaving = max(free, key=lambda host: (zones[host.availability_zone], host.template != self.template))
-            active_hosts.remove(leaving)
+            leaving_host = max(free, key=lambda host: (zones[host.availability_zone], host.template != self.template))
+            active_hosts.remove(leaving_host)
             self.terminate_host(
-                leaving, f"in response to {reason}, shrinking the capacity from {number} to {number - 1}"
+                leaving_host, f"in response to {reason}, shrinking the capacity from {number} to {number - 1}"
             )
         self._balance_pool()
 

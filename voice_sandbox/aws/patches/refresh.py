@@ -42,7 +42,7 @@ class Refresh:
     started: datetime = field(default_factory=utcnow)
     ended: datetime | None = None
     replaced: int = 0
-    _passed: int = 0
+    _checkpoints_passed: int = 0
     _resumes_at: float = 0.0
 
     @property
@@ -114,8 +114,8 @@ class Refresh:
     def _is_paused(self) -> bool:
         """Return True if a checkpoint pauses it; several that are reached at once pause it once."""
         checkpoints_passed = sum(self.percent >= mark for mark in self.preferences.get("CheckpointPercentages", []))
-        if checkpoints_passed > self._passed:
-            self._passed = checkpoints_passed
+        if checkpoints_passed > self._checkpoints_passed:
+            self._checkpoints_passed = checkpoints_passed
             self._resumes_at = time.monotonic() + int(self.preferences.get("CheckpointDelay", 3600))
         return time.monotonic() < self._resumes_at
 

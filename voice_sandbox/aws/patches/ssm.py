@@ -15,8 +15,8 @@ class PatchedSsm(SimpleSystemManagerBackend):
     def describe_parameters(
         self, filters: list[dict[str, Any]], parameter_filters: list[dict[str, Any]]
     ) -> list[Parameter]:
-        found = super().describe_parameters(filters, parameter_filters)
-        return [parameter for parameter in found if not parameter.name.startswith("/aws/")]
+        parameters = super().describe_parameters(filters, parameter_filters)
+        return [parameter for parameter in parameters if not parameter.name.startswith("/aws/")]
 
 
 def install() -> None:

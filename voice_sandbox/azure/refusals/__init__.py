@@ -78,13 +78,15 @@ def _evaluated(
 ) -> Iterator[tuple[Refusal, str]]:
     old = before.get(resource.urn)
     bodies = _bodies(short_type(resource.type), Part(resource.inputs))
-    olds = {body.path: body for _, body in _bodies(short_type(resource.type), Part(old.inputs))} if old else {}
+    previous_bodies = (
+        {body.path: body for _, body in _bodies(short_type(resource.type), Part(old.inputs))} if old else {}
+    )
     dependencies = None
     for kind, body in bodies:
         for row in ROWS:
             if row.kind == kind:
                 dependencies = dependencies or frozenset(graph.needed_by(resource.urn))
-                request = Request(resource, body, olds.get(body.path), earlier, dependencies)
+                request = Request(resource, body, previous_bodies.get(body.path), earlier, dependencies)
                 yield from ((row, problem) for problem in row.evaluate(request))
 
 

@@ -46,9 +46,9 @@ def _ranges(request: Request) -> Iterator[str]:
 
 def _zone_name(request: Request) -> Iterator[str]:
     zone = request.body.text("apiServerAccessProfile.privateDNSZone").rpartition("/")[2].lower()
-    own = f"privatelink.{request.body.text('location')}.azmk8s.io"
-    if not _OWN_ZONE(request.body) and zone != own and not zone.endswith(f".{own}"):
-        yield f"privateDNSZone is {zone}; it must be {own}, or a zone below it"
+    zone_name = f"privatelink.{request.body.text('location')}.azmk8s.io"
+    if not _OWN_ZONE(request.body) and zone != zone_name and not zone.endswith(f".{zone_name}"):
+        yield f"privateDNSZone is {zone}; it must be {zone_name}, or a zone below it"
 
 
 def _kubelet_role(request: Request) -> Iterator[str]:

@@ -45,11 +45,11 @@ def _registry_tier(request: Request) -> Iterator[str]:
 
 def _same_names(request: Request) -> Iterator[str]:
     """Yield zones of the same name on a network, which can only use one of them."""
-    own, network = request.body.text("privateZoneName").lower(), request.body.text("virtualNetwork.id").lower()
+    zone, network = request.body.text("privateZoneName").lower(), request.body.text("virtualNetwork.id").lower()
     for _, link in request.existing(LINK):
         other = link.text("privateZoneName").lower()
-        if network and network == link.text("virtualNetwork.id").lower() and own == other:
-            yield f"the network is linked to {own} already"
+        if network and network == link.text("virtualNetwork.id").lower() and zone == other:
+            yield f"the network is linked to {zone} already"
 
 
 def _one_zone_group(request: Request) -> Iterator[str]:
@@ -70,11 +70,11 @@ def _credentials_at_once(request: Request) -> Iterator[str]:
             yield f"{credential.text('federatedIdentityCredentialResourceName')} may be written concurrently"
 
 
-def _trusted_twice(request: Request) -> Iterator[str]:
-    own = (request.body.text("issuer"), request.body.text("subject"))
+def _duplicate_credentials(request: Request) -> Iterator[str]:
+    subject = (request.body.text("issuer"), request.body.text("subject"))
     for _, credential in _siblings(request):
-        if own == (credential.text("issuer"), credential.text("subject")):
-            yield f"{credential.text('federatedIdentityCredentialResourceName')} trusts {own[1]} too"
+        if subject == (credential.text("issuer"), credential.text("subject")):
+            yield f"{credential.text('federatedIdentityCredentialResourceName')} trusts {subject[1]} too"
 
 
 def _credential_count(request: Request) -> Iterator[str]:
@@ -90,11 +90,11 @@ def _audiences(request: Request) -> Iterator[str]:
 
 
 def _granted_twice(request: Request) -> Iterator[str]:
-    def what(grant: Part) -> tuple[str, ...]:
+    def grant_key(grant: Part) -> tuple[str, ...]:
         return tuple(grant.text(name).lower() for name in ("scope", "principalId", "roleDefinitionId"))
 
     for resource, grant in request.existing(GRANT):
-        if all(what(grant)) and what(grant) == what(request.body):
+        if all(grant_key(grant)) and grant_key(grant) == grant_key(request.body):
             yield f"{resource.name} grants the same role to the same principal on the same resource"
 
 
@@ -137,7 +137,7 @@ ROWS = (
     ),
     Refusal(
         "trusted-twice", CREDENTIAL, BAD, "Issuer and subject combination already exists for this Managed Identity",
-        _trusted_twice, "trust each service account once", "https://github.com/Azure/bicep-types-az/issues/2029",
+        _duplicate_credentials, "trust each service account once", "https://github.com/Azure/bicep-types-az/issues/2029",
     ),
     Refusal(
         "number-of-credentials", CREDENTIAL, BAD, "A managed identity has at most 20 federated credentials",

@@ -68,19 +68,19 @@ def _siblings(request: Request) -> Iterator[tuple[str, Part]]:
 
 
 def _subnet_range(request: Request) -> Iterator[str]:
-    own = _prefix(request.body)
+    prefix = _prefix(request.body)
     for _, network in request.existing(NETWORK):
         spaces = [IPv4Network(each) for each in network.texts("addressSpace.addressPrefixes")]
         own_gateway = network.text("virtualNetworkName") == request.body.text("virtualNetworkName")
-        if own_gateway and own and not any(own.subnet_of(space) for space in spaces):
-            yield f"addressPrefix {own} is not in {', '.join(map(str, spaces))}"
+        if own_gateway and prefix and not any(prefix.subnet_of(space) for space in spaces):
+            yield f"addressPrefix {prefix} is not in {', '.join(map(str, spaces))}"
     for _, subnet in _siblings(request):
         other = _prefix(subnet)
-        if own and other and own.overlaps(other):
-            yield f"addressPrefix {own} overlaps {other} of subnet {subnet.text('subnetName')}"
+        if prefix and other and prefix.overlaps(other):
+            yield f"addressPrefix {prefix} overlaps {other} of subnet {subnet.text('subnetName')}"
 
 
-def _at_once(request: Request) -> Iterator[str]:
+def _concurrent_subnets(request: Request) -> Iterator[str]:
     for urn, subnet in _siblings(request):
         if urn not in request.dependencies:
             yield f"subnet {subnet.text('subnetName')} of the same network may be changed concurrently"
@@ -126,7 +126,7 @@ def _priority(rule: Part) -> Iterator[str]:
         yield f"{rule.at('priority')} is {value:g}; it must be at least 100 and at most 4096"
 
 
-def _both_ways(request: Request) -> Iterator[str]:
+def _conflicting_gateways(request: Request) -> Iterator[str]:
     if request.body.get("allowGatewayTransit") and request.body.get("useRemoteGateways"):
         yield "allowGatewayTransit and useRemoteGateways are both true"
 
@@ -182,7 +182,7 @@ ROWS = (
     Refusal(
         "subnets-at-once", SUBNET, "AnotherOperationInProgress",
         "Another operation on this or dependent resource is in progress",
-        _at_once, "make each subnet depend on the previous one",
+        _concurrent_subnets, "make each subnet depend on the previous one",
         "https://github.com/pulumi/pulumi-azure-native/issues/903",
     ),
     Refusal(
@@ -212,7 +212,7 @@ ROWS = (
     ),
     Refusal(
         "gateway-both-ways", PEERING, BAD, "A peering can share its own gateway or use the remote one, but not both",
-        _both_ways, "remove one of the two",
+        _conflicting_gateways, "remove one of the two",
         f"{LEARN}/virtual-network/virtual-network-manage-peering",
     ),
     Refusal(

@@ -88,22 +88,22 @@ def _amounts(request: Request) -> Iterator[str]:
 
 
 def _version(request: Request) -> Iterator[str]:
-    own = _minor(request.body.text("orchestratorVersion"))
+    minor = _minor(request.body.text("orchestratorVersion"))
     for _, cluster in request.existing(CLUSTER):
         cluster_version = _minor(cluster.text("kubernetesVersion"))
-        if own and cluster_version and own > cluster_version:
+        if minor and cluster_version and minor > cluster_version:
             yield (
-                f"orchestratorVersion is {own[0]}.{own[1]}, the control plane's "
+                f"orchestratorVersion is {minor[0]}.{minor[1]}, the control plane's "
                 f"{cluster_version[0]}.{cluster_version[1]}"
             )
 
 
-def _first_version(request: Request) -> Iterator[str]:
+def _version_problems(request: Request) -> Iterator[str]:
     body = request.body
     for pool in body.parts("agentPoolProfiles"):
-        own, other_network = pool.text("orchestratorVersion"), body.text("kubernetesVersion")
-        if request.before is None and own and other_network and own != other_network:
-            yield f"{pool.at('orchestratorVersion')} is {own}, kubernetesVersion {other_network}"
+        pool_version, other_network = pool.text("orchestratorVersion"), body.text("kubernetesVersion")
+        if request.before is None and pool_version and other_network and pool_version != other_network:
+            yield f"{pool.at('orchestratorVersion')} is {pool_version}, kubernetesVersion {other_network}"
 
 
 def _minor(version: str) -> tuple[int, int] | None:
@@ -112,13 +112,14 @@ def _minor(version: str) -> tuple[int, int] | None:
 
 
 def _one_network(request: Request) -> Iterator[str]:
-    own = request.body.text("vnetSubnetID")
+    subnet_id = request.body.text("vnetSubnetID")
     for _, cluster in request.existing(CLUSTER):
         for pool in cluster.parts("agentPoolProfiles"):
             other_network = pool.text("vnetSubnetID")
-            if own and other_network and _network(own) != _network(other_network):
+            if subnet_id and other_network and _network(subnet_id) != _network(other_network):
                 yield (
-                    f"vnetSubnetID is in {_network(own)}, that of pool {pool.text('name')} in {_network(other_network)}"
+                    f"vnetSubnetID is in {_network(subnet_id)}, "
+                    f"that of pool {pool.text('name')} in {_network(other_network)}"
                 )
 
 
@@ -235,7 +236,7 @@ ROWS = (
     ),
     Refusal(
         "first-pool-version", CLUSTER, BAD, "At creation, the version of pools must match the control plane's",
-        _first_version, "set orchestratorVersion to kubernetesVersion", f"{_AKS}/create-node-pools#limitations",
+        _version_problems, "set orchestratorVersion to kubernetesVersion", f"{_AKS}/create-node-pools#limitations",
     ),
     Refusal(
         "pools-in-one-network", POOL, BAD, "All node pools must reside in the same virtual network",

@@ -111,7 +111,7 @@ def each(path: str, evaluate: Callable[[Part], Iterable[str]]) -> Evaluation:
     return lambda request: (problem for part in request.body.parts(path) for problem in evaluate(part))
 
 
-def unique(path: str, key: Callable[[Part], object], what: str) -> Evaluation:
+def unique(path: str, key: Callable[[Part], object], description: str) -> Evaluation:
     """Reject two objects of a list with the same key; objects whose key is ``None`` are ignored."""
 
     def evaluate(request: Request) -> Iterator[str]:
@@ -121,7 +121,7 @@ def unique(path: str, key: Callable[[Part], object], what: str) -> Evaluation:
             if value is None:
                 continue
             if value in first_parts:
-                yield f"{first_parts[value].path} and {part.path} both have {what} {value}"
+                yield f"{first_parts[value].path} and {part.path} both have {description} {value}"
             first_parts.setdefault(value, part)
 
     return evaluate

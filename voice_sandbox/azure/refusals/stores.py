@@ -39,12 +39,12 @@ def _vault_name(request: Request) -> Iterator[str]:
         yield f"vaultName is {name}"
 
 
-def _both_backups(request: Request) -> Iterator[str]:
+def _conflicting_backups(request: Request) -> Iterator[str]:
     if request.body.get("persistence.aofEnabled") and request.body.get("persistence.rdbEnabled"):
         yield "persistence has aofEnabled and rdbEnabled"
 
 
-def _both_retentions(request: Request) -> Iterator[str]:
+def _conflicting_retentions(request: Request) -> Iterator[str]:
     kinds = [
         kind
         for kind in ("retentionPolicy", "softDeletePolicy")
@@ -91,7 +91,7 @@ ROWS = (
     Refusal(
         "registry-retention-and-soft-delete", REGISTRY, BAD,
         "Azure Container Registry doesn't allow enabling both the retention policy and the soft delete policy",
-        _both_retentions, "remove one of the two",
+        _conflicting_retentions, "remove one of the two",
         f"{LEARN}/container-registry/container-registry-soft-delete-policy",
     ),
     Refusal(
@@ -142,7 +142,7 @@ ROWS = (
     ),
     Refusal(
         "database-backups", DATABASE, BAD, "A database can be persisted by either append-only file or snapshots",
-        _both_backups, "remove one of the two", f"{_REDIS_FILE}/managed_redis_resource.go#L210-L224",
+        _conflicting_backups, "remove one of the two", f"{_REDIS_FILE}/managed_redis_resource.go#L210-L224",
     ),
     Refusal(
         "access-policy", ACCESS, BAD, "The only access policy is default",

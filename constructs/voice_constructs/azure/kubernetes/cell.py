@@ -39,7 +39,7 @@ from voice_blueprint.engines.sizing.service import PoolSizing, size_service
 from voice_blueprint.file.model.azure import PrefillDecodeCell, WithoutPeerAccess
 from voice_blueprint.observability.azure.scaling import triggers
 from voice_constructs.azure.kubernetes.context import ClusterContext
-from voice_constructs.azure.kubernetes.engine_check import Checked, liveness, readiness
+from voice_constructs.azure.kubernetes.engine_check import CheckedLauncher, liveness, readiness
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicasProps, nvme_mount
 from voice_constructs.azure.kubernetes.pods import (
     ENGINE_PRE_STOP_S,
@@ -52,15 +52,15 @@ from voice_constructs.azure.kubernetes.pods import (
     shared_memory_mount,
     start_probe,
 )
-from voice_constructs.azure.kubernetes.topology_check import HandOver, topology_check
+from voice_constructs.azure.kubernetes.topology_check import CacheTransfer, topology_check
 from voice_constructs.azure.kubernetes.transport_check import READY, TransportCheck
 
-SEES_EVERY_GPU = {"NVIDIA_VISIBLE_DEVICES": "all"}
+ALL_GPUS_VISIBLE = {"NVIDIA_VISIBLE_DEVICES": "all"}
 """Used by the NVIDIA runtime, the default one of AKS GPU nodes: its handler is `nvidia-container-runtime`, and there is
 no RuntimeClass `nvidia` to refer to (https://github.com/Azure/AgentBaker). The device plugin overwrites the variable in
 a container that requests GPUs itself (https://github.com/NVIDIA/nvidia-container-toolkit/issues/27)."""
 
-_LISTENS = "import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
+_ROUTER_PROBE = "import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
 
 
 class GpuHolder(Launcher):
@@ -85,7 +85,7 @@ def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicas
     requests drain through them.
     """
     launch = cell_launch(context.azure, service)
-    (sized,) = size_service(context.azure, service).pools
+    (sizing,) = size_service(context.azure, service).pools
     size = context.vm_size(service.pool)
     check_cell_cpus(size, service.cpus, context.pool(service.pool).topology_policy)
     engine_image = context.image_uri(Image.ASR_VLLM)
@@ -96,25 +96,25 @@ def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicas
         name=replicas_name(service, service.pool),
         checks=[topology_check(engine_image, size, size.gpu_count, _hand_over(service, size))],
         sidecars=_sidecars(context, launch, nvme=service.lmcache.l2_nvme_gib > 0),
-        engines=_engines(engine_image, launch, service, sized, size),
+        engines=_engines(engine_image, launch, service, sizing, size),
         triggers=triggers(context.azure, service)[service.pool],
         # The pools may count twice, since servers keep them in their own memory or in shared memory.
-        shared_memory_gib=sized.host.shared_memory_gib + sized.host.kv_pools_gib,
+        shared_memory_gib=sizing.host.shared_memory_gib + sizing.host.kv_pools_gib,
         nvme_gib=service.lmcache.l2_nvme_gib,
         whole_node=True,
         share_processes=True,
     )
 
 
-def _hand_over(service: PrefillDecodeCell, size: VmSize) -> HandOver:
-    return HandOver(cell_groups(size), TRANSPORTS, service.without_peer_access is WithoutPeerAccess.REFUSE)
+def _hand_over(service: PrefillDecodeCell, size: VmSize) -> CacheTransfer:
+    return CacheTransfer(cell_groups(size), TRANSPORTS, service.without_peer_access is WithoutPeerAccess.REFUSE)
 
 
 def _engines(
-    image: pulumi.Output[str], launch: CellLaunch, service: PrefillDecodeCell, sized: PoolSizing, size: VmSize
+    image: pulumi.Output[str], launch: CellLaunch, service: PrefillDecodeCell, sizing: PoolSizing, size: VmSize
 ) -> list[LaunchedContainer]:
     """Return the prefill, decode and GPU containers. Prefill is first, since it gets the first NUMA nodes."""
-    share = Share(engine_cpus(service.cpus), (sized.host.engines_gib + sized.host.shared_memory_gib) / 2)
+    share = Share(engine_cpus(service.cpus), (sizing.host.engines_gib + sizing.host.shared_memory_gib) / 2)
     holder = LaunchedContainer(
         name="gpus",
         image=image,
@@ -126,7 +126,7 @@ def _engines(
         _engine("prefill", image, launch.prefill, PREFILL_HTTP, share),
         replace(
             _engine("decode", image, launch.decode, DECODE_HTTP, share),
-            launcher=Checked(TransportCheck(launch.decode, service.without_peer_access)),
+            launcher=CheckedLauncher(TransportCheck(launch.decode, service.without_peer_access)),
             readiness=Probe(exec_=k8s.core.v1.ExecActionArgs(command=["test", "-e", READY]), period_seconds=5),
         ),
         holder,
@@ -137,7 +137,7 @@ def _engine(name: str, image: pulumi.Output[str], launcher: VllmServer, port: Po
     return LaunchedContainer(
         name=name,
         image=image,
-        launcher=Checked(launcher),
+        launcher=CheckedLauncher(launcher),
         share=share,
         ports={name: port},
         startup=start_probe(port),
@@ -145,7 +145,7 @@ def _engine(name: str, image: pulumi.Output[str], launcher: VllmServer, port: Po
         # The readiness of the pod is determined by the front, which sends a request to both engines.
         readiness=http_probe(port, "/health", period_s=5, failures=2),
         mounts=[model_cache_mount(), shared_memory_mount()],
-        extra_environment=SEES_EVERY_GPU,
+        extra_environment=ALL_GPUS_VISIBLE,
         pre_stop_s=ENGINE_PRE_STOP_S,
     )
 
@@ -161,12 +161,12 @@ def _sidecars(context: ClusterContext, launch: CellLaunch, *, nvme: bool) -> lis
             launch.pd_router,
             share=Share(PD_ROUTER_CPUS, PD_ROUTER_GIB),
             ports={},
-            readiness=_listens(),
+            readiness=_router_probe(),
         ),
         _relay(
             "front",
             router,
-            Checked(launch.front),
+            CheckedLauncher(launch.front),
             share=Share(FRONT_CPUS, FRONT_GIB),
             ports={"front": ENGINE_HTTP},
             readiness=readiness("front", (PREFILL_HTTP, DECODE_HTTP), ENGINE_HTTP, launch.decode.model),
@@ -204,9 +204,9 @@ def _relay(
     )
 
 
-def _listens() -> Probe:
+def _router_probe() -> Probe:
     """Return a probe of the P/D router, which listens on the loopback, where the kubelet cannot reach it."""
-    program = _LISTENS.format(port=PD_ROUTER_HTTP.number)
+    program = _ROUTER_PROBE.format(port=PD_ROUTER_HTTP.number)
     return Probe(
         exec_=k8s.core.v1.ExecActionArgs(command=["python3", "-c", program]),
         period_seconds=10,

@@ -31,7 +31,7 @@ more fail. A probe uses 70 ms of CPU time (measured, 2.6 GHz), 0.4 % of an engin
 ALIVE_PERIOD_S = 15
 ALIVE_FAILURES = 8
 """Two minutes: a restart is a cold start, and an engine that hangs for less may recover by itself."""
-KILL_S = 10
+LIVENESS_GRACE_S = 10
 """Time from the failed liveness probe to SIGKILL, which cuts the preStop hook short: a hanging engine completes none of
 the requests that a drain would wait for, and has been out of rotation for two minutes."""
 
@@ -46,7 +46,7 @@ SPEECH_TOKENS = (SpeechMetric.GENERATED, SpeechMetric.PROMPTED, SpeechMetric.FRA
 
 
 @dataclass(frozen=True)
-class Checked(Launcher):
+class CheckedLauncher(Launcher):
     """A process whose container also contains the check program.
 
     Attributes:
@@ -101,7 +101,7 @@ def liveness(name: str, port: Port, model: ModelCard) -> Probe:
         period_seconds=ALIVE_PERIOD_S,
         failure_threshold=ALIVE_FAILURES,
         timeout_seconds=TIMEOUT_S,
-        termination_grace_period_seconds=KILL_S,
+        termination_grace_period_seconds=LIVENESS_GRACE_S,
     )
 
 

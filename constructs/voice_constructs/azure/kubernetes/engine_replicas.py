@@ -196,8 +196,8 @@ class EngineReplicas(pulumi.ComponentResource):
         term = k8s.core.v1.PodAffinityTermArgs(
             label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()), topology_key=HOST_LABEL
         )
-        apart = k8s.core.v1.PodAntiAffinityArgs(required_during_scheduling_ignored_during_execution=[term])
-        return k8s.core.v1.AffinityArgs(pod_anti_affinity=apart)
+        anti_affinity = k8s.core.v1.PodAntiAffinityArgs(required_during_scheduling_ignored_during_execution=[term])
+        return k8s.core.v1.AffinityArgs(pod_anti_affinity=anti_affinity)
 
     def _spread(self) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:
         """Return constraints that prefer other zones and nodes. A zone without GPUs must not delay a replica."""

@@ -80,8 +80,8 @@ class Download(Launcher):
 
     def environment(self) -> dict[str, str]:
         """Return the variables with the weights' directory and the token file."""
-        own = {"HF_HOME": WEIGHTS_DIR, "HOME": "/tmp", "HF_HUB_DISABLE_TELEMETRY": "1"}  # noqa: S108  the pod's own
-        return own | ({"HF_TOKEN_PATH": self.token_file} if self.token_file else {})
+        environment = {"HF_HOME": WEIGHTS_DIR, "HOME": "/tmp", "HF_HUB_DISABLE_TELEMETRY": "1"}  # noqa: S108  the pod's own
+        return environment | ({"HF_TOKEN_PATH": self.token_file} if self.token_file else {})
 
 
 def downloads(azure: Azure) -> tuple[Download, ...]:

@@ -14,7 +14,7 @@ from voice_blueprint.azure.rollout import START_TIMEOUT_S
 from voice_blueprint.contract.images import UNPRIVILEGED_USER
 from voice_blueprint.contract.network import Port
 from voice_blueprint.engines.launch.base import Launcher
-from voice_blueprint.engines.launch.router import LEFT_WITHIN_S
+from voice_blueprint.engines.launch.router import REMOVAL_DELAY_S
 from voice_constructs.azure.kubernetes.context import metadata
 from voice_constructs.azure.kubernetes.storage import MODEL_CACHE
 
@@ -26,7 +26,7 @@ Volume = k8s.core.v1.VolumeArgs
 PRE_STOP_S = 15
 """Time that a terminating pod keeps serving before SIGTERM, until the kube-proxy of each node has removed it."""
 
-ENGINE_PRE_STOP_S = LEFT_WITHIN_S + 5
+ENGINE_PRE_STOP_S = REMOVAL_DELAY_S + 5
 """The same for an engine, since vLLM rejects new requests with HTTP 500 after SIGTERM: time until the router stops
 sending requests."""
 

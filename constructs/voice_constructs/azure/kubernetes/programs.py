@@ -70,7 +70,7 @@ class Program(Launcher):
 
     argv: tuple[str, ...]
     variables: Mapping[Variable, str] = field(default_factory=dict)
-    own: Mapping[str, str] = field(default_factory=dict)
+    own_environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the program that are not part of the contract."""
 
     def command(self) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ class Program(Launcher):
 
     def environment(self) -> dict[str, str]:
         """Return all variables."""
-        return {variable.name: value for variable, value in self.variables.items()} | dict(self.own)
+        return {variable.name: value for variable, value in self.variables.items()} | dict(self.own_environment)
 
 
 STATE: Mapping[Variable, str] = {
@@ -92,7 +92,7 @@ identity."""
 
 STATE_TOKEN = Program(
     ("python", "-m", "voice_gateway.state_token"),
-    own={
+    own_environment={
         "AZURE_FEDERATED_TOKEN_FILE": f"{IDENTITY_TOKEN_DIR}/token",
         "VOICE_STATE_TOKEN_FILE": STATE_TOKEN_FILE,
     },

@@ -18,7 +18,7 @@ from voice_blueprint.hosts import service_images
 from voice_blueprint.observability.azure.scaling import triggers
 from voice_constructs.azure.kubernetes.cell import cells, lmcache_sidecar
 from voice_constructs.azure.kubernetes.context import ClusterContext
-from voice_constructs.azure.kubernetes.engine_check import Checked, engine_probes
+from voice_constructs.azure.kubernetes.engine_check import CheckedLauncher, engine_probes
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicasProps
 from voice_constructs.azure.kubernetes.pods import (
     ENGINE_PRE_STOP_S,
@@ -39,7 +39,7 @@ def replicas_for(context: ClusterContext, service: AzureService) -> list[EngineR
         case AggregatedService():
             return [_aggregated(context, service)]
         case ChatService():
-            return [_chat(context, service, sized) for sized in size_service(context.azure, service).pools]
+            return [_chat(context, service, sizing) for sizing in size_service(context.azure, service).pools]
         case TtsService():
             return [_tts(context, service)]
     assert_never(service)
@@ -48,7 +48,7 @@ def replicas_for(context: ClusterContext, service: AzureService) -> list[EngineR
 def _aggregated(context: ClusterContext, service: AggregatedService) -> EngineReplicasProps:
     """Return engines that prefill and decode, optionally with an LMCache server each."""
     launch = aggregated_launch(context.azure, service)
-    (sized,) = size_service(context.azure, service).pools
+    (sizing,) = size_service(context.azure, service).pools
     image = context.image_uri(Image.ASR_VLLM)
     sidecars = []
     if launch.lmcache and service.lmcache:
@@ -64,32 +64,32 @@ def _aggregated(context: ClusterContext, service: AggregatedService) -> EngineRe
         name=replicas_name(service, service.pool),
         checks=[topology_check(image, size, gpus)] if gpus > 1 else [],
         sidecars=sidecars,
-        engines=[_engine(image, launch.engine, cpus, sized)],
+        engines=[_engine(image, launch.engine, cpus, sizing)],
         triggers=triggers(context.azure, service)[service.pool],
-        shared_memory_gib=_pod_share(sized, sized.host.shared_memory_gib + sized.host.kv_pools_gib),
+        shared_memory_gib=_pod_share(sizing, sizing.host.shared_memory_gib + sizing.host.kv_pools_gib),
         nvme_gib=service.lmcache.l2_nvme_gib if service.lmcache else 0,
         share_processes=bool(sidecars),
     )
 
 
-def _chat(context: ClusterContext, service: ChatService, sized: PoolSizing) -> EngineReplicasProps:
+def _chat(context: ClusterContext, service: ChatService, sizing: PoolSizing) -> EngineReplicasProps:
     """Return the replicas of a chat service on one pool, with the flags for that pool's GPU."""
-    launcher = chat_launch(context.azure, service, sized.pool)
-    return _one_engine(context, service, launcher, sized, kind="ChatReplicas")
+    launcher = chat_launch(context.azure, service, sizing.pool)
+    return _one_engine(context, service, launcher, sizing, kind="ChatReplicas")
 
 
 def _tts(context: ClusterContext, service: TtsService) -> EngineReplicasProps:
     """Return text-to-speech replicas: one GPU with both stages, which exchange audio through shared memory."""
-    (sized,) = size_service(context.azure, service).pools
+    (sizing,) = size_service(context.azure, service).pools
     launcher = tts_launch(context.azure, service)
-    return _one_engine(context, service, launcher, sized, kind="TtsReplicas")
+    return _one_engine(context, service, launcher, sizing, kind="TtsReplicas")
 
 
 def _one_engine(
     context: ClusterContext,
     service: ChatService | TtsService,
     launcher: VllmServer | OmniServer,
-    sized: PoolSizing,
+    sizing: PoolSizing,
     *,
     kind: str,
 ) -> EngineReplicasProps:
@@ -97,11 +97,11 @@ def _one_engine(
     return EngineReplicasProps(
         kind=kind,
         service=service,
-        pool=sized.pool,
-        name=replicas_name(service, sized.pool),
-        engines=[_draining(service, _engine(context.image_uri(image), launcher, service.cpus, sized))],
-        triggers=triggers(context.azure, service)[sized.pool],
-        shared_memory_gib=_pod_share(sized, sized.host.shared_memory_gib),
+        pool=sizing.pool,
+        name=replicas_name(service, sizing.pool),
+        engines=[_draining(service, _engine(context.image_uri(image), launcher, service.cpus, sizing))],
+        triggers=triggers(context.azure, service)[sizing.pool],
+        shared_memory_gib=_pod_share(sizing, sizing.host.shared_memory_gib),
     )
 
 
@@ -112,7 +112,7 @@ def _engine(
     return LaunchedContainer(
         name="engine",
         image=image,
-        launcher=Checked(launcher),
+        launcher=CheckedLauncher(launcher),
         share=Share(cpus, memory_gib, sized.gpus_per_replica),
         ports={"http": ENGINE_HTTP},
         **engine_probes("engine", ENGINE_HTTP, launcher.model),
@@ -135,6 +135,6 @@ def _draining(service: ChatService | TtsService, engine: LaunchedContainer) -> L
     )
 
 
-def _pod_share(sized: PoolSizing, gib: float) -> float:
+def _pod_share(sizing: PoolSizing, gib: float) -> float:
     """Return one pod's share of an amount on a full node."""
-    return gib / sized.replicas_per_node
+    return gib / sizing.replicas_per_node

@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parent / "files" / "check_topology.py"
 
 
 @dataclass(frozen=True)
-class HandOver:
+class CacheTransfer:
     """KV cache transfer between the engines of a cell.
 
     Attributes:
@@ -31,7 +31,7 @@ class HandOver:
     refuse: bool
 
 
-def expectation(size: VmSize, gpus: int, hand_over: HandOver | None = None) -> str:
+def expectation(size: VmSize, gpus: int, hand_over: CacheTransfer | None = None) -> str:
     """Return the expected topology of a pod with this number of a node's GPUs, as JSON.
 
     For a pod with all GPUs it is the catalogue's row. For a pod with some of them, GPUs are numbered from 0 and must
@@ -64,7 +64,7 @@ class TopologyCheck(Launcher):
 
     size: VmSize
     gpus: int
-    hand_over: HandOver | None = None
+    hand_over: CacheTransfer | None = None
 
     def command(self) -> tuple[str, ...]:
         """Return the command; every engine image contains Python."""
@@ -79,7 +79,7 @@ class TopologyCheck(Launcher):
 
 
 def topology_check(
-    image: pulumi.Output[str], size: VmSize, gpus: int, hand_over: HandOver | None = None
+    image: pulumi.Output[str], size: VmSize, gpus: int, hand_over: CacheTransfer | None = None
 ) -> LaunchedContainer:
     """Return the init container. It requests the pod's GPUs, so that the engine gets the same ones."""
     return LaunchedContainer(

@@ -5,7 +5,7 @@ import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import VAD_NODE_HEALTH, Component
 from voice_blueprint.azure.names import ClusterOutput
-from voice_blueprint.capacity.bounds import least, vad_pod
+from voice_blueprint.capacity.bounds import binding_bound, vad_pod
 from voice_blueprint.contract.environment import HOST, HOST_ADDRESS
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import RTP, VAD_HEALTH
@@ -56,14 +56,14 @@ class Vad(pulumi.ComponentResource):
         super().__init__(f"{TYPE_PREFIX}:Vad", NAME, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         run = k8s.core.v1.EmptyDirVolumeSourceArgs(medium="Memory", size_limit=f"{8 * settings.cpus}Mi")
-        reads = telemetry_sidecar(context, Component.VAD, "dataplane", login, [RUN])
+        sidecar = telemetry_sidecar(context, Component.VAD, "dataplane", login, [RUN])
         self.pods = CpuReplicas(
             context=context,
             scaling=scaling,
             props=CpuReplicasProps(
                 component=Component.VAD,
                 main=_container(context, settings, login),
-                sidecars=[login.sidecar(Component.VAD), reads],
+                sidecars=[login.sidecar(Component.VAD), sidecar],
                 bounds=settings.replicas,
                 drain_s=settings.drain_timeout_s,
                 images=CALLER_TIER_IMAGES[Component.VAD],
@@ -97,7 +97,7 @@ def _container(context: ClusterContext, settings: VadPods, login: StateLogin) ->
     return LaunchedContainer(
         name=NAME,
         image=context.image_uri(Image.VAD_DATAPLANE),
-        launcher=vad(settings, least(vad_pod(settings)).calls),
+        launcher=vad(settings, binding_bound(vad_pod(settings)).calls),
         share=Share(settings.cpus, settings.memory_gib),
         ports={"rtp": RTP, "health": VAD_HEALTH},
         startup=Probe(tcp_socket=answers, period_seconds=2, failure_threshold=60),

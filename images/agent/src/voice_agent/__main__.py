@@ -20,9 +20,9 @@ def pass_on(message: "Message") -> None:
     """Log where Pipecat fails without its message, which may contain callers' speech."""
     record = message.record
     failed = record["exception"] and record["exception"].type
-    where = f"{record['name']}:{record['line']}"
+    source = f"{record['name']}:{record['line']}"
     logging.getLogger("pipecat").error(
-        "failed", extra={"fields": {"where": where, "error": failed.__name__ if failed else ""}}
+        "failed", extra={"fields": {"where": source, "error": failed.__name__ if failed else ""}}
     )
 
 

@@ -17,16 +17,16 @@ from voice_agent.hearing import RATE
 from voice_agent.settings import AgentSettings
 from voice_agent.trace import Trace
 from voice_agent.usage import Usage
-from voice_blueprint.contract.media import AUDIO_PIECES
+from voice_blueprint.contract.media import MAX_AUDIO_INPUTS
 from voice_blueprint.contract.session_api import ROUTING_HEADER
 
-BEFORE_S = 0.5
+PRE_ROLL_S = 0.5
 """Audio that is kept from before a voice is detected, which takes about 0.2 s, so that a question includes its first
 sound."""
-BYTES_A_S = 2 * RATE
-MAX_QUESTION_BYTES = 120 * BYTES_A_S
+BYTES_PER_S = 2 * RATE
+MAX_QUESTION_BYTES = 120 * BYTES_PER_S
 """Two minutes; of a longer question, only the end is used."""
-TOKENS_A_S = 5
+TOKENS_PER_S = 5
 """Tokens per second of speech: three words, and markup. They are added to the limit, so that a transcript does not
 reduce an answer."""
 TEMPERATURE = 0.2
@@ -37,7 +37,7 @@ class Chat(OpenAILLMService):
     """A language model whose requests identify their conversation.
 
     Args:
-        asked: Callback with the tokens of each request and the cached ones, if the engine reports them.
+        on_usage: Callback with the tokens of each request and the cached ones, if the engine reports them.
     """
 
     supports_developer_role = False  # no template of the open models supports it
@@ -46,11 +46,11 @@ class Chat(OpenAILLMService):
         self,
         settings: AgentSettings,
         trace: Trace,
-        asked: Callable[[int, int], None],
+        on_usage: Callable[[int, int], None],
         usage: Usage,
         **more: Any,  # noqa: ANN401  Pipecat's
     ) -> None:
-        own = more.pop("own", {})
+        own_settings = more.pop("own", {})
         super().__init__(
             # Without a key, Pipecat's client reads one from the environment; engines of a cluster need none.
             api_key=settings.chat_key.get_secret_value() or "none",
@@ -59,12 +59,12 @@ class Chat(OpenAILLMService):
                 model=settings.chat_model,
                 system_instruction=settings.prompt,
                 max_completion_tokens=settings.answer_tokens,
-                **own,
+                **own_settings,
             ),
             **more,
         )
         self._trace = trace
-        self._asked = asked
+        self._request = on_usage
         self._usage = usage
 
     async def start_llm_usage_metrics(self, tokens: LLMTokenUsage) -> None:
@@ -72,7 +72,7 @@ class Chat(OpenAILLMService):
         self._usage.prompt_tokens += tokens.prompt_tokens
         self._usage.answer_tokens += tokens.completion_tokens
         if tokens.cache_read_input_tokens is not None:
-            self._asked(tokens.prompt_tokens, tokens.cache_read_input_tokens)
+            self._request(tokens.prompt_tokens, tokens.cache_read_input_tokens)
 
     def build_chat_completion_params(self, params_from_context: OpenAILLMInvocationParams) -> dict[str, Any]:
         """Return the parameters of a request."""
@@ -116,12 +116,12 @@ class ListeningChat(Chat, NvidiaOmniLLMService):
         self,
         settings: AgentSettings,
         trace: Trace,
-        asked: Callable[[int, int], None],
+        on_usage: Callable[[int, int], None],
         usage: Usage,
         context: LLMContext,
     ) -> None:
-        own = {"pre_speech_buffer_secs": BEFORE_S, "temperature": TEMPERATURE}
-        super().__init__(settings, trace, asked, usage, context=context, own=own)
+        extra_settings = {"pre_speech_buffer_secs": PRE_ROLL_S, "temperature": TEMPERATURE}
+        super().__init__(settings, trace, on_usage, usage, context=context, own=extra_settings)
         self._register_event_handler("on_heard")
         self._questions: list[Question] = []
 
@@ -129,10 +129,10 @@ class ListeningChat(Chat, NvidiaOmniLLMService):
         params = super().build_chat_completion_params(params_from_context)
         # A request without audio, such as that after a tool call, expects no transcript, so the instruction is omitted.
         if self.current_turn_has_user_audio():
-            params["messages"] = _without_system(self._with_heard_audio(params["messages"]))
+            params["messages"] = _without_system(self._with_question_audio(params["messages"]))
         audio = sum(len(part["input_audio"]["data"]) for part in self._active_turn_parts or () if "input_audio" in part)
         # Base64 has four characters for three bytes.
-        params["max_completion_tokens"] += TOKENS_A_S * math.ceil(audio * 3 / 4 / BYTES_A_S)
+        params["max_completion_tokens"] += TOKENS_PER_S * math.ceil(audio * 3 / 4 / BYTES_PER_S)
         return params
 
     def _handle_input_audio(self, frame: InputAudioRawFrame) -> None:
@@ -140,25 +140,25 @@ class ListeningChat(Chat, NvidiaOmniLLMService):
         while sum(map(len, self._audio_buffer)) > MAX_QUESTION_BYTES:
             del self._audio_buffer[0]
 
-    def _with_heard_audio(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _with_question_audio(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the messages with questions as audio if it is still available, the newest of equal texts first."""
-        known, found = list(self._questions), []
+        questions, result = list(self._questions), []
         for message in reversed(messages):
-            if known and message["role"] == "user" and message["content"] == known[-1].words:
-                found.append({"role": "user", "content": list(known.pop().parts)})
+            if questions and message["role"] == "user" and message["content"] == questions[-1].words:
+                result.append({"role": "user", "content": list(questions.pop().parts)})
             else:
-                found.append(message)
-        return found[::-1]
+                result.append(message)
+        return result[::-1]
 
-    def _keep(self, question: Question) -> None:
+    def _remember(self, question: Question) -> None:
         """Keep a question for later requests, which contain one more."""
         self._questions.append(question)
-        if len(self._questions) >= AUDIO_PIECES:
-            del self._questions[: -(AUDIO_PIECES // 2)]
+        if len(self._questions) >= MAX_AUDIO_INPUTS:
+            del self._questions[: -(MAX_AUDIO_INPUTS // 2)]
 
     async def _emit_user_transcript(self, transcript: str) -> None:
         await super()._emit_user_transcript(transcript)
-        self._keep(Question(transcript, list(self._active_turn_parts or ())))
+        self._remember(Question(transcript, list(self._active_turn_parts or ())))
         await self._call_event_handler("on_heard", transcript)
 
 

@@ -32,8 +32,8 @@ from redis.exceptions import RedisError
 
 from voice_agent.chat import Chat, ListeningChat
 from voice_agent.early_answers import EarlyAnswers
-from voice_agent.entrances import MALFORMED, Close, Entrance, Json
-from voice_agent.hearing import RATE, Hearing, Presence
+from voice_agent.entrances import MALFORMED, CallerConnection, Close, Json
+from voice_agent.hearing import RATE, GatewaySTTService, Presence
 from voice_agent.interruptions import Interruptions
 from voice_agent.memory import LEASE_S, LostLeaseError, Memory, Message, Role
 from voice_agent.messages import Guarded
@@ -41,7 +41,7 @@ from voice_agent.metrics import Metrics
 from voice_agent.models import Models
 from voice_agent.playback import Playback, Transport
 from voice_agent.settings import AgentSettings
-from voice_agent.speaking import Speaking
+from voice_agent.speaking import SpeechSynthesisService
 from voice_agent.tools import Tools
 from voice_agent.trace import Trace
 from voice_agent.turns import Turns
@@ -66,7 +66,7 @@ class Engines:
 
     client: httpx2.AsyncClient
     trace: Trace
-    hearing: Hearing | Presence
+    speech_to_text: GatewaySTTService | Presence
     tools: Tools
     known_tools: ToolsSchema | NotGiven
     usage: Usage
@@ -84,7 +84,7 @@ def _as_pipecat(message: Message) -> LLMContextMessage:
     return {"role": "assistant", "content": message["content"]}
 
 
-async def _tell(worker: PipelineWorker, messages: Iterable[Json]) -> None:
+async def _queue_messages(worker: PipelineWorker, messages: Iterable[Json]) -> None:
     for message in messages:
         await worker.queue_frame(OutputTransportMessageUrgentFrame(message=message))
 
@@ -102,7 +102,7 @@ class Conversation:
         self._engines = engines
         self._turns = Turns()
 
-    async def hold(self, entrance: Entrance, leaving: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, entrance: CallerConnection, leaving: Callable[[], Awaitable[None]]) -> None:
         """Run the conversation until either side ends it.
 
         Args:
@@ -111,14 +111,14 @@ class Conversation:
         Raises:
             RedisError: The store does not respond.
         """
-        engines, said = self._engines, await self._memory.take()
-        worker = self._worker(entrance, said)
+        engines, history = self._engines, await self._memory.take()
+        worker = self._worker(entrance, history)
 
         async def end(close: Close) -> None:
             entrance.socket.ending = close
             await worker.cancel(reason=close.reason)
 
-        async def keep() -> None:
+        async def keep_alive() -> None:
             try:
                 while True:
                     await asyncio.sleep(LEASE_S / 2)
@@ -127,31 +127,31 @@ class Conversation:
             except LostLeaseError:
                 await end(TAKEN)
 
-        async def leave() -> None:
+        async def wait_for_departure() -> None:
             await leaving()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._turns.over.wait(), LAST_TURN_S)
+                await asyncio.wait_for(self._turns.ended.wait(), LAST_TURN_S)
             await end(RESTART)
 
-        async def stay(presence: Presence) -> None:
-            await presence.lost()
+        async def wait_for_end(presence: Presence) -> None:
+            await presence.handle_disconnect()
             await end(BROKEN)
 
-        present = [stay(engines.hearing)] if isinstance(engines.hearing, Presence) else []
-        beside = [asyncio.create_task(each) for each in (keep(), leave(), *present)]
+        present = [wait_for_end(engines.speech_to_text)] if isinstance(engines.speech_to_text, Presence) else []
+        side_tasks = [asyncio.create_task(each) for each in (keep_alive(), wait_for_departure(), *present)]
         runner = WorkerRunner(handle_sigint=False)
         try:
             await runner.add_workers(worker)
             await runner.run()
         finally:
-            for task in beside:
+            for task in side_tasks:
                 task.cancel()
             with contextlib.suppress(RedisError):
                 await self._memory.release()
             engines.trace.end()
             log.info("conversation ended", extra={"fields": {"code": entrance.socket.ending.code}})
 
-    def _worker(self, entrance: Entrance, said: list[Message]) -> PipelineWorker:
+    def _worker(self, entrance: CallerConnection, history: list[Message]) -> PipelineWorker:
         settings, engines, vad = self._settings, self._engines, self._models.vad()
         playback = Playback()
         transport = Transport(
@@ -164,25 +164,25 @@ class Conversation:
             ),
             playback,
         )
-        messages = [_as_pipecat(message) for message in said]
+        messages = [_as_pipecat(message) for message in history]
         context = LLMContext(messages, tools=engines.known_tools)
-        hearing = [engines.hearing] if isinstance(engines.hearing, Hearing) else []
-        told = settings, engines.trace, self._metrics.asked, engines.usage
-        chat = Chat(*told) if hearing else ListeningChat(*told, context)
+        stt_processors = [engines.speech_to_text] if isinstance(engines.speech_to_text, GatewaySTTService) else []
+        chat_arguments = settings, engines.trace, self._metrics.count_tokens, engines.usage
+        chat = Chat(*chat_arguments) if stt_processors else ListeningChat(*chat_arguments, context)
         engines.tools.join(chat)
-        speaking = Speaking(settings, engines.client, engines.trace, engines.usage)
+        speaking = SpeechSynthesisService(settings, engines.client, engines.trace, engines.usage)
         turn = self._models.turn()
-        if hearing:
+        if stt_processors:
             turns = UserTurnStrategies(
                 start=[
                     Interruptions(
                         playback,
-                        lambda: not self._turns.over.is_set(),
+                        lambda: not self._turns.ended.is_set(),
                         lambda: speaking.answer,
                         self._metrics.interrupted,
                     )
                 ],
-                stop=[EarlyAnswers(turn, vad, hearing[0])],
+                stop=[EarlyAnswers(turn, vad, stt_processors[0])],
             )
         else:  # no transcript distinguishes an interruption from a cough
             turns = UserTurnStrategies(
@@ -199,11 +199,11 @@ class Conversation:
         )
         latency = UserBotLatencyObserver()
         worker = PipelineWorker(
-            Pipeline([transport.input(), *hearing, caller, chat, speaking, transport.output(), agent]),
+            Pipeline([transport.input(), *stt_processors, caller, chat, speaking, transport.output(), agent]),
             params=PipelineParams(audio_in_sample_rate=RATE, audio_out_sample_rate=SPOKEN_RATE, enable_metrics=True),
             enable_rtvi=False,
             idle_timeout_secs=settings.idle_timeout_s,
-            observers=[latency, self._turns, *([] if hearing else [self._metrics.barge_in()])],
+            observers=[latency, self._turns, *([] if stt_processors else [self._metrics.barge_in()])],
             processor_unusable_policy=ProcessorUnusablePolicy.CANCEL,
         )
         self._follow_turns(worker, entrance, caller, agent)
@@ -213,12 +213,12 @@ class Conversation:
 
         @transport.event_handler("on_client_connected")
         async def connected(*_: object) -> None:
-            if said and said[-1]["role"] == "user":
+            if history and history[-1]["role"] == "user":
                 self._turns.begin()
                 await worker.queue_frame(LLMRunFrame())  # an answer to it has not been played
 
         @transport.event_handler("on_client_disconnected")
-        async def gone(*_: object) -> None:
+        async def on_disconnect(*_: object) -> None:
             await worker.cancel(reason="the caller has gone")
 
         @latency.event_handler("on_latency_breakdown")
@@ -230,45 +230,51 @@ class Conversation:
         return worker
 
     def _follow_turns(
-        self, worker: PipelineWorker, entrance: Entrance, caller: LLMUserAggregator, agent: LLMAssistantAggregator
+        self,
+        worker: PipelineWorker,
+        entrance: CallerConnection,
+        caller: LLMUserAggregator,
+        agent: LLMAssistantAggregator,
     ) -> None:
         """Record what is said, and detect when neither side speaks or waits."""
 
         @self._turns.event_handler("on_silent")
         async def silent(*_: object) -> None:
-            await _tell(worker, entrance.silent())
+            await _queue_messages(worker, entrance.silent())
 
         @caller.event_handler("on_user_turn_started")
-        async def speaks(*_: object) -> None:
+        async def on_speech_start(*_: object) -> None:
             self._turns.begin()
 
         @caller.event_handler("on_user_turn_stopped")
-        async def asked(_aggregator: object, _strategy: object, message: UserTurnStoppedMessage) -> None:
+        async def on_user_turn(_aggregator: object, _strategy: object, message: UserTurnStoppedMessage) -> None:
             if message.content:
                 await self._note_question(worker, entrance, message.content)
-            elif isinstance(self._engines.hearing, Hearing):  # otherwise the language model reports its transcript
+            elif isinstance(
+                self._engines.speech_to_text, GatewaySTTService
+            ):  # otherwise the language model reports its transcript
                 self._turns.end()
 
         @agent.event_handler("on_assistant_turn_stopped")
-        async def heard(_aggregator: object, message: AssistantTurnStoppedMessage) -> None:
-            await _tell(worker, entrance.answered(message.content))
+        async def on_assistant_turn(_aggregator: object, message: AssistantTurnStoppedMessage) -> None:
+            await _queue_messages(worker, entrance.answered(message.content))
             await self._remember(worker, entrance, "assistant", message.content)
             # Without text, it has called a tool, and continues.
             if message.content and not message.interrupted:
                 self._turns.end()
 
-    def _follow_words(self, worker: PipelineWorker, entrance: Entrance, chat: ListeningChat) -> None:
+    def _follow_words(self, worker: PipelineWorker, entrance: CallerConnection, chat: ListeningChat) -> None:
         """Record the transcripts of the language model."""
 
         @chat.event_handler("on_heard")
-        async def heard(_: object, text: str) -> None:
+        async def on_transcript(_: object, text: str) -> None:
             await self._note_question(worker, entrance, text)
 
-    async def _note_question(self, worker: PipelineWorker, entrance: Entrance, text: str) -> None:
-        await _tell(worker, entrance.asked(text))
+    async def _note_question(self, worker: PipelineWorker, entrance: CallerConnection, text: str) -> None:
+        await _queue_messages(worker, entrance.question_messages(text))
         await self._remember(worker, entrance, "user", text)
 
-    def _follow_faults(self, worker: PipelineWorker, entrance: Entrance) -> None:
+    def _follow_faults(self, worker: PipelineWorker, entrance: CallerConnection) -> None:
         """Log the errors that end a conversation."""
 
         @worker.event_handler("on_idle_timeout")
@@ -283,7 +289,9 @@ class Conversation:
             if frame.processor and not frame.processor.is_usable:
                 entrance.socket.ending = BROKEN
 
-    async def _remember(self, worker: PipelineWorker, entrance: Entrance, role: Role, content: str | None) -> None:
+    async def _remember(
+        self, worker: PipelineWorker, entrance: CallerConnection, role: Role, content: str | None
+    ) -> None:
         if not content:
             return
         try:

@@ -4,7 +4,7 @@ from pipecat.frames.frames import EagerEndOfTurnCancelFrame, EagerTranscriptionF
 from pipecat.turns.types import ProcessFrameResult, UserTurnSpeculation
 from pipecat.turns.user_stop import NormalizedMatch, TurnAnalyzerUserTurnStopStrategy
 
-from voice_agent.hearing import Hearing
+from voice_agent.hearing import GatewaySTTService
 from voice_agent.models import Turn, Vad
 
 
@@ -17,20 +17,20 @@ class EarlyAnswers(TurnAnalyzerUserTurnStopStrategy):
     Args:
         turn: The end-of-turn model.
         vad: Reports the pauses.
-        hearing: Transcribes them.
+        speech_to_text: Transcribes them.
     """
 
-    def __init__(self, turn: Turn, vad: Vad, hearing: Hearing) -> None:
+    def __init__(self, turn: Turn, vad: Vad, speech_to_text: GatewaySTTService) -> None:
         super().__init__(turn_analyzer=turn)
         self._turn = turn
-        self._hearing = hearing
+        self._hearing = speech_to_text
         self._match = NormalizedMatch()
-        self._said: list[str] = []
+        self._turn_transcripts: list[str] = []
         """Transcripts of the turn."""
         self._speculation: UserTurnSpeculation | None = None
-        vad.on_pause, vad.on_resume = self._consider, self._hearing.go_on
+        vad.on_pause, vad.on_resume = self._start_if_complete, self._hearing.continue_transcription
 
-    async def _consider(self) -> None:
+    async def _start_if_complete(self) -> None:
         """Start to transcribe the speech so far, if it sounds complete."""
         # Audio continues in the meantime, so that the voice detector can detect further speech.
         self.task_manager.create_task(self._expect_end(), f"{self}::_expect_end")
@@ -42,7 +42,7 @@ class EarlyAnswers(TurnAnalyzerUserTurnStopStrategy):
     async def process_frame(self, frame: Frame) -> ProcessFrameResult:
         """Prepare an answer, or note that it was withdrawn."""
         if isinstance(frame, EagerTranscriptionFrame):
-            self._speculation = UserTurnSpeculation(text=" ".join([*self._said, frame.text]))
+            self._speculation = UserTurnSpeculation(text=" ".join([*self._turn_transcripts, frame.text]))
             await self.trigger_user_turn_inference_triggered(speculation=self._speculation)
         elif isinstance(frame, EagerEndOfTurnCancelFrame):
             self._speculation = None
@@ -51,7 +51,7 @@ class EarlyAnswers(TurnAnalyzerUserTurnStopStrategy):
     async def trigger_user_turn_stopped(self, *, enable_user_speaking_frames: bool | None = None) -> None:
         """End the turn with the prepared answer, if its transcript is still correct."""
         speculation, self._speculation = self._speculation, None
-        if speculation and self._match.matches(speculation.text, " ".join(self._said)):
+        if speculation and self._match.matches(speculation.text, " ".join(self._turn_transcripts)):
             await self.trigger_user_turn_finalized(
                 enable_user_speaking_frames=enable_user_speaking_frames, confirms_speculation=True
             )
@@ -61,7 +61,7 @@ class EarlyAnswers(TurnAnalyzerUserTurnStopStrategy):
         await super().trigger_user_turn_stopped(enable_user_speaking_frames=enable_user_speaking_frames)
 
     async def _handle_transcription(self, frame: TranscriptionFrame) -> None:
-        self._said.append(frame.text)
+        self._turn_transcripts.append(frame.text)
         if frame.finalized and not (self._vad_user_speaking or self._vad_stopped):
             self._turn_complete = True  # an interruption whose end was detected before it was classified as one
         await super()._handle_transcription(frame)
@@ -75,4 +75,4 @@ class EarlyAnswers(TurnAnalyzerUserTurnStopStrategy):
 
     async def _reset(self) -> None:
         await super()._reset()
-        self._said = []
+        self._turn_transcripts = []

@@ -44,7 +44,7 @@ class Close:
 ENDED = Close(1000, "the conversation has ended")
 REFUSED = Close(1008, "the caller is not let in")
 MALFORMED = Close(1007, "a message cannot be read")
-AGAIN = Close(1013, "no conversation can begin now; try again")
+TRY_AGAIN_LATER = Close(1013, "no conversation can begin now; try again")
 
 
 class Socket(WebSocket):
@@ -59,7 +59,7 @@ class Socket(WebSocket):
         await super().close(self.ending.code, self.ending.reason)
 
 
-class Entrance:
+class CallerConnection:
     """A caller's connection.
 
     Attributes:
@@ -102,7 +102,7 @@ class Entrance:
         if self.conversation and self._owner() is None:
             raise RefusedError(401, "invalid token", "the token does not open this conversation; begin a new one")
 
-    def belongs_to(self, caller: str) -> str:
+    def set_caller(self, caller: str) -> str:
         """Return the conversation of an authenticated caller.
 
         Args:
@@ -127,7 +127,7 @@ class Entrance:
         """Send a refusal to the caller."""
         await self.socket.send_denial_response(refusal.response())
 
-    def asked(self, text: str) -> Iterable[Json]:  # noqa: ARG002  of some protocols
+    def question_messages(self, text: str) -> Iterable[Json]:  # noqa: ARG002  of some protocols
         """Return the messages with the caller's words."""
         return ()
 
@@ -140,7 +140,7 @@ class Entrance:
         return ()
 
 
-class ProtobufEntrance(Entrance):
+class ProtobufEntrance(CallerConnection):
     """Pipecat's own protocol, for its clients."""
 
     def __init__(self, socket: Socket, settings: AgentSettings) -> None:
@@ -154,7 +154,7 @@ class ProtobufEntrance(Entrance):
         await self.socket.send_bytes(message)  # type: ignore[arg-type]  # protobuf
 
 
-class RealtimeEntrance(Entrance):
+class RealtimeEntrance(CallerConnection):
     """OpenAI's realtime API, speech to speech."""
 
     subprotocol = REALTIME_SUBPROTOCOL
@@ -167,11 +167,11 @@ class RealtimeEntrance(Entrance):
         await super().accept(conversation, token)
         await self.socket.send_json(self._events.created(conversation, token))
 
-    def asked(self, text: str) -> Iterable[Json]:
+    def question_messages(self, text: str) -> Iterable[Json]:
         return self._events.asked(text)
 
     def answered(self, text: str) -> Iterable[Json]:
         return self._events.answered(text)
 
     def silent(self) -> Iterable[Json]:
-        return self._events.done("completed")
+        return self._events.response_done("completed")

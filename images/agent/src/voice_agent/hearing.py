@@ -33,8 +33,8 @@ SILENT_S = 5.0
 session."""
 PAUSE_S = 0.5
 """Pause between two reconnects to a gateway, since the first target may be the one that has just stopped."""
-TRIES = 3
-TAKEN = 1008
+MAX_ATTEMPTS = 3
+SESSION_TAKEN = 1008
 """Close code of a session's older socket at the gateway."""
 
 
@@ -61,13 +61,13 @@ class Line:
                 self.url, additional_headers=self.headers, compression=None, open_timeout=TIMEOUT_S
             )
         except websockets.InvalidStatus as refusal:
-            raise RefusedError.passed_on(refusal.response.status_code, refusal.response.body or b"") from None
+            raise RefusedError.from_response(refusal.response.status_code, refusal.response.body or b"") from None
         except (OSError, TimeoutError, websockets.WebSocketException) as error:
             detail = f"the gateway cannot be reached: {type(error).__name__}"
             raise RefusedError(503, "gateway away", detail) from None
 
 
-def caller_of(opened: ClientConnection) -> str:
+def caller_name(opened: ClientConnection) -> str:
     """Return the caller's name from the gateway's response; empty if the gateway does not distinguish callers."""
     return opened.response.headers.get(CALLER_HEADER, "") if opened.response else ""
 
@@ -87,13 +87,13 @@ class Presence:
         self._line = line
         self._opened = opened
 
-    async def lost(self) -> None:
+    async def handle_disconnect(self) -> None:
         """Return when the gateway no longer grants the caller a session; until then, sessions that end are replaced."""
         tries = 0
         try:
-            while tries < TRIES:
+            while tries < MAX_ATTEMPTS:
                 await self._opened.wait_closed()
-                if self._opened.close_code == TAKEN:
+                if self._opened.close_code == SESSION_TAKEN:
                     return
                 await asyncio.sleep(PAUSE_S * 2**tries)
                 try:
@@ -104,7 +104,7 @@ class Presence:
             await self._opened.close()
 
 
-class Hearing(OpenAIRealtimeSTTService):
+class GatewaySTTService(OpenAIRealtimeSTTService):
     """The gateway as Pipecat's speech-to-text service.
 
     A commit follows each end of speech. Its response contains everything said since the previous one, regardless of the
@@ -133,7 +133,7 @@ class Hearing(OpenAIRealtimeSTTService):
         self._language_code = settings.language
         self._unanswered = 0
         """Number of commits without a transcript."""
-        self._held: list[str] = []
+        self._pending_transcripts: list[str] = []
         """Transcripts that may be continued."""
         self._expects_end = False
         """Whether the caller pauses, possibly at the end of a turn."""
@@ -170,7 +170,7 @@ class Hearing(OpenAIRealtimeSTTService):
             self._expects_end = True
             await self._commit_audio_buffer()
 
-    async def go_on(self) -> None:
+    async def continue_transcription(self) -> None:
         """Withdraw the transcript of a pause, since the caller continues."""
         self._expects_end = False
         if self._has_predicted:
@@ -185,16 +185,16 @@ class Hearing(OpenAIRealtimeSTTService):
 
     async def _handle_transcription_completed(self, evt: dict[str, Any]) -> None:
         self._unanswered = max(0, self._unanswered - 1)
-        self._held += filter(None, [evt["transcript"]])
+        self._pending_transcripts += filter(None, [evt["transcript"]])
         if self._unanswered:
             return
-        text = " ".join(self._held)
+        text = " ".join(self._pending_transcripts)
         if not text:
             if not self._user_speaking:
                 await self.push_frame(NothingHeardFrame())
             return
         if not self._user_speaking:
-            self._held = []
+            self._pending_transcripts = []
             await self.push_frame(
                 TranscriptionFrame(text, self._user_id, time_now_iso8601(), result=evt, finalized=True)
             )

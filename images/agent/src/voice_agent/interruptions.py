@@ -34,12 +34,12 @@ ECHO_SHARE = 0.7
 errors."""
 DECIDED_WITHIN_S = 3.0
 """Maximum time for which an answer is paused for a transcript."""
-ASSENT = frozenset({
+BACKCHANNELS = frozenset({
     *("ok", "okay", "yes", "yeah", "yep", "yup", "right", "sure", "exactly"),
     *("ja", "jaja", "jo", "genau", "richtig", "oui", "ouais", "si", "claro", "vale", "sim", "certo"),
 })  # fmt: skip
 """Words that a listener says without taking the turn: English, German, French, Spanish, Portuguese and Italian."""
-HUM = re.compile(r"(?:[hm]*m[hm]*|u+h+m*|h+u+h+|a+h+|o+h+|e+h+m*|a+ha+|u+hu+h*)+")
+HUM_PATTERN = re.compile(r"(?:[hm]*m[hm]*|u+h+m*|h+u+h+|a+h+|o+h+|e+h+m*|a+ha+|u+hu+h*)+")
 """Sounds of a listener, as engines write them, without punctuation: mhm, uh-huh, hmm, aha."""
 
 
@@ -48,7 +48,7 @@ class Interruptions(BaseUserTurnStartStrategy):
 
     Args:
         playback: Pauses the answer.
-        is_owed: Returns True while an answer is pending or spoken, or the caller has the turn.
+        is_response_pending: Returns True while an answer is pending or spoken, or the caller has the turn.
         answer: Returns the current answer of the agent.
         interrupted: Callback with the time from the onset of an interruption to silence, seconds.
     """
@@ -56,25 +56,25 @@ class Interruptions(BaseUserTurnStartStrategy):
     def __init__(
         self,
         playback: Playback,
-        is_owed: Callable[[], bool],
+        is_response_pending: Callable[[], bool],
         answer: Callable[[], str],
         interrupted: Callable[[float], None],
     ) -> None:
         super().__init__()
         self._playback = playback
-        self._is_owed = is_owed
+        self._is_response_pending = is_response_pending
         self._answer = answer
         self._interrupted = interrupted
         self._has_caller_turn = False
         self._is_agent_speaking = False
         self._is_caller_speaking = False
-        self._hears_itself = False
+        self._has_echo = False
         """Whether the agent's own voice is echoed, so that sound alone is not significant."""
         self._spoken_s = 0.0
         """Duration of speech since the answer was paused."""
         self._silent_after_s: float | None = None
         """Time from the onset to the pause; None while the answer is not paused."""
-        self._deciding: asyncio.Task[None] | None = None
+        self._decision: asyncio.Task[None] | None = None
 
     async def handle_user_turn_started(self) -> None:
         """Note that the caller has the turn."""
@@ -82,7 +82,7 @@ class Interruptions(BaseUserTurnStartStrategy):
 
     async def handle_user_turn_stopped(self) -> None:
         """Allow an answer to follow."""
-        self._has_caller_turn = self._hears_itself = False
+        self._has_caller_turn = self._has_echo = False
         await self._continue()
 
     async def process_frame(self, frame: Frame) -> ProcessFrameResult:
@@ -94,7 +94,7 @@ class Interruptions(BaseUserTurnStartStrategy):
                 self._is_agent_speaking = False
             case VADUserStartedSpeakingFrame():
                 self._is_caller_speaking = True
-                return await self._consider(frame)
+                return await self._handle_speech_start(frame)
             case VADUserStoppedSpeakingFrame():
                 self._is_caller_speaking = False
             case InputAudioRawFrame() if self._is_held and self._is_caller_speaking:
@@ -109,20 +109,20 @@ class Interruptions(BaseUserTurnStartStrategy):
 
     @property
     def _is_answering(self) -> bool:
-        return not self._has_caller_turn and self._is_owed()
+        return not self._has_caller_turn and self._is_response_pending()
 
     @property
     def _is_held(self) -> bool:
         return self._silent_after_s is not None
 
-    async def _consider(self, frame: VADUserStartedSpeakingFrame) -> ProcessFrameResult:
+    async def _handle_speech_start(self, frame: VADUserStartedSpeakingFrame) -> ProcessFrameResult:
         if not self._is_answering:
             await self.trigger_user_turn_started()
             return ProcessFrameResult.STOP
-        if not self._hears_itself and not self._is_held:
-            self._playback.hold()
+        if not self._has_echo and not self._is_held:
+            self._playback.pause()
             self._spoken_s, self._silent_after_s = 0.0, time.time() - frame.timestamp + frame.start_secs
-            self._deciding = self.task_manager.create_task(self._continue_in_time(), f"{self}::_continue_in_time")
+            self._decision = self.task_manager.create_task(self._continue_after_timeout(), f"{self}::_continue_in_time")
         return ProcessFrameResult.CONTINUE
 
     async def _judge(self, text: str) -> ProcessFrameResult:
@@ -130,7 +130,7 @@ class Interruptions(BaseUserTurnStartStrategy):
         if is_assent(words):
             await self._continue()
         elif is_echo(words, _words(self._answer())):
-            self._hears_itself = True
+            self._has_echo = True
             await self._continue()
         else:
             return await self._interrupt()
@@ -148,11 +148,11 @@ class Interruptions(BaseUserTurnStartStrategy):
     async def _continue(self) -> None:
         self._silent_after_s = None
         self._playback.release()
-        deciding, self._deciding = self._deciding, None
+        deciding, self._decision = self._decision, None
         if deciding and deciding is not asyncio.current_task():
             await self.task_manager.cancel_task(deciding)
 
-    async def _continue_in_time(self) -> None:
+    async def _continue_after_timeout(self) -> None:
         await asyncio.sleep(DECIDED_WITHIN_S)
         if self._is_held:
             await self._continue()
@@ -165,7 +165,7 @@ class Interruptions(BaseUserTurnStartStrategy):
 
 def is_assent(words: list[str]) -> bool:
     """Return True for a listener's words, and for an empty transcript."""
-    return all(word in ASSENT or HUM.fullmatch(word) for word in words)
+    return all(word in BACKCHANNELS or HUM_PATTERN.fullmatch(word) for word in words)
 
 
 def is_echo(words: list[str], answer: list[str]) -> bool:
@@ -173,7 +173,7 @@ def is_echo(words: list[str], answer: list[str]) -> bool:
     size = len(words) + 2
     windows = (answer[begin : begin + size] for begin in range(len(answer)))
     matches = (SequenceMatcher(None, window, words, autojunk=False).get_matching_blocks() for window in windows)
-    return any(sum(match.size for match in found) >= ECHO_SHARE * len(words) for found in matches)
+    return any(sum(match.size for match in blocks) >= ECHO_SHARE * len(words) for blocks in matches)
 
 
 def _words(text: str) -> list[str]:

@@ -34,12 +34,12 @@ class LostLeaseError(Exception):
 class Memory:
     """A connection's view of a conversation. Only the holder of its lease writes."""
 
-    def __init__(self, store: Redis, conversation: str, kept_s: int) -> None:
+    def __init__(self, store: Redis, conversation: str, retention_s: int) -> None:
         self._store = store
         self._messages = CONVERSATION_KEY.format(id=conversation)
         self._lease = CONVERSATION_LEASE_KEY.format(id=conversation)
-        self._mine = secrets.token_hex(8).encode()
-        self._kept_s = kept_s
+        self._owner_token = secrets.token_hex(8).encode()
+        self._retention_s = retention_s
 
     async def take(self) -> list[Message]:
         """Take over the conversation from any other connection, and return its history.
@@ -47,7 +47,7 @@ class Memory:
         A caller that reconnects knows before the old connection that the latter is lost.
         """
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.set(self._lease, self._mine, ex=LEASE_S)
+            pipe.set(self._lease, self._owner_token, ex=LEASE_S)
             pipe.lrange(self._messages, 0, -1)
             _, messages = await pipe.execute()
         return [json.loads(each) for each in messages]
@@ -58,7 +58,7 @@ class Memory:
         Raises:
             LostLeaseError: Another connection has taken over the conversation.
         """
-        await self._as_holder(lambda pipe: pipe.set(self._lease, self._mine, ex=LEASE_S))
+        await self._as_holder(lambda pipe: pipe.set(self._lease, self._owner_token, ex=LEASE_S))
 
     async def add(self, role: Role, content: str) -> None:
         """Store a message, as far as it was spoken.
@@ -70,7 +70,7 @@ class Memory:
         def write(pipe: Pipeline) -> None:
             pipe.rpush(self._messages, json.dumps(Message(role=role, content=content)))
             pipe.ltrim(self._messages, -MESSAGES, -1)
-            pipe.expire(self._messages, self._kept_s)
+            pipe.expire(self._messages, self._retention_s)
 
         await self._as_holder(write)
 
@@ -87,7 +87,7 @@ class Memory:
                 await pipe.watch(self._lease)
                 holder = await pipe.get(self._lease)
                 # There is no holder if the store was unavailable for longer than the lease.
-                if holder not in (self._mine, None):
+                if holder not in (self._owner_token, None):
                     raise LostLeaseError
                 pipe.multi()
                 write(pipe)

@@ -33,8 +33,8 @@ class Metrics:
         told: Function that writes to the log for CloudWatch.
     """
 
-    def __init__(self, slots: int, told: metrics.Metrics) -> None:
-        self.told = told
+    def __init__(self, slots: int, registry: metrics.Metrics) -> None:
+        self.told = registry
         self.registry = CollectorRegistry()
         self.conversations = Gauge("voice_agent_conversations", "Conversations held", registry=self.registry)
         self._refused = Counter("voice_agent_refused", "Callers refused", ["reason"], registry=self.registry)
@@ -62,12 +62,12 @@ class Metrics:
         stages: dict[str, float] = {}
         for part in breakdown.contributions:
             stages[part.key] = stages.get(part.key, 0.0) + part.duration_secs
-        for stage, took in stages.items():
-            self._stages.labels(stage).observe(took)
-        told = {stage: round(took * 1000) for stage, took in stages.items()}
-        log.info("turn", extra={"fields": {"total_ms": round(breakdown.total_secs * 1000), "stages_ms": told}})
+        for stage, duration_s in stages.items():
+            self._stages.labels(stage).observe(duration_s)
+        durations_ms = {stage: round(took * 1000) for stage, took in stages.items()}
+        log.info("turn", extra={"fields": {"total_ms": round(breakdown.total_secs * 1000), "stages_ms": durations_ms}})
 
-    def asked(self, tokens: int, cached: int) -> None:
+    def count_tokens(self, tokens: int, cached: int) -> None:
         """Record the tokens of a request to the language model, and how many of them were cached."""
         self._prompt.inc(tokens)
         self._cached.inc(cached)
@@ -78,14 +78,14 @@ class Metrics:
         self._refused.labels(reason).inc()
         self.told.count("ConversationsRefused")
 
-    def interrupted(self, took_s: float) -> None:
+    def interrupted(self, duration_s: float) -> None:
         """Record how long the agent continued to speak after a caller had started."""
-        self._interruptions.observe(took_s)
-        self.told.observe("BargeInLatency", 1000 * took_s)
+        self._interruptions.observe(duration_s)
+        self.told.observe("BargeInLatency", 1000 * duration_s)
 
-    def flush(self, held: int) -> None:
+    def flush(self, conversations: int) -> None:
         """Write the last second's metrics for CloudWatch."""
-        self.told.observe("Conversations", held)
+        self.told.observe("Conversations", conversations)
         self.told.flush()
 
     def barge_in(self) -> BaseObserver:
@@ -100,9 +100,9 @@ class Metrics:
 class _BargeIn(BaseObserver):
     """Measures the time from the onset of speech to the message that silences the agent."""
 
-    def __init__(self, noted: Callable[[float], None]) -> None:
+    def __init__(self, record_latency: Callable[[float], None]) -> None:
         super().__init__()
-        self._noted = noted
+        self._record_latency = record_latency
         self._speaks = False
         self._onset = 0.0
 
@@ -115,5 +115,5 @@ class _BargeIn(BaseObserver):
             # Every turn of a caller starts with an interruption, but most interrupt nothing.
             self._onset = frame.timestamp - frame.start_secs if self._speaks else 0.0
         elif isinstance(frame, InterruptionFrame) and isinstance(data.source, BaseOutputTransport) and self._onset:
-            self._noted(time.time() - self._onset)
+            self._record_latency(time.time() - self._onset)
             self._onset = 0.0

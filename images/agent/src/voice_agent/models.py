@@ -58,9 +58,9 @@ class Turn(LocalSmartTurnAnalyzerV3):
 
     async def sounds_over(self) -> bool:
         """Return True if the turn sounds complete, without ending it."""
-        heard = list(self._audio_buffer)
+        audio = list(self._audio_buffer)
         loop = asyncio.get_running_loop()
-        state, _ = await loop.run_in_executor(self._model_executor, self._process_speech_segment, heard)
+        state, _ = await loop.run_in_executor(self._model_executor, self._process_speech_segment, audio)
         return state is EndOfTurnState.COMPLETE
 
 

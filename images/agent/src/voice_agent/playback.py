@@ -18,7 +18,7 @@ class Playback:
         self._is_released = asyncio.Event()
         self._is_released.set()
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """Pause the audio."""
         self._is_released.clear()
 

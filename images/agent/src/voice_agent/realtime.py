@@ -63,26 +63,26 @@ class RealtimeSerializer(FrameSerializer):
         super().__init__()
         self._socket = socket
         self._resampler = create_stream_resampler()
-        self._heard_rate = 0
-        self._heard_bytes = 0
+        self._input_rate = 0
+        self._received_bytes = 0
         self._response = ""
         self._item = _id("item")
         self._session: Json = {}
 
     async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]  # as Pipecat's own
         """Store the pipeline's rate."""
-        self._heard_rate = setup.audio_in_sample_rate
+        self._input_rate = setup.audio_in_sample_rate
 
     async def serialize(self, frame: Frame) -> str | None:
         """Return an event for a frame."""
         match frame:
             case OutputAudioRawFrame():
                 if not self._response:
-                    await self._tell(self._begin())
+                    await self._send_events(self._begin())
                 delta = base64.b64encode(frame.audio).decode()
                 return json.dumps(self._part("response.output_audio.delta", delta=delta))
             case InterruptionFrame():
-                await self._tell(self.done("cancelled"))
+                await self._send_events(self.response_done("cancelled"))
                 self._item = _id("item")
                 return json.dumps(
                     _event("input_audio_buffer.speech_started", item_id=self._item, audio_start_ms=self._ms)
@@ -96,18 +96,18 @@ class RealtimeSerializer(FrameSerializer):
         try:
             event = Event.validate_json(data)
         except ValidationError as error:
-            said = error.errors(include_url=False, include_input=False)[0]["msg"]
-            wrong = {"type": "invalid_request_error", "code": "invalid_value", "message": said, "param": None}
-            await self._tell([_event("error", error={**wrong, "event_id": event_id(data)})])
+            message = error.errors(include_url=False, include_input=False)[0]["msg"]
+            wrong = {"type": "invalid_request_error", "code": "invalid_value", "message": message, "param": None}
+            await self._send_events([_event("error", error={**wrong, "event_id": event_id(data)})])
             return None
         if isinstance(event, Update):
-            await self._tell([_event("session.updated", session=self._session)])
+            await self._send_events([_event("session.updated", session=self._session)])
         return await self._audio(event.audio) if isinstance(event, Append) else None
 
     async def _audio(self, samples: bytes) -> Frame | None:
-        self._heard_bytes += len(samples)
-        heard = await self._resampler.resample(samples, RATE, self._heard_rate)
-        return InputAudioRawFrame(heard, self._heard_rate, 1) if heard else None
+        self._received_bytes += len(samples)
+        resampled = await self._resampler.resample(samples, RATE, self._input_rate)
+        return InputAudioRawFrame(resampled, self._input_rate, 1) if resampled else None
 
     def created(self, conversation: str, token: str) -> Json:
         """Return the first event, with the token for resuming the conversation in addition to OpenAI's fields."""
@@ -142,7 +142,7 @@ class RealtimeSerializer(FrameSerializer):
         if self._response:
             yield self._part("response.output_audio_transcript.done", transcript=text)
 
-    def done(self, status: Literal["completed", "cancelled"]) -> Iterator[Json]:
+    def response_done(self, status: Literal["completed", "cancelled"]) -> Iterator[Json]:
         """Yield the events for the end of an answer."""
         if self._response:
             yield self._part("response.output_audio.done")
@@ -160,14 +160,14 @@ class RealtimeSerializer(FrameSerializer):
         return {"id": self._response, "object": "realtime.response", "status": status, "output": []}
 
     def _part(self, kind: str, **fields: object) -> Json:
-        place = {"response_id": self._response, "item_id": self._item, "output_index": 0, "content_index": 0}
-        return _event(kind, **place, **fields)
+        ids = {"response_id": self._response, "item_id": self._item, "output_index": 0, "content_index": 0}
+        return _event(kind, **ids, **fields)
 
     @property
     def _ms(self) -> int:
-        return self._heard_bytes * 1000 // (2 * RATE)
+        return self._received_bytes * 1000 // (2 * RATE)
 
-    async def _tell(self, events: Iterator[Json] | list[Json]) -> None:
+    async def _send_events(self, events: Iterator[Json] | list[Json]) -> None:
         for event in events:
             await self._socket.send_text(json.dumps(event))
 

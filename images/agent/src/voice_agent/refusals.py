@@ -5,7 +5,7 @@ import json
 from starlette.responses import JSONResponse
 
 UNAVAILABLE = 503
-PASSED_ON = (401, 403, 429, UNAVAILABLE)
+FORWARDED_STATUSES = (401, 403, 429, UNAVAILABLE)
 """Statuses of the gateway that concern the caller, not the agent."""
 
 
@@ -18,14 +18,14 @@ class RefusedError(Exception):
         self.error = error
 
     @classmethod
-    def passed_on(cls, status: int, body: bytes | bytearray) -> "RefusedError":
+    def from_response(cls, status: int, body: bytes | bytearray) -> "RefusedError":
         """Return the gateway's refusal as the agent's own."""
         try:
-            said = json.loads(body)
-            error, detail = said["error"], said["detail"]
+            response = json.loads(body)
+            error, detail = response["error"], response["detail"]
         except (ValueError, KeyError, TypeError):
             error, detail = "refused", f"the gateway answers {status}"
-        return cls(status if status in PASSED_ON else UNAVAILABLE, str(error), str(detail))
+        return cls(status if status in FORWARDED_STATUSES else UNAVAILABLE, str(error), str(detail))
 
     def response(self) -> JSONResponse:
         """Return the HTTP response for the caller."""
@@ -33,7 +33,7 @@ class RefusedError(Exception):
         return JSONResponse({"error": self.error, "detail": str(self)}, self.status, headers)
 
 
-class FullError(RefusedError):
+class NoFreeSlotError(RefusedError):
     """A caller for whom this process has no free slot; another one may have one."""
 
     def __init__(self, error: str, detail: str) -> None:

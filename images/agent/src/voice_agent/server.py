@@ -25,14 +25,14 @@ from websockets.asyncio.client import ClientConnection
 
 from voice_agent import tokens
 from voice_agent.conversation import LAST_TURN_S, Conversation, Engines
-from voice_agent.entrances import START_WITHIN_S, Entrance, ProtobufEntrance, RealtimeEntrance, Socket
-from voice_agent.hearing import TIMEOUT_S, Hearing, Line, Presence, caller_of
+from voice_agent.entrances import START_WITHIN_S, CallerConnection, ProtobufEntrance, RealtimeEntrance, Socket
+from voice_agent.hearing import TIMEOUT_S, GatewaySTTService, Line, Presence, caller_name
 from voice_agent.memory import Memory
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
-from voice_agent.refusals import FullError, RefusedError
+from voice_agent.refusals import NoFreeSlotError, RefusedError
 from voice_agent.settings import AgentSettings
-from voice_agent.siblings import HEADER, LOOK_S, NO_ROOM, Connection, Siblings
+from voice_agent.siblings import HEADER, NO_FREE_SLOT, RETRY_INTERVAL_S, Connection, Siblings
 from voice_agent.speaking import SPEECH_TIMEOUT_S
 from voice_agent.tools import Speaker, Tools
 from voice_agent.trace import Trace, Traces
@@ -54,7 +54,7 @@ PATH = "/v1/conversations/{id}"
 TWILIO_PATH = "/v1/twilio"
 MESSAGE_BYTES = 64 * 1024
 STOP_TIMEOUT_S = 5
-DRAIN_LOOK_S = 0.1
+DRAIN_POLL_S = 0.1
 UNAUTHENTICATED = 256
 """Maximum number of connections that the gateway has not authenticated yet; each uses a few kilobytes."""
 AUTHENTICATED_WITHIN_S = START_WITHIN_S + TIMEOUT_S
@@ -70,8 +70,8 @@ class Agent:
         draining: Whether new callers are refused.
         leaving: Whether remaining callers are asked to reconnect to another agent.
         unauthenticated: Connections of unauthenticated callers; they use no slots.
-        held: Number of active conversations of this process.
-        changed: Set when ``held`` changes.
+        conversation_count: Number of active conversations of this process.
+        changed: Set when ``conversation_count`` changes.
     """
 
     def __init__(self, settings: AgentSettings, store: Redis) -> None:
@@ -86,62 +86,61 @@ class Agent:
         self.traces = Traces(settings.trace_collector, settings.traced_share, settings.deployment)
         self.unauthenticated = FairAdmission(UNAUTHENTICATED, AUTHENTICATED_WITHIN_S)
         self.changed = asyncio.Event()
-        self.held = 0
+        self.conversation_count = 0
 
     @contextlib.contextmanager
     def slot(self) -> Iterator[None]:
         """Reserve a slot for a conversation.
 
         Raises:
-            FullError: There is no free slot.
+            NoFreeSlotError: There is no free slot.
         """
         self.check_slots()
-        self._hold_more(1)
+        self._add_conversations(1)
         try:
             yield
         finally:
-            self._hold_more(-1)
+            self._add_conversations(-1)
 
     def check_slots(self) -> None:
         """Raise an error unless there is a free slot.
 
         Raises:
-            FullError: There is no free slot.
+            NoFreeSlotError: There is no free slot.
         """
         if self.draining.is_set():
-            raise FullError("draining", "this agent is stopping, and no other has room; try again")
-        if self.held >= self.settings.conversations:
-            detail = (
-                f"this agent holds {self.held} conversations, as many as it takes, and no other has room; try again"
-            )
-            raise FullError("busy", detail)
+            raise NoFreeSlotError("draining", "this agent is stopping, and no other has room; try again")
+        if self.conversation_count >= self.settings.conversations:
+            count = self.conversation_count
+            detail = f"this agent holds {count} conversations, as many as it takes, and no other has room; try again"
+            raise NoFreeSlotError("busy", detail)
 
-    def _hold_more(self, count: int) -> None:
-        self.held += count
-        self.metrics.conversations.set(self.held)
+    def _add_conversations(self, count: int) -> None:
+        self.conversation_count += count
+        self.metrics.conversations.set(self.conversation_count)
         self.changed.set()
 
-    async def talk(self, entrance: Entrance) -> None:
+    async def talk(self, entrance: CallerConnection) -> None:
         """Authenticate a caller, and run a conversation, or forward it to a sibling.
 
         A refused caller gets an HTTP response, never an open socket.
         """
-        giver = self.siblings.giver(entrance.socket.headers.get(HEADER))
+        forwarder = self.siblings.forwarder(entrance.socket.headers.get(HEADER))
         try:
             # An agent without a free slot forwards the connection before any response.
             self.check_slots()
             async with await self._authenticate(entrance) as caller:
                 with self.slot():
-                    await self._hold(entrance, caller, giver)
-        except FullError as full:
-            if giver and not entrance.is_open:
-                await entrance.refuse(RefusedError(NO_ROOM, full.error, str(full)))
+                    await self._run_conversation(entrance, caller, forwarder)
+        except NoFreeSlotError as full:
+            if forwarder and not entrance.is_open:
+                await entrance.refuse(RefusedError(NO_FREE_SLOT, full.error, str(full)))
             elif entrance.is_open or not await self._hand_over(entrance):
                 await self._refuse(entrance, full)
         except RefusedError as refusal:
             await self._refuse(entrance, refusal)
 
-    async def _authenticate(self, entrance: Entrance) -> "_Caller":
+    async def _authenticate(self, entrance: CallerConnection) -> "_Caller":
         """Return the caller, to whom the gateway has granted a session.
 
         Raises:
@@ -151,13 +150,13 @@ class Agent:
             async with self.unauthenticated.admit(entrance.source):
                 await entrance.begin()
                 trace = self.traces.begin()
-                await self._is_there()
+                await self._is_store_reachable()
                 line = Line(self.settings, entrance.key, trace)
                 opened = await line.open()
                 try:
-                    name = caller_of(opened)
-                    conversation = entrance.belongs_to(name)
-                    trace.belongs_to(conversation)
+                    name = caller_name(opened)
+                    conversation = entrance.set_caller(name)
+                    trace.set_conversation(conversation)
                     return _Caller(name, conversation, trace, line, opened)
                 except RefusedError:
                     await opened.close()
@@ -165,44 +164,46 @@ class Agent:
         except TimeoutError:
             raise RefusedError(503, "not authenticated", "the caller was not authenticated in time") from None
 
-    async def _hand_over(self, entrance: Entrance) -> bool:
+    async def _hand_over(self, entrance: CallerConnection) -> bool:
         connection: Connection = entrance.socket.state.connection
         return await self.siblings.take(connection, entrance.source)
 
-    async def _refuse(self, entrance: Entrance, refusal: RefusedError) -> None:
+    async def _refuse(self, entrance: CallerConnection, refusal: RefusedError) -> None:
         self.metrics.refused(refusal.error)
         await entrance.refuse(refusal)
 
-    def _heard(self, line: Line, opened: ClientConnection) -> Hearing | Presence:
+    def _transcription_source(self, line: Line, opened: ClientConnection) -> GatewaySTTService | Presence:
         if self.settings.listening == "audio":
             return Presence(line, opened)
-        return Hearing(line, opened, self.settings)
+        return GatewaySTTService(line, opened, self.settings)
 
-    async def _hold(self, entrance: Entrance, caller: "_Caller", giver: str) -> None:
+    async def _run_conversation(self, entrance: CallerConnection, caller: "_Caller", forwarder: str) -> None:
         settings, conversation = self.settings, caller.conversation
         tools = Tools(settings, self.client, caller.trace, Speaker(conversation, caller.name))
-        known = await tools.read()
+        known_tools = await tools.read()
         usage = Usage()
-        engines = Engines(self.client, caller.trace, self._heard(caller.line, caller.opened), tools, known, usage)
+        engines = Engines(
+            self.client, caller.trace, self._transcription_source(caller.line, caller.opened), tools, known_tools, usage
+        )
         token = tokens.make(settings.token_key.get_secret_value(), conversation, settings.token_ttl_s, caller.name)
         with contextlib.suppress(WebSocketDisconnect):  # it disconnected before it was accepted
             await entrance.accept(conversation, token)
             memory = Memory(self.store, conversation, settings.token_ttl_s)
             holding = Conversation(settings, self.models, self.metrics, memory, engines)
             try:
-                await holding.hold(entrance, partial(self._has_to_end, giver))
+                await holding.run(entrance, partial(self._has_to_end, forwarder))
             finally:
-                usage.tell(caller.name, conversation)
+                usage.publish(caller.name, conversation)
                 with contextlib.suppress(RedisError):  # the error has been logged
                     await usage.count(self.store, caller.name)
 
-    async def _has_to_end(self, giver: str) -> None:
+    async def _has_to_end(self, forwarder: str) -> None:
         """Wait until this process stops, or the one that forwards a caller's bytes."""
-        while not self.leaving.is_set() and not (giver and await self.siblings.has_left(giver)):
+        while not self.leaving.is_set() and not (forwarder and await self.siblings.is_forwarder_gone(forwarder)):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.leaving.wait(), LOOK_S if giver else None)
+                await asyncio.wait_for(self.leaving.wait(), RETRY_INTERVAL_S if forwarder else None)
 
-    async def _is_there(self) -> None:
+    async def _is_store_reachable(self) -> None:
         try:
             await self.store.ping()
         except RedisError:
@@ -231,10 +232,10 @@ class _Caller:
         await self.opened.close()
 
 
-class _Talk:
+class _ConversationApp:
     """An entrance as an ASGI application, since a function would get Starlette's own socket."""
 
-    def __init__(self, agent: Agent, entrance: type[Entrance]) -> None:
+    def __init__(self, agent: Agent, entrance: type[CallerConnection]) -> None:
         self._agent = agent
         self._entrance = entrance
 
@@ -253,10 +254,10 @@ def application(agent: Agent) -> Starlette:
 
     return Starlette(
         routes=[
-            WebSocketRoute(NEW_PATH, _Talk(agent, ProtobufEntrance)),
-            WebSocketRoute(PATH, _Talk(agent, ProtobufEntrance)),
-            WebSocketRoute(REALTIME_PATH, _Talk(agent, RealtimeEntrance)),
-            WebSocketRoute(TWILIO_PATH, _Talk(agent, TwilioEntrance)),
+            WebSocketRoute(NEW_PATH, _ConversationApp(agent, ProtobufEntrance)),
+            WebSocketRoute(PATH, _ConversationApp(agent, ProtobufEntrance)),
+            WebSocketRoute(REALTIME_PATH, _ConversationApp(agent, RealtimeEntrance)),
+            WebSocketRoute(TWILIO_PATH, _ConversationApp(agent, TwilioEntrance)),
             Route(HEALTH_PATH, health),
             Route(LIVENESS_PATH, live),
         ],
@@ -286,7 +287,7 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
             application(agent),
             host=settings.bind_address,
             port=settings.http_port,
-            http=PromptProtocol.with_limit(),
+            http=PromptProtocol.with_connection_limit(),
             h11_max_incomplete_event_size=HEAD_BYTES,
             timeout_keep_alive=KEEP_ALIVE_S,
             ws=Connection,
@@ -302,9 +303,11 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, agent.draining.set)
     serving = asyncio.create_task(server.serve())
-    draining, telling, announcing = (asyncio.create_task(each(agent)) for each in (drain, tell, announce))
+    draining, telling, announcing = (asyncio.create_task(each(agent)) for each in (drain, report_status, announce))
     # Connections that a sibling serves through this process count as well.
-    protection = TaskProtection(agent.store, Tier.AGENT, lambda: bool(agent.held or agent.siblings.handed))
+    protection = TaskProtection(
+        agent.store, Tier.AGENT, lambda: bool(agent.conversation_count or agent.siblings.forwarded_count)
+    )
     protecting = asyncio.create_task(protection.run())
     await asyncio.wait((serving, draining), return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True
@@ -313,17 +316,17 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
     agent.changed.set()
     await announcing
     await tasks.cancel((draining, telling, protecting, *tasks.other_tasks()))
-    agent.metrics.flush(agent.held)
+    agent.metrics.flush(agent.conversation_count)
     await agent.client.aclose()
     await agent.store.aclose()
     await asyncio.to_thread(agent.traces.close)
     log.info("stopped")
 
 
-async def tell(agent: Agent) -> None:
+async def report_status(agent: Agent) -> None:
     """Publish the metrics once per second."""
     while True:
-        agent.metrics.flush(agent.held)
+        agent.metrics.flush(agent.conversation_count)
         await asyncio.sleep(STORAGE_RESOLUTION_S)
 
 
@@ -332,11 +335,11 @@ async def announce(agent: Agent) -> None:
     while not agent.leaving.is_set():
         agent.changed.clear()
         with contextlib.suppress(RedisError, OSError):  # in the meantime, they forward nothing to this one
-            await agent.siblings.tell(agent.held, draining=agent.draining.is_set())
+            await agent.siblings.report(agent.conversation_count, draining=agent.draining.is_set())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(agent.changed.wait(), HOST_HEARTBEAT_S)
     with contextlib.suppress(RedisError):
-        await agent.siblings.leave()
+        await agent.siblings.deregister()
 
 
 async def drain(agent: Agent) -> None:
@@ -348,7 +351,10 @@ async def drain(agent: Agent) -> None:
     serves through this process count as well, and the sibling informs their callers.
     """
     await agent.draining.wait()
-    log.info("draining", extra={"fields": {"conversations": agent.held, "handed": agent.siblings.handed}})
+    log.info(
+        "draining",
+        extra={"fields": {"conversations": agent.conversation_count, "handed": agent.siblings.forwarded_count}},
+    )
     last_s = min(LAST_TURN_S, agent.settings.drain_timeout_s)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(_wait_until_closed(agent), agent.settings.drain_timeout_s - last_s)
@@ -358,5 +364,5 @@ async def drain(agent: Agent) -> None:
 
 
 async def _wait_until_closed(agent: Agent) -> None:
-    while agent.held or agent.siblings.handed:
-        await asyncio.sleep(DRAIN_LOOK_S)
+    while agent.conversation_count or agent.siblings.forwarded_count:
+        await asyncio.sleep(DRAIN_POLL_S)

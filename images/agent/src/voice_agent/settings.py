@@ -11,7 +11,7 @@ from voice_agent.tokens import KEY_BYTES
 Url = Annotated[str, Field(pattern=r"^https?://[^/]+(/.*[^/])?$")]
 """Without a trailing slash, since paths are appended."""
 
-ANYWHERE = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
+ALL_INTERFACES = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
 
 
 class AgentSettings(BaseSettings):
@@ -82,7 +82,7 @@ class AgentSettings(BaseSettings):
     trace_collector: str = Field(default="", pattern="^(https?://.+)?$")
     traced_share: float = Field(default=0.01, ge=0, le=1)
     forwarded: bool = False
-    bind_address: str = ANYWHERE
+    bind_address: str = ALL_INTERFACES
     prometheus_port: int | None = Field(default=None, ge=1, le=65535)
     final_within_s: float = Field(default=1.5, gt=0)
     incomplete_within_s: float = Field(default=1.2, gt=0)

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from websockets.http11 import Request
 
 from voice_agent import tokens
-from voice_agent.settings import ANYWHERE, AgentSettings
+from voice_agent.settings import ALL_INTERFACES, AgentSettings
 from voice_blueprint.contract.network import Tier
 from voice_runtime import tasks
 from voice_runtime.fair_admission import FairAdmission
@@ -25,15 +25,15 @@ from voice_runtime.websocket import READ_TIMEOUT_S, PacedWebSocket
 
 HEADER = "X-Voice-Handed-Over"
 """Header with the address of the forwarding agent, and a token for it; it is ignored from anyone else."""
-NO_ROOM = 421
+NO_FREE_SLOT = 421
 """Status with which a sibling without a free slot responds to an agent (RFC 9110, "misdirected"); callers never receive
 it."""
 CONNECT_WITHIN_S = 1.0
 ANSWERED_WITHIN_S = 15.0
 """Longer than the gateway's timeout, since a sibling queries it before it responds."""
-FOUND_WITHIN_S = 20.0
+DISCOVERY_TIMEOUT_S = 20.0
 """Maximum time for finding a sibling; a client's own timeout is often shorter."""
-PER_PLACE = 4
+MAX_FORWARDED_PER_SLOT = 4
 """Maximum number of forwarded connections per conversation slot of a process: together they use a tenth of the
 resources of its own conversations (docs/decisions/18-agents-as-one-tier.md)."""
 UNAUTHENTICATED = 256
@@ -41,9 +41,9 @@ UNAUTHENTICATED = 256
 AUTHENTICATED_AFTER_S = 20.0
 """Time after which a sibling has closed unauthenticated connections."""
 TOKEN_TTL_S = 60
-LOOK_S = 1.0
+RETRY_INTERVAL_S = 1.0
 
-_chance = random.SystemRandom()
+_random = random.SystemRandom()
 
 
 class Connection(PacedWebSocket):
@@ -64,7 +64,7 @@ class Connection(PacedWebSocket):
         if not self.handshake_complete:
             self.scope["state"]["connection"] = self
 
-    def move_to_side(self, side: "_Side") -> None:
+    def move_to_side(self, side: "_ForwardedEnd") -> None:
         """Forward bytes to the sibling from now on; uvicorn no longer responds."""
         self.connections.discard(self)
         self.handshake_complete = True
@@ -73,12 +73,12 @@ class Connection(PacedWebSocket):
         self.transport.set_protocol(side)
 
 
-class _Side(asyncio.Protocol):
+class _ForwardedEnd(asyncio.Protocol):
     """An endpoint of a forwarded connection, whose data is sent to the other endpoint."""
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self.over = asyncio.Event()
+        self.ended = asyncio.Event()
         self.other: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -100,7 +100,7 @@ class _Side(asyncio.Protocol):
             self.other.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.over.set()
+        self.ended.set()
         if self.other:
             self.other.close()
         elif not self.answer.done():
@@ -111,18 +111,18 @@ class Siblings:
     """An agent's view of the other agents, and its forwarded connections.
 
     Attributes:
-        handed: Number of connections that a sibling serves through this process.
+        forwarded_count: Number of connections that a sibling serves through this process.
     """
 
     def __init__(self, settings: AgentSettings, store: Redis) -> None:
         self._settings = settings
         self._registry = HostRegistry(store, Tier.AGENT)
         self._key = settings.token_key.get_secret_value()
-        self._address = "" if settings.bind_address == ANYWHERE else settings.bind_address
-        self._unauthenticated = FairAdmission(UNAUTHENTICATED, FOUND_WITHIN_S + 2 * AUTHENTICATED_AFTER_S)
-        self.handed = self._authenticated = 0
+        self._address = "" if settings.bind_address == ALL_INTERFACES else settings.bind_address
+        self._unauthenticated = FairAdmission(UNAUTHENTICATED, DISCOVERY_TIMEOUT_S + 2 * AUTHENTICATED_AFTER_S)
+        self.forwarded_count = self._authenticated = 0
 
-    async def tell(self, held: int, *, draining: bool) -> None:
+    async def report(self, conversations: int, *, draining: bool) -> None:
         """Announce the number of free slots to the other agents.
 
         Raises:
@@ -130,21 +130,23 @@ class Siblings:
             RedisError: The store does not respond.
         """
         slots, address = self._settings.conversations, await self._own_address()
-        await self._registry.send_heartbeat(Host(address, HostKind.AGENT, address, slots - held, draining, slots))
+        await self._registry.send_heartbeat(
+            Host(address, HostKind.AGENT, address, slots - conversations, draining, slots)
+        )
 
-    async def leave(self) -> None:
+    async def deregister(self) -> None:
         """Announce that this process stops, including the connections that it forwards."""
         await self._registry.remove(self._address)
 
-    def giver(self, header: str | None) -> str:
+    def forwarder(self, header: str | None) -> str:
         """Return the address of the forwarding agent in a request's header; empty for a caller."""
         address, _, token = (header or "").partition(" ")
         return address if tokens.owner(self._key, token, _subject(address)) is not None else ""
 
-    async def has_left(self, giver: str) -> bool:
+    async def is_forwarder_gone(self, forwarder: str) -> bool:
         """Return True if an agent has announced its shutdown; False while the store is unavailable."""
         try:
-            return not await self._registry.is_registered(giver)
+            return not await self._registry.is_registered(forwarder)
         except RedisError:
             return False
 
@@ -154,18 +156,20 @@ class Siblings:
         Args:
             source: Address of the client. Until the sibling has authenticated the caller, sources compete for capacity.
         """
-        if self._authenticated >= PER_PLACE * self._settings.conversations or not self._address:
+        if self._authenticated >= MAX_FORWARDED_PER_SLOT * self._settings.conversations or not self._address:
             return False
-        self.handed += 1
+        self.forwarded_count += 1
         connection.transport.pause_reading()
         try:
             async with self._unauthenticated.admit(source):
-                sibling, answer = await asyncio.wait_for(self._find(connection.request_bytes), FOUND_WITHIN_S)
-                joined = asyncio.create_task(_join(connection, sibling, answer))
+                sibling, answer = await asyncio.wait_for(
+                    self._find_sibling(connection.request_bytes), DISCOVERY_TIMEOUT_S
+                )
+                forwarding = asyncio.create_task(_join(connection, sibling, answer))
                 try:
-                    await asyncio.wait({joined}, timeout=AUTHENTICATED_AFTER_S)
+                    await asyncio.wait({forwarding}, timeout=AUTHENTICATED_AFTER_S)
                 except BaseException:
-                    await tasks.cancel([joined])
+                    await tasks.cancel([forwarding])
                     raise
         except (LookupError, TimeoutError, RedisError):
             connection.transport.resume_reading()
@@ -173,14 +177,14 @@ class Siblings:
         else:
             self._authenticated += 1
             try:
-                await joined
+                await forwarding
             finally:
                 self._authenticated -= 1
             return True
         finally:
-            self.handed -= 1
+            self.forwarded_count -= 1
 
-    async def _find(self, request: bytes) -> tuple[_Side, bytes]:
+    async def _find_sibling(self, request: bytes) -> tuple[_ForwardedEnd, bytes]:
         """Return the first sibling that accepts a request, and its response.
 
         Raises:
@@ -196,7 +200,7 @@ class Siblings:
                 try:
                     async with asyncio.timeout(ANSWERED_WITHIN_S):
                         answer = await side.answer
-                    if not answer.startswith(f"HTTP/1.1 {NO_ROOM} ".encode()):
+                    if not answer.startswith(f"HTTP/1.1 {NO_FREE_SLOT} ".encode()):
                         return side, answer
                 except BaseException:
                     side.transport.close()
@@ -204,10 +208,10 @@ class Siblings:
                 side.transport.close()
         raise LookupError
 
-    async def _connect(self, host: Host) -> _Side:
+    async def _connect(self, host: Host) -> _ForwardedEnd:
         async with asyncio.timeout(CONNECT_WITHIN_S):
             loop = asyncio.get_running_loop()
-            _, side = await loop.create_connection(_Side, host.address, self._settings.http_port)
+            _, side = await loop.create_connection(_ForwardedEnd, host.address, self._settings.http_port)
         return side
 
     async def _with_room(self) -> list[Host]:
@@ -215,7 +219,7 @@ class Siblings:
         hosts = [
             host for host in await self._registry.live_hosts() if host.accepts_sessions and host.id != self._address
         ]
-        return sorted(hosts, key=lambda host: _chance.random() ** (1 / host.free_slots), reverse=True)
+        return sorted(hosts, key=lambda host: _random.random() ** (1 / host.free_slots), reverse=True)
 
     async def _own_address(self) -> str:
         """Return the address of this process as seen by the gateway and other hosts."""
@@ -234,12 +238,12 @@ def _subject(address: str) -> str:
     return f"agent {address}"
 
 
-async def _join(connection: Connection, sibling: _Side, answer: bytes) -> None:
+async def _join(connection: Connection, sibling: _ForwardedEnd, answer: bytes) -> None:
     """Forward bytes in both directions until one side disconnects."""
     if connection.transport.is_closing():
         sibling.transport.close()
         return
-    caller = _Side()
+    caller = _ForwardedEnd()
     caller.connection_made(connection.transport)
     caller.other, sibling.other = sibling.transport, connection.transport
     connection.move_to_side(caller)
@@ -248,7 +252,7 @@ async def _join(connection: Connection, sibling: _Side, answer: bytes) -> None:
         for each in (connection.transport, sibling.transport):
             each.resume_reading()
         await asyncio.wait(
-            [asyncio.create_task(each.over.wait()) for each in (caller, sibling)], return_when=asyncio.FIRST_COMPLETED
+            [asyncio.create_task(each.ended.wait()) for each in (caller, sibling)], return_when=asyncio.FIRST_COMPLETED
         )
     finally:
         for each in (connection.transport, sibling.transport):

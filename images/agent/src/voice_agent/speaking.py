@@ -18,7 +18,7 @@ from voice_agent.settings import AgentSettings
 from voice_agent.trace import Trace
 from voice_agent.usage import Usage
 
-SECONDS_A_CHARACTER = 1 / 15
+SECONDS_PER_CHARACTER = 1 / 15
 """Duration per character of English speech; the actual duration of each sentence corrects it for the next one."""
 
 CLAUSE_CHARACTERS = 15
@@ -28,7 +28,7 @@ CLAUSE_ENDS = frozenset(",;:–—،")  # noqa: RUF001  a dash, and Arabic's com
 
 INVISIBLE = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 """Directional marks and the byte order mark. Joiners are kept, since Persian and Indic scripts use them."""
-PICTURES = re.compile(
+EMOJI = re.compile(
     "[\u20e3\u2190-\u21ff\u2300-\u27bf\u2900-\u297f\u2b00-\u2bff\u3030\u303d\ufe0e\ufe0f"
     "\U0001f000-\U0001faff\U000e0020-\U000e007f]|\u200d(?=[\u2190-\u2bff\U0001f000-\U0001faff])"
 )
@@ -48,11 +48,11 @@ class FirstClause(SimpleTextAggregator):
     _is_first = True
 
     async def _check_sentence_with_lookahead(self, char: str, *, protected_end: int = 0) -> Aggregation | None:
-        found = await super()._check_sentence_with_lookahead(char, protected_end=protected_end)
-        if self._is_first and not found and char.isspace() and _is_clause(self._text.strip()):
-            found, self._text = Aggregation(self._text.strip(), TextType.SENTENCE), ""
-        self._is_first = self._is_first and not found
-        return found
+        sentence = await super()._check_sentence_with_lookahead(char, protected_end=protected_end)
+        if self._is_first and not sentence and char.isspace() and _is_clause(self._text.strip()):
+            sentence, self._text = Aggregation(self._text.strip(), TextType.SENTENCE), ""
+        self._is_first = self._is_first and not sentence
+        return sentence
 
     async def flush(self) -> Aggregation | None:
         self._is_first = True
@@ -63,7 +63,7 @@ class FirstClause(SimpleTextAggregator):
         await super().handle_interruption()
 
 
-class Speaking(TTSService):
+class SpeechSynthesisService(TTSService):
     """Speech synthesis with estimated word times.
 
     The engines do not report word times. Words are distributed over a sentence's audio by their length, which is
@@ -75,7 +75,7 @@ class Speaking(TTSService):
 
     _spoken_s: float
     """Duration of the answer's audio so far, at which the next sentence starts."""
-    _told_s: float
+    _reported_s: float
     """Reported position of its last word."""
     _began_at: float | None
     """Time of its first sound, by this machine's clock."""
@@ -91,14 +91,14 @@ class Speaking(TTSService):
         )
         self._text_aggregator = FirstClause(language=self.text_aggregation_language)
         self._url = f"{settings.speech_url}/audio/speech"
-        self._asked = {"model": model, "voice": voice, "response_format": "pcm"}
+        self._request = {"model": model, "voice": voice, "response_format": "pcm"}
         key = settings.speech_key.get_secret_value()
         self._key = {"Authorization": f"Bearer {key}"} if key else {}
         self._rate = settings.speech_rate
         self._client = client
         self._trace = trace
         self._usage = usage
-        self._per_character_s = SECONDS_A_CHARACTER
+        self._per_character_s = SECONDS_PER_CHARACTER
         self.answer = ""
         self._context = ""
 
@@ -109,23 +109,26 @@ class Speaking(TTSService):
     async def run_tts(self, text: str, context_id: str) -> AsyncGenerator[Frame | None, None]:
         """Yield the audio of a sentence."""
         if context_id != self._context:
-            self._context, self._spoken_s, self._told_s, self._began_at = context_id, 0.0, 0.0, None
+            self._context, self._spoken_s, self._reported_s, self._began_at = context_id, 0.0, 0.0, None
             self.answer = ""
         self.answer += f" {text}"
         begin: float | None = None
         words = _placed(text)
-        spoken = speakable(text)
-        if not spoken:  # it is stored as if it had been played
+        speech_text = speakable(text)
+        if not speech_text:  # it is stored as if it had been played
             await self._tell(words, self._spoken_s, context_id)
             return
-        self._usage.spoken_characters += len(spoken)
+        self._usage.spoken_characters += len(speech_text)
         try:
             async with self._client.stream(
-                "POST", self._url, json={**self._asked, "input": spoken}, headers={**self._key, **self._trace.headers()}
+                "POST",
+                self._url,
+                json={**self._request, "input": speech_text},
+                headers={**self._key, **self._trace.headers()},
             ) as answer:
                 if answer.is_error:
-                    said = (await answer.aread()).decode(errors="replace")[:200]
-                    yield ErrorFrame(f"{self._url} answers {answer.status_code}: {said}")
+                    error_text = (await answer.aread()).decode(errors="replace")[:200]
+                    yield ErrorFrame(f"{self._url} answers {answer.status_code}: {error_text}")
                     return
                 async for frame in self._stream_audio_frames_from_iterator(
                     answer.aiter_bytes(), in_sample_rate=self._rate, context_id=context_id
@@ -157,11 +160,11 @@ class Speaking(TTSService):
 
     async def _tell(self, words: list[tuple[str, int]], begin: float, context_id: str) -> None:
         times = []
-        for word, place in words:
+        for word, position in words:
             # Not before the preceding word, nor after its sentence; otherwise, they would be stored in another order.
-            due = min(begin + place * self._per_character_s, self._spoken_s)
-            self._told_s = max(due, self._told_s)
-            times.append((word, self._told_s))
+            due = min(begin + position * self._per_character_s, self._spoken_s)
+            self._reported_s = max(due, self._reported_s)
+            times.append((word, self._reported_s))
         await self.add_word_timestamps(times, context_id)
 
 
@@ -170,9 +173,9 @@ def speakable(text: str) -> str:
 
     Voices read the names of emoji ("grinning face") or fail; text without a letter or a digit is not spoken.
     """
-    plain = PICTURES.sub(" ", MARKDOWN.sub("", INVISIBLE.sub("", text)))
-    said = re.sub(r"\s+(?=[.,;:!?])", "", " ".join(plain.split()))
-    return said if any(map(str.isalnum, said)) else ""
+    plain = EMOJI.sub(" ", MARKDOWN.sub("", INVISIBLE.sub("", text)))
+    cleaned = re.sub(r"\s+(?=[.,;:!?])", "", " ".join(plain.split()))
+    return cleaned if any(map(str.isalnum, cleaned)) else ""
 
 
 def _is_clause(text: str) -> bool:
@@ -185,14 +188,14 @@ def _placed(text: str) -> list[tuple[str, int]]:
     A token without letters and digits, such as an emoji, belongs to the preceding word: Pipecat treats a sentence as
     spoken at its last letter, and would store the rest twice.
     """
-    placed: list[tuple[str, int]] = []
-    place = 0
+    positions: list[tuple[str, int]] = []
+    offset = 0
     for word in text.split():
-        place = text.index(word, place)
-        if placed and not any(map(str.isalnum, word)):
-            before, its_place = placed.pop()
-            placed.append((f"{before} {word}", its_place))
+        offset = text.index(word, offset)
+        if positions and not any(map(str.isalnum, word)):
+            before, position = positions.pop()
+            positions.append((f"{before} {word}", position))
         else:
-            placed.append((word, place))
-        place += len(word)
-    return placed
+            positions.append((word, offset))
+        offset += len(word)
+    return positions

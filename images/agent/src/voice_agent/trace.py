@@ -22,10 +22,10 @@ class Traces:
 
     def __init__(self, collector: str, share: float, deployment: str) -> None:
         """Send to a collector; without one, nothing is sampled."""
-        about = {"service.name": "voice-agent", "deployment.environment.name": deployment}
+        attributes = {"service.name": "voice-agent", "deployment.environment.name": deployment}
         self._provider = TracerProvider(
             sampler=TraceIdRatioBased(share if collector else 0.0),
-            resource=Resource.create(about),
+            resource=Resource.create(attributes),
             shutdown_on_exit=False,
         )
         if collector:
@@ -51,23 +51,25 @@ class Trace:
     def __init__(self, tracer: Tracer) -> None:
         self.session = ""
         self._tracer = tracer
-        self._whole = tracer.start_span("conversation")
+        self._root_span = tracer.start_span("conversation")
 
-    def belongs_to(self, conversation: str) -> None:
+    def set_conversation(self, conversation: str) -> None:
         """Set the conversation, which is known once the caller is authenticated."""
         self.session = hashlib.sha256(conversation.encode()).hexdigest()[:32]
-        self._whole.set_attribute("session", self.session)
+        self._root_span.set_attribute("session", self.session)
 
     def headers(self) -> dict[str, str]:
         """Return the headers of a request."""
-        own = self._whole.get_span_context()
-        return {"traceparent": f"00-{own.trace_id:032x}-{own.span_id:016x}-{own.trace_flags:02x}"}
+        span_context = self._root_span.get_span_context()
+        return {
+            "traceparent": f"00-{span_context.trace_id:032x}-{span_context.span_id:016x}-{span_context.trace_flags:02x}"
+        }
 
     def turn(self, breakdown: LatencyBreakdown) -> None:
         """Add a turn whose answer is played from now on, with the durations of its parts."""
         ends = time.time_ns()
         at = ends - round(breakdown.total_secs * NS)
-        turn = self._tracer.start_span("turn", set_span_in_context(self._whole), start_time=at)
+        turn = self._tracer.start_span("turn", set_span_in_context(self._root_span), start_time=at)
         for part in breakdown.contributions:
             stage = self._tracer.start_span(part.key, set_span_in_context(turn), start_time=at)
             at += round(part.duration_secs * NS)
@@ -76,4 +78,4 @@ class Trace:
 
     def end(self) -> None:
         """End the trace together with its connection."""
-        self._whole.end()
+        self._root_span.end()

@@ -16,7 +16,7 @@ from pipecat.serializers.twilio import TwilioFrameSerializer
 from pydantic import BaseModel, Field, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
-from voice_agent.entrances import AGAIN, REFUSED, START_WITHIN_S, Entrance, Socket
+from voice_agent.entrances import REFUSED, START_WITHIN_S, TRY_AGAIN_LATER, CallerConnection, Socket
 from voice_agent.messages import MalformedError
 from voice_agent.refusals import UNAVAILABLE, RefusedError
 from voice_agent.settings import AgentSettings
@@ -80,7 +80,7 @@ def signature(auth_token: str, url: str) -> str:
     return base64.b64encode(hmac.digest(auth_token.encode(), url.encode(), "sha1")).decode()
 
 
-class TwilioEntrance(Entrance):
+class TwilioEntrance(CallerConnection):
     """A telephone call through Twilio."""
 
     def __init__(self, socket: Socket, settings: AgentSettings) -> None:
@@ -115,7 +115,7 @@ class TwilioEntrance(Entrance):
                 return message.start
         raise KeyError("start")
 
-    def belongs_to(self, caller: str) -> str:
+    def set_caller(self, caller: str) -> str:
         """Return the conversation of a call, which differs between callers, since a call's id is in logs and webhooks.
 
         If callers are not distinguished, and Twilio's signature is not verified, anyone could use the call's id, so a
@@ -150,6 +150,6 @@ class TwilioEntrance(Entrance):
         if not self.is_open:
             await super().refuse(refusal)
             return
-        self.socket.ending = AGAIN if refusal.status == UNAVAILABLE else REFUSED
+        self.socket.ending = TRY_AGAIN_LATER if refusal.status == UNAVAILABLE else REFUSED
         with contextlib.suppress(RuntimeError, WebSocketDisconnect):
             await self.socket.close()

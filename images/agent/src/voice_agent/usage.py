@@ -29,7 +29,7 @@ class Usage:
     answer_tokens: int = 0
     spoken_characters: int = 0
 
-    def tell(self, caller: str, conversation: str) -> None:
+    def publish(self, caller: str, conversation: str) -> None:
         """Log the usage of a connection, without that of earlier connections of the conversation."""
         log.info("usage", extra={"fields": {"caller": caller, "conversation": conversation, **asdict(self)}})
 

@@ -99,9 +99,9 @@ class Pcm16:
         if not message:
             raise AudioError("0 bytes are no audio")
         audio = self._remainder + message
-        whole = len(audio) - len(audio) % (SAMPLE_BYTES * self._channels)
-        self._remainder = audio[whole:]
-        samples = np.frombuffer(audio[:whole], "<i2")
+        complete_bytes = len(audio) - len(audio) % (SAMPLE_BYTES * self._channels)
+        self._remainder = audio[complete_bytes:]
+        samples = np.frombuffer(audio[:complete_bytes], "<i2")
         if self._channels > 1:
             samples = samples.reshape(-1, self._channels).mean(axis=1).astype("<i2")
         return self._resampler.resample_chunk(samples) if self._resampler else samples
@@ -182,21 +182,21 @@ class Framer:
         Raises:
             AudioError: It is not audio of the format.
         """
-        return self._cut(self._decoder.decode(message))
+        return self._split_frames(self._decoder.decode(message))
 
     def flush(self) -> list[bytes]:
         """Return the remaining samples; the last frame is padded with silence."""
-        frames = self._cut(self._decoder.flush())
+        frames = self._split_frames(self._decoder.flush())
         if self._remainder:
             frames.append(self._remainder.ljust(FRAME_BYTES, b"\0"))
             self._remainder = b""
         return frames
 
-    def _cut(self, samples: Samples) -> list[bytes]:
+    def _split_frames(self, samples: Samples) -> list[bytes]:
         audio = self._remainder + samples.astype(">i2").tobytes()
-        whole = len(audio) - len(audio) % FRAME_BYTES
-        self._remainder = audio[whole:]
-        return [audio[begin : begin + FRAME_BYTES] for begin in range(0, whole, FRAME_BYTES)]
+        complete_bytes = len(audio) - len(audio) % FRAME_BYTES
+        self._remainder = audio[complete_bytes:]
+        return [audio[begin : begin + FRAME_BYTES] for begin in range(0, complete_bytes, FRAME_BYTES)]
 
 
 def _decoder(audio: AudioFormat) -> Decoder:

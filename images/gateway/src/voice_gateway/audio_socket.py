@@ -180,7 +180,7 @@ class AudioSocket:
         with contextlib.suppress(RedisError):
             await self._count()
         grace_s = 0.0 if close.ends_session else self._gateway.settings.reconnect_grace_s
-        self._gateway.usage.settle(self._session, grace_s)
+        self._gateway.usage.schedule_report(self._session, grace_s)
         sessions, reservations = self._gateway.sessions, self._gateway.reservations
         if close.ends_session:
             await sessions.close(self._session)
@@ -273,7 +273,7 @@ class AudioSocket:
     async def _commit_audio(self) -> None:
         """Request a final transcript of the speech so far."""
         if self._container:
-            await self._container.settle()
+            await self._container.wait_until_read()
         self._send_notice(COMMIT)
 
     def _send_notice(self, notice: bytes) -> None:
@@ -313,7 +313,7 @@ class AudioSocket:
         if not await self._count():
             return QUOTA_EXCEEDED
         await self._gateway.reservations.extend(session.ssrc, time.time() + RESERVATION_TTL_S)
-        if session.lapses_at:  # written by an older socket in the meantime
+        if session.reconnect_by:  # written by an older socket in the meantime
             await self._gateway.sessions.resume(session)
         return None
 

@@ -24,7 +24,7 @@ class Cells:
     """The cells, without which every call belongs here.
 
     Attributes:
-        own: Name of this cell.
+        own_name: Name of this cell.
     """
 
     def __init__(self, own_api: str, health: Mapping[str, str]) -> None:
@@ -36,7 +36,7 @@ class Cells:
         """
         self._api = {_name(api): api for api in health}
         self._health = {_name(api): address for api, address in health.items()}
-        self.own = _name(own_api)
+        self.own_name = _name(own_api)
         self._checks: dict[str, tuple[float, asyncio.Task[bool]]] = {}
 
     def parse_names(self, names: str) -> set[str]:
@@ -54,7 +54,7 @@ class Cells:
     async def pick(self, call: str, full: Collection[str]) -> str | None:
         """Return the name of the cell that serves a call; ``None`` if each is lost or full."""
         for name in self.rank(call):
-            if name not in full and (name == self.own or await self._is_healthy(name)):
+            if name not in full and (name == self.own_name or await self._is_healthy(name)):
                 return name
         return None
 

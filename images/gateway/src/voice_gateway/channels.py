@@ -53,9 +53,9 @@ class Channels:
 
     def _split(self, audio: bytes) -> Sequence[bytes | None]:
         audio = self._remainder + audio
-        whole = len(audio) - len(audio) % (self._sample_bytes * self._count)
-        self._remainder = audio[whole:]
-        samples = np.frombuffer(audio[:whole], f"V{self._sample_bytes}").reshape(-1, self._count)
+        complete_bytes = len(audio) - len(audio) % (self._sample_bytes * self._count)
+        self._remainder = audio[complete_bytes:]
+        samples = np.frombuffer(audio[:complete_bytes], f"V{self._sample_bytes}").reshape(-1, self._count)
         return [samples[:, channel].tobytes() for channel in range(self._count)]
 
     def _socket(self, channel: int) -> WebSocket:

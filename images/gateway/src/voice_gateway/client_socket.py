@@ -46,7 +46,7 @@ SHUTDOWN = replace(RESTART, ends_session=True)
 
 
 @dataclass(frozen=True)
-class Opening:
+class SocketArguments:
     """Arguments of a new socket.
 
     Attributes:
@@ -58,7 +58,7 @@ class Opening:
     session: Session
     lease: SocketLease
     frame: int
-    outlives_socket: bool
+    keeps_session_open: bool
     start_ms: int = 0
 
 
@@ -71,12 +71,12 @@ class ClientSocket(AudioSocket):
 
     closes_after_flush = (ENDED, RESTART, SHUTDOWN)
 
-    def __init__(self, gateway: Gateway, websocket: WebSocket, opening: Opening) -> None:
+    def __init__(self, gateway: Gateway, websocket: WebSocket, opening: SocketArguments) -> None:
         super().__init__(gateway, websocket, opening.session, opening.lease, opening.frame)
         self._opening = opening
         self._stream = EventStream(gateway, opening.session, resume_position(opening.session))
         self._outbox: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue(OUTBOX_SIZE)
-        self._all_delivered = asyncio.Event()
+        self._delivery_complete = asyncio.Event()
         self._sent: deque[tuple[EventId, float]] = deque()
         self._record_task: asyncio.Task[None] | None = None
         self._is_disconnected = False
@@ -110,7 +110,7 @@ class ClientSocket(AudioSocket):
     @classmethod
     async def _open(
         cls, gateway: Gateway, session: Session, resources: contextlib.ExitStack, *, outlives_socket: bool
-    ) -> Opening:
+    ) -> SocketArguments:
         """Reserve the resources of a socket for a session.
 
         Args:
@@ -130,7 +130,7 @@ class ClientSocket(AudioSocket):
         await gateway.sessions.set_gateway(session, address, rtp_timestamp(frame))
         await gateway.sessions.resume(session)
         start_ms = 0 if session.begins_at is None else milliseconds_between(session.begins_at, rtp_timestamp(frame))
-        return Opening(session, lease, frame, outlives_socket, start_ms)
+        return SocketArguments(session, lease, frame, outlives_socket, start_ms)
 
     @classmethod
     async def _accept(cls, gateway: Gateway, websocket: WebSocket, session: Session) -> None:
@@ -172,12 +172,12 @@ class ClientSocket(AudioSocket):
 
     async def _end(self, close: Close) -> None:
         # A session without a known token cannot be resumed.
-        await super()._end(close if self._opening.outlives_socket else replace(close, ends_session=True))
+        await super()._end(close if self._opening.keeps_session_open else replace(close, ends_session=True))
 
     async def _wait_for_shutdown(self) -> Close:
         """Close during a pause, since speech is lost while a session that ends with its socket moves."""
         close = await super()._wait_for_shutdown()
-        if not self._opening.outlives_socket:
+        if not self._opening.keeps_session_open:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._is_quiet.wait(), PAUSE_TIMEOUT_S)
         return close
@@ -191,7 +191,7 @@ class ClientSocket(AudioSocket):
                 SHUTDOWN_TIMEOUT_S if self._gateway.shutting_down.is_set() else FINALS_TIMEOUT_S
             ):
                 if close.ends_session:
-                    await self._all_delivered.wait()
+                    await self._delivery_complete.wait()
                     self._enqueue_messages(self._final_messages())
                 await self._outbox.join()
 
@@ -204,7 +204,7 @@ class ClientSocket(AudioSocket):
         return await super()._handle(message)
 
     async def _flush(self, close: Close) -> Close:
-        if self._opening.outlives_socket:
+        if self._opening.keeps_session_open:
             return await super()._flush(close)
         flush_task, disconnect_task = (
             asyncio.ensure_future(super()._flush(close)),
@@ -252,7 +252,7 @@ class ClientSocket(AudioSocket):
 
     async def _follow(self) -> Close:
         """Send transcripts until the end."""
-        while not self._all_delivered.is_set():
+        while not self._delivery_complete.is_set():
             new_events, complete = await self._stream.step()
             for position, transcript in new_events:
                 if transcript.kind is EventKind.SPEECH_STARTED:
@@ -266,13 +266,13 @@ class ClientSocket(AudioSocket):
                     read_at = time.monotonic()
                     await self._outbox.join()
                     trace.add("deliver", read_at, time.monotonic(), utterance=str(transcript.utterance))
-                if self._opening.outlives_socket and self._is_checkpoint(transcript):
+                if self._opening.keeps_session_open and self._is_checkpoint(transcript):
                     await self._outbox.join()
                     self._sent.append((position, asyncio.get_running_loop().time()))
                 if transcript.kind is EventKind.END:
-                    self._all_delivered.set()
+                    self._delivery_complete.set()
             if complete is not None and not new_events:
-                self._all_delivered.set()
+                self._delivery_complete.set()
         return ENDED
 
     async def _deliver(self) -> Close:
@@ -289,4 +289,4 @@ class ClientSocket(AudioSocket):
 
 def resume_position(session: Session) -> EventId:
     """Return the position after which a session's next socket continues."""
-    return EventId.parse(session.told) if session.told else BEFORE_ALL
+    return EventId.parse(session.last_sent_event) if session.last_sent_event else BEFORE_ALL

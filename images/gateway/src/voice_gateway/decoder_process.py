@@ -106,7 +106,7 @@ class GrowingFile:
             self._process.stdin.write(piece)
             await self._process.stdin.drain()
 
-    async def settle(self) -> None:
+    async def wait_until_read(self) -> None:
         """Wait until all data is decoded as far as possible."""
         loop = asyncio.get_running_loop()
         end, begin = loop.time() + SETTLE_TIMEOUT_S, loop.time()

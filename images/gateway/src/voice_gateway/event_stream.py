@@ -43,10 +43,10 @@ async def events(request: Request) -> Response:
     with contextlib.ExitStack() as resources:
         resources.enter_context(gateway.connection())
         resources.enter_context(gateway.reader(session.ssrc))
-        return CountedStream(EventStream(gateway, session, after).lines(), resources.pop_all())
+        return CountedStreamingResponse(EventStream(gateway, session, after).lines(), resources.pop_all())
 
 
-class CountedStream(StreamingResponse):
+class CountedStreamingResponse(StreamingResponse):
     """A response that is counted until it has ended in any way."""
 
     def __init__(self, lines: AsyncIterator[str], resources: contextlib.ExitStack) -> None:

@@ -64,19 +64,21 @@ class AudioSplitter:
         """Add samples, and yield complete segments."""
         self._buffer = np.concatenate([self._buffer, samples])
         while len(self._buffer) >= MAX_LENGTH_S * RATE:
-            yield from self._cut(FRAME * _quietest(_levels(self._buffer[: MAX_LENGTH_S * RATE])))
+            yield from self._take_segment(FRAME * _find_split(_levels(self._buffer[: MAX_LENGTH_S * RATE])))
 
     def flush(self) -> Iterator[SpeechSegment]:
         """Yield the remaining segment."""
-        yield from self._cut(len(self._buffer))
+        yield from self._take_segment(len(self._buffer))
 
-    def _cut(self, length: int) -> Iterator[SpeechSegment]:
+    def _take_segment(self, length: int) -> Iterator[SpeechSegment]:
         samples, start = self._buffer[:length], self._position
         self._buffer, self._position = self._buffer[length:], self._position + length
-        loud = np.flatnonzero(_levels(samples) > SILENCE_LEVEL)
-        if loud.size:
-            begin = max(0, int(loud[0]) - PADDING_FRAMES) * FRAME
-            yield SpeechSegment((start + begin) / RATE, samples[begin : (int(loud[-1]) + 1 + PADDING_FRAMES) * FRAME])
+        active_frames = np.flatnonzero(_levels(samples) > SILENCE_LEVEL)
+        if active_frames.size:
+            begin = max(0, int(active_frames[0]) - PADDING_FRAMES) * FRAME
+            yield SpeechSegment(
+                (start + begin) / RATE, samples[begin : (int(active_frames[-1]) + 1 + PADDING_FRAMES) * FRAME]
+            )
 
 
 def _levels(samples: Samples) -> NDArray[np.float64]:
@@ -85,12 +87,12 @@ def _levels(samples: Samples) -> NDArray[np.float64]:
     return np.asarray(np.sqrt((padded.astype(np.float64) ** 2).mean(axis=1)))
 
 
-def _quietest(levels: NDArray[np.float64]) -> int:
+def _find_split(levels: NDArray[np.float64]) -> int:
     """Return the frame for a split: late, and in a pause."""
     pauses = np.convolve(levels, np.ones(PAUSE_FRAMES) / PAUSE_FRAMES, "valid")
     first = MIN_LENGTH_S * RATE // FRAME
-    quiet = max(SILENCE_LEVEL, 1.2 * pauses[first:].min())
-    return first + int(np.flatnonzero(pauses[first:] <= quiet)[-1]) + PAUSE_FRAMES // 2
+    max_pause_level = max(SILENCE_LEVEL, 1.2 * pauses[first:].min())
+    return first + int(np.flatnonzero(pauses[first:] <= max_pause_level)[-1]) + PAUSE_FRAMES // 2
 
 
 async def split_file(

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class FrontDoor:
+class PublicHosts:
     """The public host names of a deployment.
 
     Attributes:

@@ -21,9 +21,9 @@ from voice_gateway.audio import MAX_CHANNELS, MIN_RATE, RATE, AudioFormat, Encod
 from voice_gateway.audio_socket import ENDED, Close
 from voice_gateway.bearer import open_or_resume_session
 from voice_gateway.channels import Channels
-from voice_gateway.client_socket import ClientSocket, Opening
+from voice_gateway.client_socket import ClientSocket, SocketArguments
 from voice_gateway.gateway import Gateway
-from voice_gateway.numerals import in_digits
+from voice_gateway.numerals import with_digits
 from voice_gateway.refusals import Refusal
 from voice_gateway.session_routes import SessionRequest, open_session
 from voice_gateway.transcriptions import MODEL
@@ -160,7 +160,7 @@ class ListenSocket(ClientSocket):
     """A client's socket."""
 
     def __init__(
-        self, gateway: Gateway, websocket: WebSocket, opening: Opening, channels: Channels | None = None
+        self, gateway: Gateway, websocket: WebSocket, opening: SocketArguments, channels: Channels | None = None
     ) -> None:
         """Serve a client, or one of its channels."""
         super().__init__(gateway, websocket, opening)
@@ -249,7 +249,7 @@ class ListenSocket(ClientSocket):
     def _result(self, transcript: Transcript) -> Json:
         is_final = transcript.kind is EventKind.FINAL
         if self._query.numerals:
-            transcript = in_digits(transcript, self._session.language)
+            transcript = with_digits(transcript, self._session.language)
         words = format_words(transcript.words, punctuate=self._query.punctuate)
         confidence = fmean(word.confidence for word in transcript.words) if transcript.words else 0.0
         text = transcript.text if self._query.punctuate else normalize_text(transcript.text)

@@ -25,10 +25,10 @@ class _Token:
         return self.word.text.strip(PUNCTUATION)
 
     def nt_separated(self, previous: "_Token") -> bool:
-        ends_a_phrase = previous.word.text.rstrip(PUNCTUATION) != previous.word.text
-        return ends_a_phrase or self.word.start_ms - previous.word.end_ms >= PAUSE_MS
+        ends_phrase = previous.word.text.rstrip(PUNCTUATION) != previous.word.text
+        return ends_phrase or self.word.start_ms - previous.word.end_ms >= PAUSE_MS
 
-    def not_a_number_part(self) -> bool:
+    def is_not_number(self) -> bool:
         return False
 
 
@@ -58,7 +58,7 @@ def text_in_digits(text: str, language: str | None) -> str:
     return " ".join(word.text for word in words_in_digits(words, language))
 
 
-def in_digits(transcript: Transcript, language: str | None) -> Transcript:
+def with_digits(transcript: Transcript, language: str | None) -> Transcript:
     """Return a transcript with its numbers in digits.
 
     Args:

@@ -19,7 +19,7 @@ _BUFFER_FRAMES, _REDUCED_BUFFER_FRAMES = (round(each / FRAME_S) for each in (BUF
 CATCH_UP_S = 0.2
 """Frames that are late by less are sent immediately; a longer delay shifts all following ones."""
 
-REMEMBERED_FRAMES = 3000
+MAX_SENT_TIMES = 3000
 """A minute; send times are only needed for an utterance that has just ended."""
 
 NOTICES = frozenset({BYE, COMMIT})
@@ -57,7 +57,7 @@ class Pacer:
         self._due_at = self._loop.time() + FRAME_S
         self._changed = asyncio.Event()
         self._sent = 0
-        self._sent_at: deque[float] = deque(maxlen=REMEMBERED_FRAMES)
+        self._sent_at: deque[float] = deque(maxlen=MAX_SENT_TIMES)
 
     def put(self, frames: Iterable[bytes]) -> None:
         for frame in frames:

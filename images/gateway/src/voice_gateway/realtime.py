@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket
 from voice_blueprint.contract.session_api import MAX_END_OF_TURN_MS, MAX_PROMPT_CHARACTERS
 from voice_gateway.audio import MAX_RATE, MIN_RATE, AudioFormat, Encoding, Framer
 from voice_gateway.audio_socket import MESSAGE_BYTES, Close
-from voice_gateway.client_socket import ClientSocket, Opening
+from voice_gateway.client_socket import ClientSocket, SocketArguments
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal
 from voice_gateway.rtp import COMMIT
@@ -182,7 +182,7 @@ class RealtimeSocket(ClientSocket):
     pauses.
     """
 
-    def __init__(self, gateway: Gateway, websocket: WebSocket, opening: Opening) -> None:
+    def __init__(self, gateway: Gateway, websocket: WebSocket, opening: SocketArguments) -> None:
         super().__init__(gateway, websocket, opening)
         self._settings = Input.for_session(opening.session, websocket.query_params.get("model"))
         self._set_format((self._settings.format or DEFAULT_FORMAT).audio())

@@ -15,7 +15,7 @@ from voice_blueprint.contract.session_api import REALTIME_PATH
 from voice_gateway.apps import media_api, session_api
 from voice_gateway.archiver import Archiver
 from voice_gateway.audio_socket import MESSAGE_BYTES
-from voice_gateway.front_door import FrontDoor
+from voice_gateway.front_door import PublicHosts
 from voice_gateway.gateway import Gateway
 from voice_gateway.prometheus_metrics import PrometheusMetrics
 from voice_gateway.realtime import EVENT_BYTES
@@ -64,7 +64,7 @@ def _server(app: Starlette, settings: GatewaySettings) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
-            http=PromptProtocol.with_limit(),
+            http=PromptProtocol.with_connection_limit(),
             ws=PacedWebSocket.with_limits({REALTIME_PATH: EVENT_BYTES}),
             ws_max_size=MESSAGE_BYTES,
             ws_per_message_deflate=False,
@@ -97,7 +97,7 @@ async def serve(settings: GatewaySettings, store_settings: StoreSettings) -> Non
     coroutines = [gateway.fleet.watch(), gateway.followers.run(), _publish(gateway), protection.run()]
     if settings.media_tls:
         coroutines += [
-            FrontDoor(settings.media_host, gateway.metrics, api_host=settings.api_host).run(),
+            PublicHosts(settings.media_host, gateway.metrics, api_host=settings.api_host).run(),
             SyntheticCaller(gateway, f"wss://{settings.media_host}").run(),
         ]
     if gateway.archive:

@@ -102,7 +102,7 @@ async def close(request: Request) -> Response:
     session = await gateway.authenticate(request.path_params["id"], request.headers.get(TOKEN_HEADER))
     await gateway.sessions.close(session)
     await gateway.reservations.release(session.ssrc)
-    gateway.usage.settle(session, 0.0)
+    gateway.usage.schedule_report(session, 0.0)
     log.info("session closed", extra={"fields": {"ssrc": session.ssrc}})
     return Response(status_code=204)
 
@@ -187,9 +187,9 @@ async def _other_cell(gateway: Gateway, session_request: SessionRequest, call: s
         return None
     names = gateway.cells.parse_names(full)
     if missing_tier(gateway, session_request):
-        names.add(gateway.cells.own)
+        names.add(gateway.cells.own_name)
     cell = await gateway.cells.pick(call, names)
-    if cell is None or cell == gateway.cells.own:
+    if cell is None or cell == gateway.cells.own_name:
         return None
     query = f"?{FULL_CELLS}={','.join(sorted(names))}" if names else ""
     return f"{gateway.cells.api(cell)}{SESSIONS_PATH}{query}"

@@ -30,12 +30,12 @@ class SlotReservations:
         There are never more reservations than slots. Of several concurrent requests for the last one, all may fail.
         """
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.zremrangebyscore(state.PLACES, "-inf", time.time())
-            pipe.zadd(state.PLACES, {str(ssrc): until}, nx=True)
-            pipe.zcard(state.PLACES)
-            _, added, held = await pipe.execute()
-        if added and held > self._fleet.slots:
-            await self._store.zrem(state.PLACES, str(ssrc))
+            pipe.zremrangebyscore(state.RESERVED_SLOTS, "-inf", time.time())
+            pipe.zadd(state.RESERVED_SLOTS, {str(ssrc): until}, nx=True)
+            pipe.zcard(state.RESERVED_SLOTS)
+            _, added, reserved = await pipe.execute()
+        if added and reserved > self._fleet.slots:
+            await self._store.zrem(state.RESERVED_SLOTS, str(ssrc))
             return False
         await self.extend(ssrc, until)
         return True
@@ -43,10 +43,10 @@ class SlotReservations:
     async def extend(self, ssrc: int, until: float) -> None:
         """Extend an existing reservation."""
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.zadd(state.PLACES, {str(ssrc): until})
-            pipe.expire(state.PLACES, state.SESSION_RETENTION_S)
+            pipe.zadd(state.RESERVED_SLOTS, {str(ssrc): until})
+            pipe.expire(state.RESERVED_SLOTS, state.SESSION_RETENTION_S)
             await pipe.execute()
 
     async def release(self, ssrc: int, after_s: float = RELEASE_DELAY_S) -> None:
         """Release a reservation after a delay, if there is one."""
-        await self._store.zadd(state.PLACES, {str(ssrc): time.time() + after_s}, xx=True)
+        await self._store.zadd(state.RESERVED_SLOTS, {str(ssrc): time.time() + after_s}, xx=True)

@@ -129,7 +129,9 @@ def format_segments(form: Format, transcript: FileTranscript, added: list[Segmen
     if form is Format.TEXT:
         return "".join(f"{segment.text}\n" for segment in added)
     if form is Format.SRT:
-        return "".join(f"{number}\n{_span(each, ',')}\n{each.text}\n\n" for number, each in enumerate(added, first))
+        return "".join(
+            f"{number}\n{_time_range(each, ',')}\n{each.text}\n\n" for number, each in enumerate(added, first)
+        )
     if form is Format.VTT:
         return vtt(added)
     return "\n"
@@ -137,7 +139,7 @@ def format_segments(form: Format, transcript: FileTranscript, added: list[Segmen
 
 def vtt(segments: Iterable[Segment]) -> str:
     """Return WebVTT cues, without the header."""
-    return "".join(f"{_span(each, '.')}\n{each.text}\n\n" for each in segments)
+    return "".join(f"{_time_range(each, '.')}\n{each.text}\n\n" for each in segments)
 
 
 def footer(form: Format, transcript: FileTranscript, *, words: bool) -> str:
@@ -176,7 +178,7 @@ def footer(form: Format, transcript: FileTranscript, *, words: bool) -> str:
 
 def diarized_json(channels: Sequence[FileTranscript]) -> str:
     """Return the transcript of a file with one speaker per channel, in chronological order."""
-    spoken = sorted(
+    spoken_words = sorted(
         (
             (segment, SPEAKERS[channel])
             for channel, transcript in enumerate(channels)
@@ -187,20 +189,20 @@ def diarized_json(channels: Sequence[FileTranscript]) -> str:
     seconds = max(transcript.duration_s for transcript in channels)
     segments = [
         {"type": "transcript.text.segment", "id": f"seg_{number:03d}", "speaker": speaker, **asdict(segment)}
-        for number, (segment, speaker) in enumerate(spoken, 1)
+        for number, (segment, speaker) in enumerate(spoken_words, 1)
     ]
     return json.dumps(
         {
             "task": "transcribe",
             "duration": round(seconds, 3),
-            "text": " ".join(segment.text for segment, _ in spoken),
+            "text": " ".join(segment.text for segment, _ in spoken_words),
             "segments": segments,
             "usage": {"type": "duration", "seconds": math.ceil(seconds)},
         }
     )
 
 
-def _span(segment: Segment, point: str) -> str:
+def _time_range(segment: Segment, point: str) -> str:
     return f"{_timestamp(segment.start, point)} --> {_timestamp(segment.end, point)}"
 
 

@@ -84,7 +84,7 @@ class Usage:
         used = await self._add(session.caller, UsageAmounts(audio_s=audio_s))
         return not self._seconds_per_day or used < self._seconds_per_day
 
-    def settle(self, session: Session, timeout_s: float) -> None:
+    def schedule_report(self, session: Session, timeout_s: float) -> None:
         """Log the usage of a session once it has ended and is transcribed; nothing is logged if its caller reconnects.
 
         Args:

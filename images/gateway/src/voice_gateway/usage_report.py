@@ -17,7 +17,7 @@ from voice_runtime import state
 from voice_runtime.replies import text, texts
 
 INTERVAL_S = 60.0
-SETTLED_AFTER = timedelta(minutes=15)
+REPORT_DELAY = timedelta(minutes=15)
 """Time after midnight at which the usage of the evening's sessions is counted."""
 MAX_DAYS = 2
 """Number of past days that are written, for which the store keeps the usage."""
@@ -60,7 +60,7 @@ class UsageReport:
             BaseError: The archive does not respond, or rejects the request.
             TimeoutError: It does not respond in time.
         """
-        newest = (now - SETTLED_AFTER).date()
+        newest = (now - REPORT_DELAY).date()
         for days in range(MAX_DAYS, 0, -1):
             day = newest - timedelta(days=days)
             claim = state.day_report(day.isoformat())

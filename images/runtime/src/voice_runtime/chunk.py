@@ -22,7 +22,7 @@ CAPACITY = {ChunkKind.LOG_MEL: CHUNK_MEL_FRAMES, ChunkKind.PCM16: CHUNK_SAMPLES}
 """Maximum ``count`` of each kind."""
 
 
-class Malformed(StrEnum):
+class MalformedReason(StrEnum):
     """Reason for an invalid datagram; the name of a counter."""
 
     LENGTH = "wrong-length"
@@ -39,7 +39,7 @@ class MalformedChunkError(Exception):
         reason: Counter of the reason.
     """
 
-    def __init__(self, reason: Malformed) -> None:
+    def __init__(self, reason: MalformedReason) -> None:
         super().__init__(reason.value)
         self.reason = reason
 
@@ -74,14 +74,14 @@ class AudioChunk:
             MalformedChunkError: It is not a valid chunk.
         """
         if len(datagram) != DATAGRAM_BYTES:
-            raise MalformedChunkError(Malformed.LENGTH)
+            raise MalformedChunkError(MalformedReason.LENGTH)
         session, number, sequence, kind, flags, count = CHUNK_HEADER.unpack_from(datagram)
         if kind not in CAPACITY:
-            raise MalformedChunkError(Malformed.KIND)
+            raise MalformedChunkError(MalformedReason.KIND)
         if flags & ~ALL_FLAGS:
-            raise MalformedChunkError(Malformed.FLAGS)
+            raise MalformedChunkError(MalformedReason.FLAGS)
         if count > CAPACITY[kind]:
-            raise MalformedChunkError(Malformed.COUNT)
+            raise MalformedChunkError(MalformedReason.COUNT)
         return cls(session, sequence, ChunkFlag(flags), _values(datagram, ChunkKind(kind), count), number)
 
     def datagram(self) -> bytes:
@@ -96,5 +96,5 @@ def _values(datagram: bytes | memoryview, kind: ChunkKind, count: int) -> NDArra
     mel = np.frombuffer(datagram, "<f4", count * CHUNK_MEL_BINS, CHUNK_HEADER.size).reshape(count, CHUNK_MEL_BINS)
     # A single NaN or infinity would corrupt a whole batch with features of other sessions.
     if not np.isfinite(mel).all():
-        raise MalformedChunkError(Malformed.VALUES)
+        raise MalformedChunkError(MalformedReason.VALUES)
     return mel

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item", bound=Hashable)
 
 
-class FairSet(Generic[Item]):
+class SourceLimitedSet(Generic[Item]):
     """A set of limited size, in which each item has a source.
 
     Args:
@@ -75,8 +75,8 @@ class FairAdmission:
     """
 
     def __init__(self, limit: int, timeout_s: float) -> None:
-        self._within_s = timeout_s
-        self._waiting: FairSet[asyncio.Timeout] = FairSet(limit)
+        self._timeout_s = timeout_s
+        self._waiting: SourceLimitedSet[asyncio.Timeout] = SourceLimitedSet(limit)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -91,7 +91,7 @@ class FairAdmission:
         Raises:
             TimeoutError: The context took too long, or the client was removed for one of another source.
         """
-        async with asyncio.timeout(self._within_s) as deadline:
+        async with asyncio.timeout(self._timeout_s) as deadline:
             removed = self._waiting.add(deadline, source)
             if removed:
                 removed.reschedule(asyncio.get_running_loop().time())

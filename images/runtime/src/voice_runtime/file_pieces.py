@@ -75,7 +75,7 @@ class FilePieces:
 
     async def result(self, name: str) -> PieceTranscript | None:
         """Return the transcript of a piece once it is available."""
-        answer = await self._store.hget(state.file_piece(name), PieceField.HEARD)
+        answer = await self._store.hget(state.file_piece(name), PieceField.TRANSCRIPT)
         return PieceTranscript.model_validate_json(answer) if answer else None
 
     async def refresh(self, name: str) -> bool:
@@ -127,6 +127,6 @@ class FilePieces:
         key = state.file_piece(name)
         # A piece that is no longer needed is not recreated.
         if await self._store.exists(key):
-            await self._store.hset(key, PieceField.HEARD, transcript.model_dump_json(exclude_defaults=True))
+            await self._store.hset(key, PieceField.TRANSCRIPT, transcript.model_dump_json(exclude_defaults=True))
             await self._store.expire(key, state.FILE_PIECE_RETENTION_S)
         await self._store.delete(state.file_piece_lease(name))

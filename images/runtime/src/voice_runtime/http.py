@@ -11,8 +11,8 @@ from starlette.requests import HTTPConnection
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from voice_runtime.fair_admission import FairSet
-from voice_runtime.websocket import MIN_REST_S, REST_FACTOR, SLICE_BYTES, PacedWebSocket, UnreadLimit
+from voice_runtime.fair_admission import SourceLimitedSet
+from voice_runtime.websocket import MIN_PAUSE_S, PAUSE_FACTOR, SLICE_BYTES, PacedWebSocket, SlowReaderLimit
 
 HEAD_TIMEOUT_S = 10.0
 """Timeout for the head of a request, from the start of the connection or the first byte of the head."""
@@ -44,22 +44,22 @@ def client_address(connection: HTTPConnection, *, forwarded: bool) -> str:
     return _PORT.sub(r"\1", forwarded_address) or (connection.client.host if connection.client else "")
 
 
-class PromptProtocol(UnreadLimit, H11Protocol):
+class PromptProtocol(SlowReaderLimit, H11Protocol):
     """Closes connections that send no complete request head in time.
 
     Uvicorn itself waits indefinitely after the first byte.
 
-    ``with_limit`` returns the class for a server. Above its maximum of waiting connections, the address with the most
-    of them loses its oldest one. Connections with a request in progress, and WebSockets, are not counted, unless the
-    client does not read its response.
+    ``with_connection_limit`` returns the class for a server. Above its maximum of waiting connections, the address with
+    the most of them loses its oldest one. Connections with a request in progress, and WebSockets, are not counted,
+    unless the client does not read its response.
 
     No connection can monopolize the event loop: 256 KiB of the smallest chunks are 40,000 events, a second of CPU time.
     Such a connection is paused after each turn, like a ``PacedWebSocket``, and after each request.
     """
 
-    waiting: FairSet["PromptProtocol"]
+    waiting: SourceLimitedSet["PromptProtocol"]
     _timer: asyncio.TimerHandle | None = None
-    _rest_timer: asyncio.TimerHandle | None = None
+    _pause_timer: asyncio.TimerHandle | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  uvicorn's
         super().__init__(*args, **kwargs)
@@ -67,9 +67,9 @@ class PromptProtocol(UnreadLimit, H11Protocol):
         self._is_answered = False
 
     @classmethod
-    def with_limit(cls, connections: int = MAX_IDLE_CONNECTIONS) -> type["PromptProtocol"]:
+    def with_connection_limit(cls, connections: int = MAX_IDLE_CONNECTIONS) -> type["PromptProtocol"]:
         """Return the protocol of a server with this maximum of connections without a request."""
-        return type("PromptProtocol", (cls,), {"waiting": FairSet(connections)})
+        return type("PromptProtocol", (cls,), {"waiting": SourceLimitedSet(connections)})
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request."""
@@ -81,21 +81,21 @@ class PromptProtocol(UnreadLimit, H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the connection."""
         self._stop_waiting()
-        self._stop_resting()
+        self._end_pause()
         self._unread.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Process the data, now or after the connection's pause, and check whether a request is in progress."""
         self._unread += data
-        if self._rest_timer is None:
+        if self._pause_timer is None:
             self.continue_reading()
         else:  # uvicorn itself resumes it
             self.transport.pause_reading()
 
     def continue_reading(self) -> None:
         """Process unread data for a turn."""
-        self._stop_resting()
+        self._end_pause()
         if self.transport.is_closing():
             return
         started_at = time.thread_time()  # CPU time of other processes is not counted for this connection
@@ -116,27 +116,27 @@ class PromptProtocol(UnreadLimit, H11Protocol):
                 return
             elapsed_s = time.thread_time() - started_at
             if elapsed_s >= MAX_TURN_S:
-                self._rest(elapsed_s)
+                self._pause_reading_for(elapsed_s)
                 return
         if not self.flow.read_paused:
             self.transport.resume_reading()
 
     def continue_reading_unless_resting(self) -> None:
         """Process unread data, unless the connection is paused."""
-        if self._rest_timer is None:
+        if self._pause_timer is None:
             self.continue_reading()
 
-    def _rest(self, elapsed_s: float) -> None:
+    def _pause_reading_for(self, elapsed_s: float) -> None:
         self.transport.pause_reading()
         PacedWebSocket.resting.add(self)
-        rest_s = max(MIN_REST_S, elapsed_s * REST_FACTOR * len(PacedWebSocket.resting))
-        self._rest_timer = self.loop.call_later(rest_s, self.continue_reading)
+        rest_s = max(MIN_PAUSE_S, elapsed_s * PAUSE_FACTOR * len(PacedWebSocket.resting))
+        self._pause_timer = self.loop.call_later(rest_s, self.continue_reading)
 
-    def _stop_resting(self) -> None:
+    def _end_pause(self) -> None:
         PacedWebSocket.resting.discard(self)
-        if self._rest_timer is not None:
-            self._rest_timer.cancel()
-            self._rest_timer = None
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+            self._pause_timer = None
 
     def pause_writing(self) -> None:
         """Wait for the client to read its answer."""
@@ -161,8 +161,8 @@ class PromptProtocol(UnreadLimit, H11Protocol):
             super().on_response_complete()
             return
         self._is_answered = True
-        if self._rest_timer is None:
-            self._rest(REQUEST_S)
+        if self._pause_timer is None:
+            self._pause_reading_for(REQUEST_S)
 
     def _update_state(self) -> None:
         if self.transport.get_protocol() is not self:

@@ -19,7 +19,7 @@ class Journal:
     def __init__(self, store: Redis, host: str) -> None:
         self._store = store
         self.host = host
-        self._hosts_seen: set[str] = set()
+        self._known_hosts: set[str] = set()
         self._former_hosts: dict[int, set[str]] = {}
 
     async def acquire(self, ssrc: int) -> None:
@@ -33,7 +33,7 @@ class Journal:
             pipe.expire(state.host_sessions(self.host), state.HOST_SESSIONS_RETENTION_S)
             await pipe.execute()
 
-    async def take_over(self, ssrc: int) -> bool:
+    async def claim_session(self, ssrc: int) -> bool:
         """Become the host of a session without one, and return True on success."""
         if not await self._store.set(state.lease(ssrc), self.host, ex=state.LEASE_S, nx=True):
             return False
@@ -94,14 +94,14 @@ class Journal:
     async def orphans(self) -> list[int]:
         """Return sessions of failed hosts of this tier."""
         # Other readers may already have removed a failed host from the registry.
-        self._hosts_seen |= {text(host) for host in await self._store.smembers(state.hosts(Tier.ASR))} - {self.host}
+        self._known_hosts |= {text(host) for host in await self._store.smembers(state.hosts(Tier.ASR))} - {self.host}
         self._former_hosts = {}
-        for host in sorted(self._hosts_seen):
+        for host in sorted(self._known_hosts):
             if await self._store.exists(state.host(Tier.ASR, host)):
                 continue
             sessions = await self.sessions_on(host)
             for ssrc in sessions:
                 self._former_hosts.setdefault(ssrc, set()).add(host)
             if not sessions:
-                self._hosts_seen.discard(host)
+                self._known_hosts.discard(host)
         return sorted(self._former_hosts)

@@ -34,5 +34,5 @@ def set_up() -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     # uvicorn logs this for every WebSocket that is refused with a response, as if there had been none.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing handshake" not in record.msg)
-    for chatty in ("httpx2", "uvicorn.error"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    for logger_name in ("httpx2", "uvicorn.error"):
+        logging.getLogger(logger_name).setLevel(logging.WARNING)

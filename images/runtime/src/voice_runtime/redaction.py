@@ -62,11 +62,11 @@ def find_spans(
     if Redaction.EMAIL in redactions:
         spans += _addresses(plain)
     if Redaction.CARD in redactions:
-        taken = {index for each in spans for index in range(each.begin, each.end)}
+        redacted_indexes = {index for each in spans for index in range(each.begin, each.end)}
         spans += (
             each
             for each in _cards(plain, is_final=is_final, digits_before=digits_before)
-            if taken.isdisjoint(range(each.begin, each.end))
+            if redacted_indexes.isdisjoint(range(each.begin, each.end))
         )
     return sorted(spans, key=lambda each: each.begin)
 
@@ -86,8 +86,8 @@ def redact_transcript(transcript: Transcript, redactions: frozenset[Redaction], 
     for each in reversed(spans):
         parts[each.begin : each.end] = [each.label] if each.label else []
         if timed:
-            whole = timed[each.begin : each.end]
-            timed[each.begin : each.end] = [_merge(whole, each.label)] if each.label else []
+            redacted_words = timed[each.begin : each.end]
+            timed[each.begin : each.end] = [_merge(redacted_words, each.label)] if each.label else []
     committed_spans = [each for each in spans if each.begin < len(transcript.committed.split())]
     committed = parts[: _committed_length(committed_spans, len(transcript.committed.split()))]
     return transcript.model_copy(update={"text": " ".join(parts), "words": timed, "committed": " ".join(committed)})
@@ -103,9 +103,9 @@ def redact_words(words: Sequence[TimedWord], redactions: frozenset[Redaction]) -
 
 def _committed_length(committed_spans: Sequence[RedactedSpan], committed: int) -> int:
     """Return the number of committed words after redaction; a partly committed range is not committed."""
-    whole = [each for each in committed_spans if each.end <= committed]
+    complete_spans = [each for each in committed_spans if each.end <= committed]
     cut = next((each.begin for each in committed_spans if each.end > committed), committed)
-    return cut - sum(each.end - each.begin - bool(each.label) for each in whole)
+    return cut - sum(each.end - each.begin - bool(each.label) for each in complete_spans)
 
 
 def _merge(words: Sequence[TimedWord], label: str) -> TimedWord:
@@ -136,8 +136,8 @@ def redact_text(text: str, redactions: frozenset[Redaction], *, is_final: bool =
 def _cards(plain: Sequence[str], *, is_final: bool, digits_before: int) -> Iterator[RedactedSpan]:
     for begin, end, digits in _runs(plain):
         is_last = end == len(plain)
-        whole = digits + (digits_before if begin == 0 else 0)
-        if whole >= CARD_DIGITS or (is_last and is_final and digits >= PARTIAL_CARD_DIGITS):
+        total_digits = digits + (digits_before if begin == 0 else 0)
+        if total_digits >= CARD_DIGITS or (is_last and is_final and digits >= PARTIAL_CARD_DIGITS):
             yield RedactedSpan(begin, end, "[card]")
         elif is_last and not is_final:
             yield RedactedSpan(begin, end, "")
@@ -161,8 +161,8 @@ def _digits(word: str) -> int | None:
         return 1
     if word in REPEATERS:
         return 1
-    bare = word.replace("-", "").replace(".", "")
-    return len(bare) if bare.isdigit() else None
+    digits = word.replace("-", "").replace(".", "")
+    return len(digits) if digits.isdigit() else None
 
 
 def _addresses(plain: Sequence[str]) -> Iterator[RedactedSpan]:

@@ -42,7 +42,7 @@ class Session:
         id: Id in the API.
         caller: Caller who opened it.
         expires_at: Seconds since 1970 after which audio is rejected.
-        lapses_at: Seconds since 1970 at which it ends if its audio socket was lost, otherwise 0.
+        reconnect_by: Seconds since 1970 at which it ends if its audio socket was lost, otherwise 0.
         refused_at: Seconds since 1970 at which a full ASR host rejected its audio, or 0.
         begins_at: RTP timestamp of the first frame from its gateway; ``None`` if unknown.
         wrong_payload: Number of packets that do not match ``media``.
@@ -59,7 +59,7 @@ class Session:
         received_s: Audio received by its sockets, seconds.
         characters: Characters of its final transcripts.
         realtime: Settings with which a client of OpenAI's API connects, as JSON.
-        told: Id of the last event that was sent on an audio socket, or empty.
+        last_sent_event: Id of the last event that was sent on an audio socket, or empty.
     """
 
     ssrc: int
@@ -68,7 +68,7 @@ class Session:
     kind: SessionKind
     caller: str
     expires_at: int
-    lapses_at: int = 0
+    reconnect_by: int = 0
     refused_at: int = 0
     srtp_key: str | None = None
     media: Media = GATEWAY_MEDIA
@@ -87,12 +87,12 @@ class Session:
     received_s: float = 0.0
     characters: int = 0
     realtime: str | None = None
-    told: str = ""
+    last_sent_event: str = ""
 
     @property
     def ends_at(self) -> int:
         """Seconds since 1970 from which audio is rejected, unless its caller closes it before."""
-        return min(self.expires_at, self.lapses_at or self.expires_at)
+        return min(self.expires_at, self.reconnect_by or self.expires_at)
 
     @property
     def is_over(self) -> bool:
@@ -128,7 +128,7 @@ class Session:
                 kind=SessionKind(fields[SessionField.KIND]),
                 caller=fields[SessionField.CALLER],
                 expires_at=int(fields[SessionField.EXPIRES_AT]),
-                lapses_at=int(fields.get(SessionField.LAPSES_AT, 0)),
+                reconnect_by=int(fields.get(SessionField.RECONNECT_BY, 0)),
                 refused_at=int(transcribed.get(TranscribedField.REFUSED_AT, 0)),
                 media=Media.parse(fields.get(SessionField.MEDIA, str(GATEWAY_MEDIA))),
                 language=fields.get(SessionField.LANGUAGE),
@@ -139,7 +139,7 @@ class Session:
                 received_s=float(fields.get(SessionField.AUDIO_S, 0)),
                 characters=int(transcribed.get(TranscribedField.CHARACTERS, 0)),
                 realtime=fields.get(SessionField.REALTIME),
-                told=fields.get(SessionField.TOLD, ""),
+                last_sent_event=fields.get(SessionField.LAST_SENT_EVENT, ""),
                 last_sequence=int(shipped.get(ShippedField.LAST_SEQUENCE, -1)),
                 chunks=int(shipped.get(ShippedField.CHUNKS, 0)),
                 transcribed_to=int(transcribed.get(TranscribedField.TRANSCRIBED_TO, -1)),
@@ -231,7 +231,7 @@ class Sessions:
             await pipe.execute()
 
     async def update(self, session: Session, **fields: str) -> None:
-        """Write fields that change during a session, such as ``language`` and ``told``."""
+        """Write fields that change during a session, such as ``language`` and ``last_sent_event``."""
         key = state.session(session.ssrc)
         # An expired record is not recreated, since it would never expire.
         if await self._store.exists(key):
@@ -250,10 +250,10 @@ class Sessions:
 
     async def start_grace_period(self, session: Session, grace_s: int) -> None:
         """Let a session expire unless its caller reconnects within the grace period."""
-        lapses_at = int(time.time()) + grace_s
+        reconnect_by = int(time.time()) + grace_s
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.hset(state.session(session.ssrc), SessionField.LAPSES_AT, str(lapses_at))
-            ends_at = {str(session.ssrc): min(lapses_at, session.expires_at)}
+            pipe.hset(state.session(session.ssrc), SessionField.RECONNECT_BY, str(reconnect_by))
+            ends_at = {str(session.ssrc): min(reconnect_by, session.expires_at)}
             pipe.zadd(state.caller_sessions(session.caller), ends_at)
             pipe.zadd(state.ARCHIVE, ends_at, xx=True)
             await pipe.execute()
@@ -261,7 +261,7 @@ class Sessions:
     async def resume(self, session: Session) -> None:
         """Continue a session whose caller has reconnected."""
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.hdel(state.session(session.ssrc), SessionField.LAPSES_AT)
+            pipe.hdel(state.session(session.ssrc), SessionField.RECONNECT_BY)
             pipe.hdel(state.transcribed(session.ssrc), TranscribedField.REFUSED_AT)
             pipe.zadd(state.caller_sessions(session.caller), {str(session.ssrc): session.expires_at})
             pipe.zadd(state.ARCHIVE, {str(session.ssrc): session.expires_at}, xx=True)

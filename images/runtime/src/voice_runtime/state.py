@@ -20,10 +20,10 @@ from voice_blueprint.contract.state import (
     FILE_PIECE_LEASE_KEY,
     FILE_PIECES_KEY,
     FINALS_KEY,
-    HELD_KEY,
     HOST_KEY,
+    HOST_SESSIONS_KEY,
     HOSTS_KEY,
-    PLACES_KEY,
+    RESERVED_SLOTS_KEY,
     REVISION_KEYS,
     SESSION_KEY,
     SESSION_LEASE_KEY,
@@ -33,7 +33,7 @@ from voice_blueprint.contract.state import (
     TRANSCRIPT_KEY,
 )
 
-PLACES = PLACES_KEY
+RESERVED_SLOTS = RESERVED_SLOTS_KEY
 ARCHIVE = ARCHIVE_KEY
 ARCHIVE_INDEX = ARCHIVE_INDEX_KEY
 ARCHIVE_INDEX_CLAIM = ARCHIVE_INDEX_CLAIM_KEY
@@ -187,4 +187,4 @@ def host(tier: Tier, host_id: str) -> str:
 
 def host_sessions(host_id: str) -> str:
     """Return the key of the set of sessions that an ASR host transcribes."""
-    return HELD_KEY.format(host=host_id)
+    return HOST_SESSIONS_KEY.format(host=host_id)

@@ -13,8 +13,8 @@ from websockets.http11 import Request
 SLICE_BYTES = 4096
 """Bytes per read: 680 empty pings, the smallest frames, take about 10 ms."""
 BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-MIN_REST_S = 0.001
-REST_FACTOR = 4
+MIN_PAUSE_S = 0.001
+PAUSE_FACTOR = 4
 """All connections with a backlog together use at most a fifth of the loop's time."""
 MAX_LARGE_BYTES = 256 << 20
 """Maximum total size of incomplete messages above the usual limit in a process."""
@@ -24,7 +24,7 @@ UNREAD_BYTES = 64 * 1024
 """Maximum size of unread responses to a client's pings, above which no more data is read from it."""
 
 
-class UnreadLimit(asyncio.Protocol):
+class SlowReaderLimit(asyncio.Protocol):
     """Base of uvicorn's protocols, which closes connections whose client does not read its data.
 
     A closed transport keeps its connection until all written data has been read, and a sending application waits as
@@ -81,13 +81,13 @@ class UnreadLimit(asyncio.Protocol):
             self._unread_timer = None
 
 
-def _end_unread(reference: weakref.ref[UnreadLimit]) -> None:
+def _end_unread(reference: weakref.ref[SlowReaderLimit]) -> None:
     protocol = reference()
     if protocol:
         protocol.end_unread()
 
 
-class PacedWebSocket(UnreadLimit, WebSocketsSansIOProtocol):
+class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
     """Reads data in slices, and pauses after each one for a multiple of its processing time.
 
     A megabyte of pings is 170,000 frames: processed at once, it would delay all other callers for seconds. Audio in
@@ -112,7 +112,7 @@ class PacedWebSocket(UnreadLimit, WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  uvicorn's
         super().__init__(*args, **kwargs)
         self._unread = bytearray()
-        self._rest_until = 0.0
+        self._paused_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
@@ -185,19 +185,19 @@ class PacedWebSocket(UnreadLimit, WebSocketsSansIOProtocol):
             self.transport.pause_reading()
             return
         started_at = time.perf_counter()
-        if started_at >= self._rest_until:
+        if started_at >= self._paused_until:
             piece = bytes(self._unread[:SLICE_BYTES])
             del self._unread[:SLICE_BYTES]
             super().data_received(piece)
             self._check_large()
             ended_at = time.perf_counter()
-            self._rest_until = ended_at + (ended_at - started_at) * REST_FACTOR * max(1, len(self.resting))
+            self._paused_until = ended_at + (ended_at - started_at) * PAUSE_FACTOR * max(1, len(self.resting))
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
             return
         if self._unread:
             self.transport.pause_reading()
             self.resting.add(self)
-            rest_s = max(MIN_REST_S, self._rest_until - time.perf_counter())
+            rest_s = max(MIN_PAUSE_S, self._paused_until - time.perf_counter())
             self._timer = self.loop.call_later(rest_s, self._read)
         elif not self.read_paused:
             self.transport.resume_reading()

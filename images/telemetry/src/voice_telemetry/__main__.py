@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from voice_runtime import environment
 from voice_runtime.store import StoreSettings, connect
 from voice_telemetry.cloudwatch import CloudWatch
-from voice_telemetry.prometheus import Newest, serve
+from voice_telemetry.prometheus import LatestValues, serve
 from voice_telemetry.sample import Sample
 from voice_telemetry.settings import Settings, SourceName
 from voice_telemetry.sources import Source, SourceError
@@ -23,7 +23,7 @@ from voice_telemetry.sources.gpu import Gpu
 from voice_telemetry.sources.neuron import Neuron
 from voice_telemetry.sources.nic import Nic
 
-SHOWN_FOR_S = 10.0
+MAX_VALUE_AGE_S = 10.0
 """Maximum age of values for Prometheus; the source of older ones no longer responds."""
 _CALL_TIMEOUT_S = 5
 
@@ -54,14 +54,14 @@ class Readers:
 
     async def read(self) -> list[Sample]:
         """Return the current values of the sources."""
-        told = await asyncio.gather(*(self._one(name, source) for name, source in self._sources.items()))
-        return [sample for samples in told for sample in samples]
+        results = await asyncio.gather(*(self._read_source(name, source) for name, source in self._sources.items()))
+        return [sample for samples in results for sample in samples]
 
     async def close(self) -> None:
         """Close all sources."""
         await asyncio.gather(*(source.close() for source in self._sources.values()))
 
-    async def _one(self, name: str, source: Source) -> list[Sample]:
+    async def _read_source(self, name: str, source: Source) -> list[Sample]:
         try:
             async with asyncio.timeout(self._limit_s):
                 samples = await source.read()
@@ -77,7 +77,7 @@ class Readers:
 
 
 async def run(
-    settings: Settings, store: StoreSettings, cloudwatch: CloudWatch | None, newest: Newest, stop: asyncio.Event
+    settings: Settings, store: StoreSettings, cloudwatch: CloudWatch | None, newest: LatestValues, stop: asyncio.Event
 ) -> None:
     """Read and publish until stopped, then send the remaining values."""
     sources = {name.value: make(name, settings, store) for name in settings.telemetry_sources}
@@ -86,7 +86,7 @@ async def run(
     next_at = time.monotonic()
     while not stop.is_set():
         samples = await readers.read()
-        newest.keep(samples, time.time() - SHOWN_FOR_S)
+        newest.update(samples, time.time() - MAX_VALUE_AGE_S)
         if cloudwatch:
             cloudwatch.add(samples)
         # Missed readings are skipped.
@@ -124,7 +124,7 @@ async def _main(settings: Settings, store: StoreSettings) -> None:
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
     cloudwatch = _cloudwatch(settings) if settings.region else None
-    newest = Newest(deployment=settings.deployment, fleet=settings.fleet)
+    newest = LatestValues(deployment=settings.deployment, fleet=settings.fleet)
     server = serve(newest, settings.prometheus_port, settings.prometheus_address)
     try:
         await run(settings, store, cloudwatch, newest, stop)

@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE, STORAGE_RESOLUTION_S
 from voice_telemetry.sample import Sample
 
-MAX_IN_A_CALL = 1000
+MAX_VALUES_PER_REQUEST = 1000
 """Maximum number of values per PutMetricData.
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricData.html"""
 
@@ -64,7 +64,7 @@ class CloudWatch:
     async def publish(self) -> None:
         """Send all buffered values. Those that cannot be sent remain for the next time."""
         while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(MAX_IN_A_CALL, len(self._waiting)))]
+            batch = [self._waiting.popleft() for _ in range(min(MAX_VALUES_PER_REQUEST, len(self._waiting)))]
             try:
                 await asyncio.to_thread(
                     self._client.put_metric_data, Namespace=NAMESPACE, MetricData=[self._datum(each) for each in batch]
@@ -74,10 +74,10 @@ class CloudWatch:
                     self.lost += len(batch)
                     log.error("CloudWatch refuses %d values: %s", len(batch), error)  # noqa: TRY400  an answer, no bug
                     continue
-                self._put_back(batch, error)
+                self._requeue(batch, error)
                 return
             except BotoCoreError as error:
-                self._put_back(batch, error)
+                self._requeue(batch, error)
                 return
             self._failures = 0
 
@@ -88,7 +88,7 @@ class CloudWatch:
         longest = min(MAX_PAUSE_S, every_s * 2**self._failures)
         return random.uniform(longest / 2, longest)  # noqa: S311  spreads hosts
 
-    def _put_back(self, batch: list[Sample], error: Exception) -> None:
+    def _requeue(self, batch: list[Sample], error: Exception) -> None:
         self._failures += 1
         self._waiting.extendleft(reversed(batch))
         self.add([])

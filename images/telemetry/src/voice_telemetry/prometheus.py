@@ -17,7 +17,7 @@ LOOPBACK = "127.0.0.1"
 Family = CounterMetricFamily | GaugeMetricFamily
 
 
-class Newest(Collector):
+class LatestValues(Collector):
     """Stores the latest value of each metric, and the sum of a counter.
 
     Scrapes every 15 s would miss most increments.
@@ -28,12 +28,12 @@ class Newest(Collector):
         self._samples: dict[tuple[str, str], Sample] = {}
         self._sums: defaultdict[tuple[str, str], float] = defaultdict(float)
 
-    def keep(self, samples: list[Sample], gone_before: float) -> None:
+    def update(self, samples: list[Sample], min_time: float) -> None:
         """Add new values, and remove those read before a time, whose source no longer responds."""
         for sample in samples:
             self._sums[sample.name, sample.part] += sample.value
-        kept = self._samples | {(sample.name, sample.part): sample for sample in samples}
-        self._samples = {key: sample for key, sample in kept.items() if sample.read_at >= gone_before}
+        latest = self._samples | {(sample.name, sample.part): sample for sample in samples}
+        self._samples = {key: sample for key, sample in latest.items() if sample.read_at >= min_time}
 
     def collect(self) -> Iterator[Family]:
         families: dict[str, Family] = {}
@@ -47,7 +47,7 @@ class Newest(Collector):
         yield from families.values()
 
 
-def serve(newest: Newest, port: int, address: str = LOOPBACK) -> WSGIServer:
+def serve(newest: LatestValues, port: int, address: str = LOOPBACK) -> WSGIServer:
     """Serve scrapes until the server is shut down.
 
     Raises:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS, Metric
 
-OF_HOST = frozenset({DEPLOYMENT_DIMENSION, FLEET_DIMENSION})
+HOST_DIMENSIONS = frozenset({DEPLOYMENT_DIMENSION, FLEET_DIMENSION})
 """Dimensions of every value of a host."""
 
 
@@ -41,4 +41,4 @@ class Sample:
     @property
     def part_dimension(self) -> str | None:
         """The dimension in addition to deployment and fleet."""
-        return next((name for name in self.metric.dimensions if name not in OF_HOST), None)
+        return next((name for name in self.metric.dimensions if name not in HOST_DIMENSIONS), None)

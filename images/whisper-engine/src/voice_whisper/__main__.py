@@ -32,10 +32,10 @@ async def _run(settings: EngineSettings, store: StoreSettings) -> None:
 
 
 def _leaves(errors: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    found: list[BaseException] = []
+    leaves: list[BaseException] = []
     for error in errors.exceptions:
-        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return found
+        leaves += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return leaves
 
 
 if __name__ == "__main__":

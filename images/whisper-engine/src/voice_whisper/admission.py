@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
-from voice_runtime.fair_admission import FairSet
+from voice_runtime.fair_admission import SourceLimitedSet
 from voice_runtime.sessions import Session, Sessions
 from voice_whisper.live_session import LiveSession, Services
-from voice_whisper.patience import STORE_ERRORS, until_done
+from voice_whisper.patience import STORE_ERRORS, retry_until_done
 from voice_whisper.window import FRAME_MS
 
-REFUSED_FOR_S = 5.0
+UNKNOWN_SESSION_TTL_S = 5.0
 """Time for which an unknown session is not looked up again."""
-FULL_FOR_S = 2.0
+FULL_REPORT_INTERVAL_S = 2.0
 """Time after which a full host reports to a session again that it is full."""
 MAX_REFUSED = 65_536
 MAX_LOOKUPS = 256
 """Maximum number of sessions that wait for their lookup, and of concurrent lookups."""
 LOOKUPS_PER_S = 250
 """A lookup takes about 0.2 ms, so a flood of unknown sessions leaves the engine 95 % of its loop."""
-MAX_HELD_CHUNKS = 100
+MAX_BUFFERED_CHUNKS = 100
 """Maximum chunks of a session that wait for Valkey: 10 s of speech."""
 
 
@@ -38,7 +38,7 @@ class Refused(StrEnum):
     FULL = "full"
     DRAINING = "draining"
     LOOKUPS = "too-many-lookups"
-    HELD = "too-many-held"
+    TOO_MANY_BUFFERED = "too-many-held"
     WRONG_KIND = "wrong-kind"
     """Features that the model does not support, or that cannot be sent to vLLM."""
 
@@ -71,7 +71,7 @@ class Admission:
         self._sessions = sessions
         self._services = services
         self._held: dict[int, list[_Arrival]] = {}
-        self._unknown: FairSet[int] = FairSet(MAX_LOOKUPS)
+        self._unknown: SourceLimitedSet[int] = SourceLimitedSet(MAX_LOOKUPS)
         self._has_unknown = asyncio.Event()
         self._lookups = asyncio.Semaphore(MAX_LOOKUPS)
         self._opening: set[int] = set()
@@ -125,14 +125,14 @@ class Admission:
         if chunk.kind not in self._services.transcriber.kinds:
             counters.refused[Refused.WRONG_KIND] += 1
         else:
-            self._lead(_Arrival(chunk, datagram, source))
+            self._deliver(_Arrival(chunk, datagram, source))
 
-    async def adopt(self, ssrc: int, *, is_ours: bool = False) -> None:
+    async def adopt(self, ssrc: int, *, is_own: bool = False) -> None:
         """Finish a failed host's work on a session, unless another host does.
 
         Args:
             ssrc: The session.
-            is_ours: Whether this host has its lease, from before a restart.
+            is_own: Whether this host has its lease, from before a restart.
 
         Raises:
             redis.exceptions.RedisError: The store is unavailable.
@@ -142,7 +142,7 @@ class Admission:
         self._unknown.discard(ssrc)
         self._held[ssrc] = []
         try:
-            if is_ours or await self._services.journal.take_over(ssrc):
+            if is_own or await self._services.journal.claim_session(ssrc):
                 await self._open_adopted(ssrc)
         finally:
             self._lead_held(ssrc)
@@ -168,20 +168,20 @@ class Admission:
         finally:
             self._releasing -= 1
 
-    def _lead(self, arrival: _Arrival) -> None:
+    def _deliver(self, arrival: _Arrival) -> None:
         if session := self.live.get(arrival.chunk.session):
-            session.hear(arrival.chunk, arrival.datagram)
-        elif why := self._hold(arrival):
-            self._services.counters.refused[why] += 1
+            session.add_chunk(arrival.chunk, arrival.datagram)
+        elif reason := self._hold(arrival):
+            self._services.counters.refused[reason] += 1
 
     def _hold(self, arrival: _Arrival) -> Refused | None:
         """Store a datagram until the lookup of its session completes; return a reason for rejecting it."""
         ssrc, now = arrival.chunk.session, time.monotonic()
-        held = self._held.get(ssrc)
-        if held is not None:
-            if len(held) >= MAX_HELD_CHUNKS:
-                return Refused.HELD
-            held.append(arrival)
+        buffered = self._held.get(ssrc)
+        if buffered is not None:
+            if len(buffered) >= MAX_BUFFERED_CHUNKS:
+                return Refused.TOO_MANY_BUFFERED
+            buffered.append(arrival)
             return None
         if self._refused_until.get(ssrc, 0.0) > now:
             return Refused.UNKNOWN
@@ -192,7 +192,7 @@ class Admission:
             self._look_up(ssrc, arrival.source)
             return None
         if self._full_until.get(ssrc, 0.0) <= now:
-            _remember(self._full_until, ssrc, now + FULL_FOR_S)
+            _remember(self._full_until, ssrc, now + FULL_REPORT_INTERVAL_S)
             self._look_up(ssrc, arrival.source)
         return Refused.FULL
 
@@ -217,12 +217,12 @@ class Admission:
 
     async def _admit(self, ssrc: int) -> None:
         try:
-            record = await until_done("admission", lambda: self._sessions.read(ssrc))
+            record = await retry_until_done("admission", lambda: self._sessions.read(ssrc))
             if record is None:
-                _remember(self._refused_until, ssrc, time.monotonic() + REFUSED_FOR_S)
+                _remember(self._refused_until, ssrc, time.monotonic() + UNKNOWN_SESSION_TTL_S)
             elif self.free_slots:
                 self._opening.add(ssrc)
-                await until_done("admission", lambda: self._services.journal.acquire(ssrc))
+                await retry_until_done("admission", lambda: self._services.journal.acquire(ssrc))
                 await self._open(ssrc, record)
         finally:
             self._opening.discard(ssrc)
@@ -238,17 +238,17 @@ class Admission:
 
     def _lead_held(self, ssrc: int) -> None:
         for arrival in self._held.pop(ssrc):
-            self._lead(arrival)
+            self._deliver(arrival)
 
     async def _open(self, ssrc: int, record: Session) -> None:
-        told = await until_done("admission", lambda: self._services.transcripts.last_final(ssrc))
+        last_final = await retry_until_done("admission", lambda: self._services.transcripts.last_final(ssrc))
         # A final may be published without its coverage, if its host failed in between.
-        done_until = max(record.transcribed_to + 1, told.end_ms // FRAME_MS if told else 0)
-        session = LiveSession(record, self._services, done_until=done_until)
+        transcribed_until = max(record.transcribed_to + 1, last_final.end_ms // FRAME_MS if last_final else 0)
+        session = LiveSession(record, self._services, transcribed_until=transcribed_until)
         await session.restore()
         self.live[ssrc] = session
         if record.refused_at:
-            self._begin(until_done("admission", lambda: self._sessions.clear_refusal(ssrc)))
+            self._begin(retry_until_done("admission", lambda: self._sessions.clear_refusal(ssrc)))
 
 
 def _remember(until: dict[int, float], ssrc: int, at: float) -> None:

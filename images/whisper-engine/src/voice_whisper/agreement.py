@@ -14,13 +14,13 @@ from voice_whisper.backends.base import Word
 MIN_AUDIO_S = 1.5
 """For shorter audio, the model repeatedly hallucinates the same words: such a hypothesis is published, but not used for
 agreement."""
-EARLY_S = 0.1
+WORD_TIME_TOLERANCE_S = 0.1
 """Uncertainty of a word's times."""
 MAX_OVERLAP = 5
 """Maximum number of committed words that a hypothesis may repeat."""
 MAX_COMPRESSED = 2.4
 """Whisper's own threshold for repetitive text (`compression_ratio_threshold`): such a hypothesis is discarded."""
-ENDS_OF_SENTENCES = (".", "?", "!", "\u3002", "\uff1f", "\uff01", "\u061f", "\u0964")
+SENTENCE_ENDINGS = (".", "?", "!", "\u3002", "\uff1f", "\uff01", "\u061f", "\u0964")
 """Full stop, question and exclamation mark; the same in Chinese, Arabic and Hindi."""
 REPEATS = 3
 """Number of consecutive repetitions of a few words, up to the end, that indicate a loop of the model."""
@@ -38,7 +38,7 @@ class Agreement:
         """Start after the last words of the preceding audio."""
         self.committed: list[Word] = []
         self.tentative: list[Word] = []
-        self._said_before = list(previous_words)[-MAX_OVERLAP:]
+        self._previous_words = list(previous_words)[-MAX_OVERLAP:]
         self._last: list[Word] = []
 
     @property
@@ -52,26 +52,26 @@ class Agreement:
 
     def rest(self) -> "Agreement":
         """Return the state for the audio after the last committed word, where the utterance is cut."""
-        rest = Agreement(self._said_before + self.committed)
+        rest = Agreement(self._previous_words + self.committed)
         rest.tentative, rest._last = self.tentative, self._last
         return rest
 
     def follow(self, before: "Agreement") -> None:
         """Continue after the words of another utterance, whose end is transcribed again but not published again."""
-        self._said_before = (before._said_before + before.committed)[-MAX_OVERLAP:]
+        self._previous_words = (before._previous_words + before.committed)[-MAX_OVERLAP:]
 
-    def hear(self, hypothesis: Sequence[Word], *, votes: bool = True) -> None:
+    def add_hypothesis(self, hypothesis: Sequence[Word], *, counts: bool = True) -> None:
         """Process a hypothesis for all audio so far."""
-        if _goes_in_circles(hypothesis):
+        if _is_repetitive(hypothesis):
             return
-        fresh = self._fresh(hypothesis)
-        if votes:
+        new_words = self._fresh(hypothesis)
+        if counts:
             # The last word may have been cut off.
-            agreed = _common(self._last, fresh[:-1])
-            self.committed += fresh[:agreed]
-            fresh = fresh[agreed:]
-            self._last = fresh
-        self.tentative = fresh
+            agreed = _common(self._last, new_words[:-1])
+            self.committed += new_words[:agreed]
+            new_words = new_words[agreed:]
+            self._last = new_words
+        self.tentative = new_words
 
     def end(self, hypothesis: Sequence[Word]) -> None:
         """Process the final hypothesis, after which nothing is tentative."""
@@ -80,26 +80,26 @@ class Agreement:
 
     def _fresh(self, hypothesis: Sequence[Word]) -> list[Word]:
         """Return the part of a hypothesis after the committed words."""
-        said = self._said_before + self.committed
-        if not said:
+        words = self._previous_words + self.committed
+        if not words:
             return _without_loop(hypothesis)
-        fresh = [word for word in hypothesis if word.end > said[-1].end + EARLY_S]
+        new_words = [word for word in hypothesis if word.end > words[-1].end + WORD_TIME_TOLERANCE_S]
         # Times are uncertain, so repetitions at the boundary are detected by their words.
-        for count in range(min(MAX_OVERLAP, len(said), len(fresh)), 0, -1):
+        for count in range(min(MAX_OVERLAP, len(words), len(new_words)), 0, -1):
             # Groups of a number repeat: one is a repetition only if its times overlap.
-            slack_s = 0 if all(_plain(word).isdigit() for word in fresh[:count]) else 1
-            if _common(said[-count:], fresh[:count]) == count and fresh[0].start < said[-1].end + slack_s:
-                fresh = fresh[count:]
+            slack_s = 0 if all(_plain(word).isdigit() for word in new_words[:count]) else 1
+            if _common(words[-count:], new_words[:count]) == count and new_words[0].start < words[-1].end + slack_s:
+                new_words = new_words[count:]
                 break
-        return _without_loop(fresh)
+        return _without_loop(new_words)
 
 
 def sounds_over(text: str) -> bool:
     """Return True if a text ends like a sentence."""
-    return text.endswith(ENDS_OF_SENTENCES) and not text.endswith("...")
+    return text.endswith(SENTENCE_ENDINGS) and not text.endswith("...")
 
 
-def text_of(words: Sequence[Word]) -> str:
+def join_words(words: Sequence[Word]) -> str:
     return "".join(word.text for word in words).strip()
 
 
@@ -108,8 +108,8 @@ def shifted(words: Sequence[Word], by_s: float) -> list[Word]:
     return [replace(word, start=word.start + by_s, end=word.end + by_s) for word in words]
 
 
-def _goes_in_circles(words: Sequence[Word]) -> bool:
-    text = text_of(words).encode()
+def _is_repetitive(words: Sequence[Word]) -> bool:
+    text = join_words(words).encode()
     return len(text) > MAX_COMPRESSED * len(zlib.compress(text))
 
 

@@ -12,7 +12,7 @@ import httpx2
 from voice_blueprint.contract.chunk import ChunkKind
 from voice_blueprint.contract.network import VLLM
 from voice_runtime.features import SAMPLE_RATE
-from voice_whisper.job import GivenUpError, Heard, Wanted
+from voice_whisper.job import JobFailedError, Priority, WindowTranscript
 from voice_whisper.utterance import Utterance
 from voice_whisper.vllm_watch import VllmWatch
 from voice_whisper.window import MAX_FRAMES
@@ -28,7 +28,7 @@ SILENCE = bytes(2 * SAMPLE_RATE)
 log = logging.getLogger(__name__)
 
 
-class BesideVllm:
+class VllmBackend:
     """vLLM's OpenAI-compatible API. It encodes and decodes in one process, so there is one queue.
 
     Args:
@@ -37,7 +37,7 @@ class BesideVllm:
     """
 
     longest_frames = MAX_FRAMES
-    kept_frames = 0
+    overlap_frames = 0
 
     def __init__(self, address: str = f"http://127.0.0.1:{VLLM.number}", model: str = "") -> None:
         self.kinds = frozenset({ChunkKind.PCM16})
@@ -46,9 +46,9 @@ class BesideVllm:
         self._client = httpx2.AsyncClient(base_url=address, timeout=TIMEOUT_S)
         self._places = asyncio.Semaphore(REQUESTS)
         self._waiting = 0
-        self._wanted, self._model = model, ""
+        self._expected_model, self._model = model, ""
         self._ready = asyncio.Event()
-        self._watch = VllmWatch(self._no_output, (httpx2.HTTPError, GivenUpError), address)
+        self._watch = VllmWatch(self._no_output, (httpx2.HTTPError, JobFailedError), address)
 
     @property
     def is_stuck(self) -> bool:
@@ -67,7 +67,9 @@ class BesideVllm:
                 try:
                     answer = await self._client.get("/v1/models")
                     names = [each["id"] for each in answer.raise_for_status().json()["data"]]
-                    self._model = next(name for name in names if not self._wanted or name == self._wanted)
+                    self._model = next(
+                        name for name in names if not self._expected_model or name == self._expected_model
+                    )
                 except (httpx2.HTTPError, KeyError, StopIteration, ValueError):
                     await asyncio.sleep(RETRY_PAUSE_S)
             self._ready.set()
@@ -78,71 +80,73 @@ class BesideVllm:
         """Return once vLLM responds."""
         await self._ready.wait()
 
-    async def transcribe(self, utterance: Utterance, language: str | None, wanted: Wanted, prompt: str = "") -> Heard:
+    async def transcribe(
+        self, utterance: Utterance, language: str | None, priority: Priority, prompt: str = ""
+    ) -> WindowTranscript:
         """Return the transcript of an utterance; a partial is tried once, others until vLLM is available again.
 
         Raises:
-            GivenUpError: vLLM rejects it, or remains unavailable.
+            JobFailedError: vLLM rejects it, or remains unavailable.
         """
-        sound, requested_at = _wave(utterance.samples().tobytes()), time.monotonic()
+        wav, requested_at = _encode_wav(utterance.samples().tobytes()), time.monotonic()
         self._waiting += 1
         try:
             await self._places.acquire()
         finally:
             self._waiting -= 1
         try:
-            since = time.monotonic()
-            attempts = 1 if wanted is Wanted.PARTIAL else MAX_ATTEMPTS
-            text = await self._post(sound, {"language": language, "prompt": prompt}, attempts)
-            took_s = time.monotonic() - since
+            started_at = time.monotonic()
+            attempts = 1 if priority is Priority.PARTIAL else MAX_ATTEMPTS
+            text = await self._post(wav, {"language": language, "prompt": prompt}, attempts)
+            duration_s = time.monotonic() - started_at
         finally:
             self._places.release()
-        stages_ms = {"queue": 1000 * (since - requested_at), "decode": 1000 * took_s}
-        return Heard(text, language, stages_ms, took_s)
+        stages_ms = {"queue": 1000 * (started_at - requested_at), "decode": 1000 * duration_s}
+        return WindowTranscript(text, language, stages_ms, duration_s)
 
-    async def _post(self, sound: bytes, hints: Mapping[str, str | None], attempts: int) -> str:
+    async def _post(self, wav: bytes, hints: Mapping[str, str | None], attempts: int) -> str:
         form = {"model": self._model, "response_format": "json"}
         form |= {name: hint for name, hint in hints.items() if hint}
-        why = ""
+        problem = ""
         for _ in range(attempts):
             try:
                 answer = await self._client.post(
-                    "/v1/audio/transcriptions", data=form, files={"file": ("utterance.wav", sound, "audio/wav")}
+                    "/v1/audio/transcriptions", data=form, files={"file": ("utterance.wav", wav, "audio/wav")}
                 )
             except httpx2.HTTPError as error:
-                why = str(error) or type(error).__name__
+                problem = str(error) or type(error).__name__
             else:
                 if answer.is_success:
                     self._watch.answered()
                     return _text(answer)
-                why = f"{answer.status_code} {answer.text[:200]}"
+                problem = f"{answer.status_code} {answer.text[:200]}"
                 if answer.is_client_error:
                     break
             await asyncio.sleep(RETRY_PAUSE_S)
-        raise GivenUpError(f"vLLM: {why}")
+        raise JobFailedError(f"vLLM: {problem}")
 
     async def _no_output(self) -> None:
         """Request a transcript of a short silence.
 
         Raises:
-            GivenUpError: vLLM accepts no requests; an error of this request itself still counts as a response.
+            JobFailedError: vLLM accepts no requests; an error of this request itself still counts as a response.
             httpx2.HTTPError: There is no response.
         """
         form = {"model": self._model, "language": "en", "max_completion_tokens": "1"}
-        files = {"file": ("silence.wav", _wave(SILENCE), "audio/wav")}
+        files = {"file": ("silence.wav", _encode_wav(SILENCE), "audio/wav")}
         answer = await self._client.post("/v1/audio/transcriptions", data=form, files=files)
         if answer.is_server_error or answer.status_code == httpx2.codes.TOO_MANY_REQUESTS:
-            raise GivenUpError(f"vLLM: {answer.status_code} {answer.text[:200]}")
+            raise JobFailedError(f"vLLM: {answer.status_code} {answer.text[:200]}")
 
 
 def _text(answer: httpx2.Response) -> str:
     try:
         return str(answer.json()["text"]).strip()
     except (ValueError, KeyError, TypeError):
-        raise GivenUpError(f"vLLM's answer holds no text: {answer.text[:200]!r}") from None
+        raise JobFailedError(f"vLLM's answer holds no text: {answer.text[:200]!r}") from None
 
 
-def _wave(samples: bytes) -> bytes:
+def _encode_wav(samples: bytes) -> bytes:
     file = io.BytesIO()
     with wave.open(file, "wb") as sound:
         sound.setnchannels(1)

@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from typing import Any
 
-RATE_OVER_S = 60.0
+RATE_WINDOW_S = 60.0
 
 
 class Counters:
@@ -29,10 +29,10 @@ class Counters:
 
     def real_time_factor(self, now: float) -> float | None:
         """Return processing time over audio time of the last minute; ``None`` without speech."""
-        while self._work and now - self._work[0][0] > RATE_OVER_S:
+        while self._work and now - self._work[0][0] > RATE_WINDOW_S:
             self._work.popleft()
         audio_s = sum(audio for _, _, audio in self._work)
         return sum(processing for _, processing, _ in self._work) / audio_s if audio_s else None
 
-    def shown(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return {"malformed": self.malformed, "refused": self.refused, "dropped": self.dropped, **self.events}

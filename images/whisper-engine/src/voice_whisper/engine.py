@@ -17,7 +17,7 @@ from voice_runtime.store import StoreSettings, connect
 from voice_runtime.transcripts import Transcripts
 from voice_whisper import health
 from voice_whisper.admission import Admission
-from voice_whisper.beside_vllm import BesideVllm
+from voice_whisper.beside_vllm import VllmBackend
 from voice_whisper.counters import Counters
 from voice_whisper.file_reader import FileReader
 from voice_whisper.journal_batch import JournalBatch
@@ -34,8 +34,8 @@ RECEIVE_BUFFER_BYTES = 8 << 20
 NOTICE_S = HOST_DEAD_AFTER_S
 """Time for which the VAD tier may still send new sessions to a draining host, since it reads the registry
 periodically."""
-LOOK_EVERY_S = 0.1
-LAST_STEPS_S = 1.0
+POLL_INTERVAL_S = 0.1
+SHUTDOWN_RESERVE_S = 1.0
 """Part of the drain time that is reserved for leaving."""
 
 log = logging.getLogger(__name__)
@@ -134,27 +134,27 @@ class Engine:
             "FreeSlots": self._admission.free_slots,
             "EngineStuck": int(self._transcriber.is_stuck),
             "RealTimeFactor": self._counters.real_time_factor(time.monotonic()),
-            "counters": {**self._counters.shown(), "worker_restarts": self._transcriber.restarts},
+            "counters": {**self._counters.as_dict(), "worker_restarts": self._transcriber.restarts},
         }
 
     async def _drain(self) -> None:
         """Complete live utterances; the remaining ones are left to another host after the timeout."""
-        since = time.monotonic()
+        started_at = time.monotonic()
         self._keeper.is_draining = True
         log.info("draining: %d sessions are live", len(self._admission.live))
-        while time.monotonic() - since < self._settings.drain_timeout_s - LAST_STEPS_S:
-            self._admission.is_closed = time.monotonic() - since >= NOTICE_S
+        while time.monotonic() - started_at < self._settings.drain_timeout_s - SHUTDOWN_RESERVE_S:
+            self._admission.is_closed = time.monotonic() - started_at >= NOTICE_S
             if self._admission.is_closed and self._admission.is_empty:
                 break
-            await asyncio.sleep(LOOK_EVERY_S)
-        left = len(self._admission.live)
+            await asyncio.sleep(POLL_INTERVAL_S)
+        remaining = len(self._admission.live)
         try:
-            async with asyncio.timeout(LAST_STEPS_S / 2):
+            async with asyncio.timeout(SHUTDOWN_RESERVE_S / 2):
                 await self._batch.flush()
                 await self._registry.remove(self._settings.host)
         except STORE_ERRORS as error:
             log.warning("left without a word: %s", error)
-        log.info("drained: %d sessions are left to other hosts", left)
+        log.info("drained: %d sessions are left to other hosts", remaining)
 
 
 def _transcriber(settings: EngineSettings) -> Transcriber:
@@ -162,7 +162,7 @@ def _transcriber(settings: EngineSettings) -> Transcriber:
         case "whisper":
             return WorkerPool(settings)
         case "vllm":
-            return BesideVllm(settings.vllm_url, settings.vllm_model)
+            return VllmBackend(settings.vllm_url, settings.vllm_model)
         case "vllm-realtime":
             from voice_whisper.vllm_realtime import VllmRealtime  # noqa: PLC0415  Neuron's image has no websockets
 

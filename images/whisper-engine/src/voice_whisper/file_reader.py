@@ -11,13 +11,13 @@ from voice_runtime.chunk import AudioChunk
 from voice_runtime.file_pieces import FilePieces, Piece, PieceTranscript
 from voice_runtime.state import FILE_PIECE_LEASE_S
 from voice_whisper.counters import Counters
-from voice_whisper.job import GivenUpError, Wanted
+from voice_whisper.job import JobFailedError, Priority
 from voice_whisper.live_session import timed
 from voice_whisper.patience import PAUSE_S, STORE_ERRORS
 from voice_whisper.transcriber import Transcriber
 from voice_whisper.utterance import CHUNK_FRAMES, Utterance
 
-LOOK_EVERY_S = 0.1
+POLL_INTERVAL_S = 0.1
 
 log = logging.getLogger(__name__)
 
@@ -37,14 +37,14 @@ class FileReader:
             try:
                 piece = await self._pieces.claim(self._host) if has_time() else None
                 if piece is None:
-                    await asyncio.sleep(LOOK_EVERY_S)
+                    await asyncio.sleep(POLL_INTERVAL_S)
                     continue
-                await self._do(piece)
+                await self._transcribe_piece(piece)
             except STORE_ERRORS:
                 await asyncio.sleep(PAUSE_S)
 
-    async def _do(self, piece: Piece) -> None:
-        work = asyncio.create_task(self._hear(piece))
+    async def _transcribe_piece(self, piece: Piece) -> None:
+        work = asyncio.create_task(self._transcribe(piece))
         try:
             while not work.done():
                 await asyncio.wait({work}, timeout=FILE_PIECE_LEASE_S / 2)
@@ -54,21 +54,23 @@ class FileReader:
         finally:
             work.cancel()
 
-    async def _hear(self, piece: Piece) -> PieceTranscript:
+    async def _transcribe(self, piece: Piece) -> PieceTranscript:
         utterance = utterance_of(piece.audio)
         self._counters.events["file_pieces"] += 1
-        if utterance.is_steady(utterance.frames):
+        if utterance.is_stationary_noise(utterance.frames):
             return PieceTranscript()
         try:
-            heard = await self._transcriber.transcribe(utterance, piece.language, Wanted.FILE, piece.prompt)
-        except GivenUpError as error:
+            transcript = await self._transcriber.transcribe(utterance, piece.language, Priority.FILE, piece.prompt)
+        except JobFailedError as error:
             log.error("a piece of a file has no transcript: %s", error)  # noqa: TRY400  an answer
             self._counters.events["given_up"] += 1
             return PieceTranscript(failed=True)
         # Models transcribe noise as a full stop.
-        if not any(map(str.isalnum, heard.text)):
-            return PieceTranscript(language=heard.language)
-        return PieceTranscript(text=heard.text, language=heard.language, words=[timed(word) for word in heard.words])
+        if not any(map(str.isalnum, transcript.text)):
+            return PieceTranscript(language=transcript.language)
+        return PieceTranscript(
+            text=transcript.text, language=transcript.language, words=[timed(word) for word in transcript.words]
+        )
 
 
 def utterance_of(audio: bytes) -> Utterance:

@@ -42,8 +42,8 @@ def server(unready: Callable[[], str], metrics: Callable[[], dict[str, Any]]) ->
     """
 
     async def health(_: Request) -> Response:
-        why = unready()
-        return PlainTextResponse(why, 503) if why else PlainTextResponse("ok")
+        problem = unready()
+        return PlainTextResponse(problem, 503) if problem else PlainTextResponse("ok")
 
     async def show(_: Request) -> Response:
         return JSONResponse(metrics())

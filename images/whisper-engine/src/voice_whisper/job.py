@@ -21,7 +21,7 @@ STALE_S = 3.0
 """Maximum wait of a partial for a worker; after that it is skipped, since the next one covers more."""
 
 
-class Wanted(IntEnum):
+class Priority(IntEnum):
     """Purpose of a transcript, in order of priority."""
 
     FINAL = 0
@@ -36,12 +36,12 @@ class StaleError(Exception):
     """A partial has waited for too long."""
 
 
-class GivenUpError(Exception):
+class JobFailedError(Exception):
     """Workers crash on this window, or the other engine rejects it."""
 
 
 @dataclass(frozen=True)
-class Heard:
+class WindowTranscript:
     """Transcript of a window.
 
     Attributes:
@@ -64,7 +64,7 @@ class Job:
     Attributes:
         window: Features of shape (bins, rows).
         audio_rows: Number of rows that contain audio.
-        heard: Future of the transcript, which may be cancelled.
+        result: Future of the transcript, which may be cancelled.
         slot: Its slot in shared memory, once assigned.
         states: Its hidden states there, once available.
         attempts: Number of workers that crashed on it or its batch.
@@ -74,9 +74,9 @@ class Job:
 
     window: NDArray[np.float32]
     audio_rows: int
-    wanted: Wanted
+    priority: Priority
     language: str | None
-    heard: asyncio.Future[Heard]
+    result: asyncio.Future[WindowTranscript]
     slot: int | None = None
     states: States | None = None
     attempts: int = 0
@@ -85,65 +85,67 @@ class Job:
     processing_s: float = 0.0
     prompt: str = ""
 
-    def took(self, stages_ms: dict[str, float], batch: int) -> None:
+    def add_durations(self, stages_ms: dict[str, float], batch: int) -> None:
         """Record the durations of stages in a batch of this size."""
         self.stages_ms |= stages_ms
         self.processing_s += sum(stages_ms.values()) / 1000 / batch
 
-    def answer(self, said: Decoded) -> None:
+    def answer(self, decoded: Decoded) -> None:
         """Set the result, unless it was cancelled."""
         total_ms = 1000 * (time.monotonic() - self.requested_at)
         stages_ms = {"queue": total_ms - sum(self.stages_ms.values()), **self.stages_ms}
-        if not self.heard.done():
-            self.heard.set_result(Heard(said.text, said.language, stages_ms, self.processing_s, said.words))
+        if not self.result.done():
+            self.result.set_result(
+                WindowTranscript(decoded.text, decoded.language, stages_ms, self.processing_s, decoded.words)
+            )
 
 
 class JobQueue:
     """Queue of a stage, ordered by priority."""
 
     def __init__(self) -> None:
-        self._queues: dict[Wanted, deque[Job]] = {wanted: deque() for wanted in Wanted}
+        self._queues: dict[Priority, deque[Job]] = {wanted: deque() for wanted in Priority}
 
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
 
     def put(self, job: Job) -> None:
         """Append a job."""
-        self._queues[job.wanted].append(job)
+        self._queues[job.priority].append(job)
 
     def requeue(self, jobs: Iterable[Job]) -> None:
         """Insert jobs of a crashed worker at the front."""
         for job in jobs:
-            self._queues[job.wanted].appendleft(job)
+            self._queues[job.priority].appendleft(job)
 
     def remove(self, job: Job) -> bool:
         """Remove a job, and return True if it was queued."""
-        queue = self._queues[job.wanted]
+        queue = self._queues[job.priority]
         if job not in queue:
             return False
         queue.remove(job)
         return True
 
-    def take(self, most: int) -> list[Job]:
-        """Return the first job, and up to ``most`` in total of the same length.
+    def take(self, max_jobs: int) -> list[Job]:
+        """Return the first job, and up to ``max_jobs`` in total of the same length.
 
         A job that may have crashed a worker is processed alone, so that it cannot affect others again.
         """
         batch: list[Job] = []
-        self.add_to(batch, most)
+        self.add_to(batch, max_jobs)
         return batch
 
-    def add_to(self, batch: list[Job], most: int) -> None:
-        """Add matching jobs to a batch, up to a total of ``most``."""
+    def add_to(self, batch: list[Job], max_jobs: int) -> None:
+        """Add matching jobs to a batch, up to a total of ``max_jobs``."""
         for queue in self._queues.values():
             for job in list(queue):
-                if len(batch) < most and (not batch or _goes_with(batch[0], job)):
+                if len(batch) < max_jobs and (not batch or _can_share_batch(batch[0], job)):
                     queue.remove(job)
                     batch.append(job)
 
 
-def _goes_with(first: Job, job: Job) -> bool:
+def _can_share_batch(first: Job, job: Job) -> bool:
     # A live transcript does not wait for a file.
-    alike = (first.wanted is Wanted.FILE) == (job.wanted is Wanted.FILE)
-    alike = alike and first.prompt == job.prompt
-    return alike and first.attempts == job.attempts == 0 and first.window.shape == job.window.shape
+    can_share = (first.priority is Priority.FILE) == (job.priority is Priority.FILE)
+    can_share = can_share and first.prompt == job.prompt
+    return can_share and first.attempts == job.attempts == 0 and first.window.shape == job.window.shape

@@ -23,7 +23,7 @@ class JournalBatch:
         self._journal = journal
         self._counters = counters
         self._waiting: deque[tuple[int, Utterance, AudioChunk, bytes]] = deque()
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def add(self, ssrc: int, utterance: Utterance, chunk: AudioChunk, datagram: bytes) -> None:
         """Add a chunk of an utterance, which receives the entry's id."""
@@ -38,13 +38,13 @@ class JournalBatch:
         Raises:
             redis.exceptions.RedisError: The store is unavailable; nothing is lost.
         """
-        async with self._one_at_a_time:
+        async with self._lock:
             batch = list(self._waiting)
             if not batch:
                 return
             ids = await self._journal.append([(ssrc, datagram) for ssrc, _, _, datagram in batch])
             for (_, utterance, chunk, _), entry_id in zip(batch, ids, strict=True):
-                utterance.keep(entry_id, chunk.sequence)
+                utterance.add_entry(entry_id, chunk.sequence)
             for entry in batch:
                 if self._waiting and self._waiting[0] is entry:
                     self._waiting.popleft()

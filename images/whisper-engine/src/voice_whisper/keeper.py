@@ -12,7 +12,7 @@ from voice_runtime.sessions import Sessions
 from voice_whisper.admission import Admission
 from voice_whisper.journal_batch import EVERY_S as JOURNAL_EVERY_S
 from voice_whisper.journal_batch import JournalBatch
-from voice_whisper.patience import every, until_done
+from voice_whisper.patience import retry_until_done, run_every
 from voice_whisper.settings import EngineSettings
 
 ADVANCE_EVERY_S = 0.05
@@ -57,17 +57,17 @@ class Keeper:
 
     async def run(self, batch: JournalBatch) -> None:
         """Run until cancelled."""
-        await until_done("what was left here", self._resume)
+        await retry_until_done("what was left here", self._resume)
         async with asyncio.TaskGroup() as group:
-            group.create_task(every(HOST_HEARTBEAT_S, "the heartbeat", self.beat))
-            group.create_task(every(HOST_HEARTBEAT_S, "the leases", self._renew))
-            group.create_task(every(HOST_HEARTBEAT_S, "the search for orphans", self._adopt))
-            group.create_task(every(QUIET_S, "the search for closed sessions", self._release_closed))
-            group.create_task(every(HOST_HEARTBEAT_S / 4, "the release of sessions", self._release_idle))
-            group.create_task(every(JOURNAL_EVERY_S, "the journal", batch.flush))
-            group.create_task(every(ADVANCE_EVERY_S, "the clock", self._advance))
+            group.create_task(run_every(HOST_HEARTBEAT_S, "the heartbeat", self.send_heartbeat))
+            group.create_task(run_every(HOST_HEARTBEAT_S, "the leases", self._renew))
+            group.create_task(run_every(HOST_HEARTBEAT_S, "the search for orphans", self._adopt))
+            group.create_task(run_every(QUIET_S, "the search for closed sessions", self._release_closed))
+            group.create_task(run_every(HOST_HEARTBEAT_S / 4, "the release of sessions", self._release_idle))
+            group.create_task(run_every(JOURNAL_EVERY_S, "the journal", batch.flush))
+            group.create_task(run_every(ADVANCE_EVERY_S, "the clock", self._advance))
 
-    async def beat(self) -> None:
+    async def send_heartbeat(self) -> None:
         """Update this host's record in the registry."""
         settings = self._settings
         if self._is_stuck():
@@ -98,10 +98,10 @@ class Keeper:
 
     async def _resume(self) -> None:
         """Continue the sessions from before a restart or a stuck transcriber."""
-        left = await self._journal.sessions_on(self._settings.host)
-        others = await self._journal.renew(left)
-        for ssrc in set(left) - set(others):
-            await self._admission.adopt(ssrc, is_ours=True)
+        session_ids = await self._journal.sessions_on(self._settings.host)
+        others = await self._journal.renew(session_ids)
+        for ssrc in set(session_ids) - set(others):
+            await self._admission.adopt(ssrc, is_own=True)
 
     async def _renew(self) -> None:
         if self._is_stuck():
@@ -122,14 +122,14 @@ class Keeper:
     async def _release_idle(self) -> None:
         now = time.monotonic()
         for ssrc, session in list(self._admission.live.items()):
-            idle = now - session.touched_at >= IDLE_S or not session.is_sent_here
+            idle = now - session.last_audio_at >= IDLE_S or not session.is_assigned_to_host
             if not session.is_busy and (idle or self._admission.is_closed):
                 await self._admission.release(ssrc)
 
     async def _release_closed(self) -> None:
         now = time.monotonic()
         for ssrc, session in list(self._admission.live.items()):
-            if session.is_busy or now - session.touched_at < QUIET_S:
+            if session.is_busy or now - session.last_audio_at < QUIET_S:
                 continue
             record = await self._sessions.read(ssrc)
             # A chunk may have arrived during the query.

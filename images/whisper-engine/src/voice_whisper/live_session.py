@@ -16,12 +16,12 @@ from voice_runtime.journal import Journal
 from voice_runtime.redaction import digits_at_end, redact_transcript
 from voice_runtime.sessions import Session, Sessions, primary_language
 from voice_runtime.transcripts import GAP_NUMBER, EventKind, TimedWord, Transcript, Transcripts
-from voice_whisper.agreement import MIN_AUDIO_S, shifted, sounds_over, text_of
+from voice_whisper.agreement import MIN_AUDIO_S, join_words, shifted, sounds_over
 from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
-from voice_whisper.job import GivenUpError, Heard, StaleError, Wanted
+from voice_whisper.job import JobFailedError, Priority, StaleError, WindowTranscript
 from voice_whisper.journal_batch import JournalBatch
-from voice_whisper.patience import STORE_ERRORS, until_done
+from voice_whisper.patience import STORE_ERRORS, retry_until_done
 from voice_whisper.session_audio import Dropped, SessionAudio
 from voice_whisper.transcriber import Transcriber
 from voice_whisper.utterance import KEPT_FRAMES, LONG_FRAMES, STEADY_FRAMES, Utterance
@@ -32,16 +32,16 @@ FIRST_PARTIAL_FRAMES = 700 // FRAME_MS
 PARTIAL_EVERY_FRAMES = 1000 // FRAME_MS
 """Further speech before each of the following ones."""
 
-MANY = 8
+LONG_QUEUE = 8
 """Number of waiting windows above which partials are half as frequent."""
-MAX_STRETCHED = 2
+MAX_PARTIAL_INTERVAL_FACTOR = 2
 FRAME_S = FRAME_MS / 1000
-CUT_S = 0.12
+CUT_WORD_MARGIN_S = 0.12
 """A word that ends this close to a commit during speech, or to the end of a partial's audio, may continue after it:
 ends are accurate to a tenth of a second."""
-GOES_ON_WITHIN_S = 0.25
+CONTINUATION_GAP_S = 0.25
 """Time within which continuing speech arrives after a commit, since chunks arrive every 100 ms."""
-NOTHING = Heard("", None, {}, 0.0)
+EMPTY_TRANSCRIPT = WindowTranscript("", None, {}, 0.0)
 
 Result = TypeVar("Result")
 
@@ -61,7 +61,7 @@ class Services:
 
 
 @dataclass(eq=False)
-class _Due:
+class _PendingEvent:
     """An event to publish: a final waits for its transcript, and all following events wait for the final.
 
     Attributes:
@@ -75,51 +75,51 @@ class _Due:
 
 
 @dataclass(eq=False)
-class _Speculation:
+class _EarlyTranscript:
     """Early transcript of an utterance whose speaker is silent: its final, unless speech continues.
 
     Attributes:
         end: Position after the last transcribed frame.
-        hearing: Task of the transcript; its result is None on failure.
+        task: Task of the transcript; its result is None on failure.
     """
 
     utterance: Utterance
     end: int
-    hearing: asyncio.Task[Heard | None] = field(init=False)
-    begun_at: float = field(default_factory=time.monotonic)
-    done_at: float = 0.0
+    task: asyncio.Task[WindowTranscript | None] = field(init=False)
+    started_at: float = field(default_factory=time.monotonic)
+    completed_at: float = 0.0
 
 
 class LiveSession:
     """Transcribes a session's chunks, and publishes its transcripts in the order of its audio.
 
     Attributes:
-        is_sent_here: Whether chunks have been received here, rather than only from the journal.
-        touched_at: Time of the last chunk.
+        is_assigned_to_host: Whether chunks have been received here, rather than only from the journal.
+        last_audio_at: Time of the last chunk.
     """
 
-    def __init__(self, record: Session, services: Services, *, done_until: int) -> None:
-        self.is_sent_here = False
-        self.touched_at = time.monotonic()
+    def __init__(self, record: Session, services: Services, *, transcribed_until: int) -> None:
+        self.is_assigned_to_host = False
+        self.last_audio_at = time.monotonic()
         self._ssrc = record.ssrc
         self._audio = SessionAudio(
-            done_until,
+            transcribed_until,
             record.transcribed_chunks,
             record.end_of_turn_ms / 1000,
             services.transcriber.longest_frames,
-            services.transcriber.kept_frames,
+            services.transcriber.overlap_frames,
         )
         self._settle(record)
         self._digits_before = 0
         """Number of digits at the end of the last final, for redacting card numbers."""
         self._services = services
-        self._outbox: deque[_Due] = deque()
+        self._outbox: deque[_PendingEvent] = deque()
         self._publishing = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._partial: asyncio.Task[None] | None = None
-        self._partial_of: Utterance | None = None
+        self._partial_utterance: Utterance | None = None
         self._partial_frames = 0
-        self._ahead: _Speculation | None = None
+        self._ahead: _EarlyTranscript | None = None
         self._last: asyncio.Task[None] | None = None
         """Transcribes the newest completed utterance."""
 
@@ -128,10 +128,10 @@ class LiveSession:
         """Whether some speech has no final transcript yet."""
         return bool(self._audio.current or self._outbox)
 
-    def hear(self, chunk: AudioChunk, datagram: bytes) -> None:
+    def add_chunk(self, chunk: AudioChunk, datagram: bytes) -> None:
         """Process a chunk that was sent here."""
-        self.is_sent_here = True
-        self.touched_at = time.monotonic()
+        self.is_assigned_to_host = True
+        self.last_audio_at = time.monotonic()
         utterance = self._add(chunk)
         if utterance is not None:
             self._services.batch.add(self._ssrc, utterance, chunk, datagram)
@@ -139,19 +139,19 @@ class LiveSession:
 
     async def restore(self) -> None:
         """Process the session's chunks in the journal."""
-        entries = await until_done("a journal", lambda: self._services.journal.entries(self._ssrc))
-        stale: list[str] = []
+        entries = await retry_until_done("a journal", lambda: self._services.journal.entries(self._ssrc))
+        expired: list[str] = []
         for entry_id, datagram in entries:
             try:
                 chunk = AudioChunk.parse(datagram)
             except MalformedChunkError:
-                stale.append(entry_id)
+                expired.append(entry_id)
                 continue
             if utterance := self._add(chunk):
-                utterance.keep(entry_id, chunk.sequence)
+                utterance.add_entry(entry_id, chunk.sequence)
             else:
-                stale.append(entry_id)
-        await until_done("a journal", lambda: self._services.journal.delete(self._ssrc, stale))
+                expired.append(entry_id)
+        await retry_until_done("a journal", lambda: self._services.journal.delete(self._ssrc, expired))
         self.advance()
 
     def advance(self) -> None:
@@ -162,9 +162,9 @@ class LiveSession:
             self._end(utterance)
         if silent := self._audio.next_utterance(now):
             self._transcribe_ahead(silent)
-        if begun := self._audio.begun():
+        if begun := self._audio.current_or_none():
             self._announce(begun)
-        self._consider_partial()
+        self._start_partial_if_due()
 
     def _settle(self, record: Session) -> None:
         """Apply settings that the caller may change during the session."""
@@ -200,7 +200,7 @@ class LiveSession:
         event = Transcript(
             kind=kind, utterance=utterance.start, start_ms=begins * FRAME_MS, end_ms=ends * FRAME_MS
         )  # fmt: skip
-        self._outbox.append(_Due(event, number))
+        self._outbox.append(_PendingEvent(event, number))
         self._begin(self._publish())
 
     def _announce(self, utterance: Utterance) -> None:
@@ -222,31 +222,33 @@ class LiveSession:
             for begins, ends in utterance.gaps:
                 self._tell(EventKind.GAP, utterance, begins, ends, GAP_NUMBER + begins - utterance.start)
             self._tell(EventKind.SPEECH_STOPPED, utterance, end, end)
-        final = _Due(over=utterance)
+        final = _PendingEvent(over=utterance)
         self._outbox.append(final)
         if utterance.marks & ChunkFlag.LAST:
             self._tell(EventKind.END, utterance, end, end)
         self._last = self._begin(self._transcribe(final, utterance, self._last if utterance.before else None))
 
-    async def _transcribe(self, final: _Due, utterance: Utterance, before: asyncio.Task[None] | None) -> None:
+    async def _transcribe(self, final: _PendingEvent, utterance: Utterance, before: asyncio.Task[None] | None) -> None:
         counters = self._services.counters
-        ends_at = begun_at = time.monotonic()
-        heard, ahead = None, self._ahead
-        if ahead and (ahead.utterance, ahead.end) == (utterance, utterance.end) and (heard := await ahead.hearing):
-            begun_at = ahead.begun_at
-            heard = replace(heard, stages_ms=heard.stages_ms | {"turn": max(0.0, 1000 * (ends_at - ahead.done_at))})
-        heard = heard or await self._hear(utterance)
-        if heard is None:
+        ends_at = started_at = time.monotonic()
+        result, ahead = None, self._ahead
+        if ahead and (ahead.utterance, ahead.end) == (utterance, utterance.end) and (result := await ahead.task):
+            started_at = ahead.started_at
+            result = replace(
+                result, stages_ms=result.stages_ms | {"turn": max(0.0, 1000 * (ends_at - ahead.completed_at))}
+            )
+        result = result or await self._transcribe_utterance(utterance)
+        if result is None:
             counters.events["given_up"] += 1
-            heard = NOTHING
-        ingest_ms = 1000 * (begun_at - utterance.touched_at)
+            result = EMPTY_TRANSCRIPT
+        ingest_ms = 1000 * (started_at - utterance.last_audio_at)
         if before:  # its transcript depends on that of the previous one
             await asyncio.wait({before})
         self._join(utterance)
-        heard = await self._without_cut_word(utterance, heard)
-        utterance.agreement.end(shifted(heard.words, utterance.begin * FRAME_S))
+        result = await self._without_cut_word(utterance, result)
+        utterance.agreement.end(shifted(result.words, utterance.begin * FRAME_S))
         counters.worked(time.monotonic(), 0.0, utterance.frames * FRAME_MS / 1000)
-        final.transcript = self._redacted(_transcript(EventKind.FINAL, utterance, utterance.frames, heard, ingest_ms))
+        final.transcript = self._redacted(_transcript(EventKind.FINAL, utterance, utterance.frames, result, ingest_ms))
         await self._publish()
 
     def _join(self, utterance: Utterance) -> None:
@@ -255,36 +257,42 @@ class LiveSession:
             utterance.agreement.follow(utterance.before.agreement)
             utterance.before = None
 
-    async def _without_cut_word(self, utterance: Utterance, heard: Heard) -> Heard:
+    async def _without_cut_word(self, utterance: Utterance, result: WindowTranscript) -> WindowTranscript:
         """Leave a word that a commit has cut to the following utterance, if speech continues."""
-        if not (utterance.is_cut and heard.words and heard.words[-1].end >= utterance.heard_frames * FRAME_S - CUT_S):
-            return heard
-        limit = utterance.touched_at + GOES_ON_WITHIN_S
+        if not (
+            utterance.is_cut
+            and result.words
+            and result.words[-1].end >= utterance.received_frames * FRAME_S - CUT_WORD_MARGIN_S
+        ):
+            return result
+        limit = utterance.last_audio_at + CONTINUATION_GAP_S
         while not self._continues_after(utterance) and time.monotonic() < limit:
             await asyncio.sleep(FRAME_S)
         if not self._continues_after(utterance):
-            return heard
-        words = heard.words[:-1]
-        return replace(heard, words=words, text=text_of(words))
+            return result
+        words = result.words[:-1]
+        return replace(result, words=words, text=join_words(words))
 
     def _continues_after(self, utterance: Utterance) -> bool:
         current = self._audio.current
         return bool(current and current.before is utterance)
 
     def _stop_partial(self, utterance: Utterance) -> None:
-        if self._partial and self._partial_of is utterance:
+        if self._partial and self._partial_utterance is utterance:
             self._partial.cancel()
 
-    async def _hear(self, utterance: Utterance) -> Heard | None:
-        if utterance.is_mark or utterance.is_steady(utterance.frames):
-            return NOTHING
+    async def _transcribe_utterance(self, utterance: Utterance) -> WindowTranscript | None:
+        if utterance.is_mark or utterance.is_stationary_noise(utterance.frames):
+            return EMPTY_TRANSCRIPT
         try:
-            heard = await self._services.transcriber.transcribe(utterance, self._language, Wanted.FINAL, self._prompt)
-        except GivenUpError as error:
+            result = await self._services.transcriber.transcribe(
+                utterance, self._language, Priority.FINAL, self._prompt
+            )
+        except JobFailedError as error:
             log.error("session %s: utterance %s has no transcript: %s", self._ssrc, utterance.start, error)  # noqa: TRY400  an answer
             return None
-        self._services.counters.worked(time.monotonic(), heard.processing_s)
-        return heard
+        self._services.counters.worked(time.monotonic(), result.processing_s)
+        return result
 
     def _transcribe_ahead(self, utterance: Utterance) -> None:
         """Transcribe an utterance that may be complete, once per silence."""
@@ -292,23 +300,23 @@ class LiveSession:
         if self._outbox or (self._ahead and (self._ahead.utterance, self._ahead.end) == (utterance, end)):
             return
         self._stop_partial(utterance)
-        ahead = self._ahead = _Speculation(utterance, end)
-        ahead.hearing = self._begin(self._transcribe_during_silence(ahead, utterance.frames))
+        ahead = self._ahead = _EarlyTranscript(utterance, end)
+        ahead.task = self._begin(self._transcribe_during_silence(ahead, utterance.frames))
 
-    async def _transcribe_during_silence(self, ahead: _Speculation, frames: int) -> Heard | None:
+    async def _transcribe_during_silence(self, ahead: _EarlyTranscript, frames: int) -> WindowTranscript | None:
         utterance = ahead.utterance
-        begin_s, received_s = utterance.begin * FRAME_S, utterance.heard_frames * FRAME_S
-        heard = await self._hear(utterance)
-        ahead.done_at = time.monotonic()
-        if heard is None:
+        begin_s, received_s = utterance.begin * FRAME_S, utterance.received_frames * FRAME_S
+        result = await self._transcribe_utterance(utterance)
+        ahead.completed_at = time.monotonic()
+        if result is None:
             return None
         if frames == utterance.frames:
-            utterance.says_all = sounds_over(heard.text) or heard is NOTHING
+            utterance.is_transcript_complete = sounds_over(result.text) or result is EMPTY_TRANSCRIPT
         if not utterance.marks:
             self._join(utterance)
-            utterance.agreement.hear(shifted(heard.words, begin_s), votes=received_s >= MIN_AUDIO_S)
-            await self._publish_partial(utterance, frames, replace(heard, stages_ms={}))  # the final contains them
-        return heard
+            utterance.agreement.add_hypothesis(shifted(result.words, begin_s), counts=received_s >= MIN_AUDIO_S)
+            await self._publish_partial(utterance, frames, replace(result, stages_ms={}))  # the final contains them
+        return result
 
     async def _publish(self) -> None:
         """Publish available events in order."""
@@ -317,26 +325,26 @@ class LiveSession:
                 await self._publish_one(self._outbox[0], transcript)
                 self._outbox.popleft()
 
-    async def _publish_one(self, due: _Due, transcript: Transcript) -> None:
-        services, ssrc, utterance, is_news = self._services, self._ssrc, due.over, False
+    async def _publish_one(self, due: _PendingEvent, transcript: Transcript) -> None:
+        services, ssrc, utterance, is_new = self._services, self._ssrc, due.over, False
         # A goodbye during silence, without a request, has no final.
         if utterance is None or not utterance.is_mark or transcript.commit:
             publishing = partial(services.transcripts.publish, ssrc, transcript, due.number)
-            is_news = await until_done("an event", publishing)
-            if transcript.kind is EventKind.GAP and is_news:
+            is_new = await retry_until_done("an event", publishing)
+            if transcript.kind is EventKind.GAP and is_new:
                 lost_ms = transcript.end_ms - transcript.start_ms
-                await until_done("a gap", lambda: services.transcripts.add_lost(ssrc, lost_ms))
+                await retry_until_done("a gap", lambda: services.transcripts.add_lost(ssrc, lost_ms))
         if utterance is None:
             return
         if not utterance.is_mark:
-            services.counters.events["finals" if is_news else "finals_of_others"] += 1
-        characters = len(transcript.text) if is_news else 0
+            services.counters.events["finals" if is_new else "finals_of_others"] += 1
+        characters = len(transcript.text) if is_new else 0
         mark = partial(services.transcripts.mark_transcribed, ssrc, utterance.last, utterance.next_number, characters)
-        await until_done("a final", mark)
-        await until_done("the journal", services.batch.flush)
-        await until_done("the journal", lambda: services.journal.delete(ssrc, list(utterance.entries)))
+        await retry_until_done("a final", mark)
+        await retry_until_done("the journal", services.batch.flush)
+        await retry_until_done("the journal", lambda: services.journal.delete(ssrc, list(utterance.entries)))
 
-    def _consider_partial(self) -> None:
+    def _start_partial_if_due(self) -> None:
         utterance = self._audio.current
         if (
             utterance is None
@@ -346,98 +354,100 @@ class LiveSession:
             or (self._partial and not self._partial.done())
         ):
             return
-        if utterance is not self._partial_of:
-            self._partial_of, self._partial_frames = utterance, 0
+        if utterance is not self._partial_utterance:
+            self._partial_utterance, self._partial_frames = utterance, 0
         # Under load, all partials are slightly delayed, rather than some skipped.
         waiting = sum(self._services.transcriber.depths)
         frames = PARTIAL_EVERY_FRAMES if self._partial_frames else FIRST_PARTIAL_FRAMES
-        due = frames * min(MAX_STRETCHED, 1 + waiting / MANY)
+        due = frames * min(MAX_PARTIAL_INTERVAL_FACTOR, 1 + waiting / LONG_QUEUE)
         if utterance.frames - self._partial_frames < due:
             return
         self._partial_frames = utterance.frames
-        if not utterance.is_steady(STEADY_FRAMES):
+        if not utterance.is_stationary_noise(STEADY_FRAMES):
             self._partial = self._begin(self._transcribe_partial(utterance, utterance.frames))
 
     async def _transcribe_partial(self, utterance: Utterance, frames: int) -> None:
-        begin_s, received_s = utterance.begin * FRAME_S, utterance.heard_frames * FRAME_S
+        begin_s, received_s = utterance.begin * FRAME_S, utterance.received_frames * FRAME_S
         try:
-            heard = await self._services.transcriber.transcribe(utterance, self._language, Wanted.PARTIAL, self._prompt)
+            result = await self._services.transcriber.transcribe(
+                utterance, self._language, Priority.PARTIAL, self._prompt
+            )
         except StaleError:
             self._services.counters.events["partials_shed"] += 1
             return
-        except GivenUpError:
+        except JobFailedError:
             return
-        self._services.counters.worked(time.monotonic(), heard.processing_s)
+        self._services.counters.worked(time.monotonic(), result.processing_s)
         self._join(utterance)
-        utterance.agreement.hear(shifted(heard.words, begin_s), votes=received_s >= MIN_AUDIO_S)
-        await self._publish_partial(utterance, frames, heard)
-        self._trim(utterance)
+        utterance.agreement.add_hypothesis(shifted(result.words, begin_s), counts=received_s >= MIN_AUDIO_S)
+        await self._publish_partial(utterance, frames, result)
+        self._publish_stable_part(utterance)
 
-    async def _publish_partial(self, utterance: Utterance, frames: int, heard: Heard) -> None:
-        said = self._redacted(_transcript(EventKind.PARTIAL, utterance, frames, heard))
+    async def _publish_partial(self, utterance: Utterance, frames: int, result: WindowTranscript) -> None:
+        transcript = self._redacted(_transcript(EventKind.PARTIAL, utterance, frames, result))
         async with self._publishing:
             # After a partial of a later utterance, Valkey would reject the final of an earlier one.
-            if self._outbox or not utterance.announced or not said.text:
+            if self._outbox or not utterance.announced or not transcript.text:
                 return
             try:
                 # The number is the amount of audio, so another host's partials of less audio never follow it.
-                await self._services.transcripts.publish(self._ssrc, said, frames)
+                await self._services.transcripts.publish(self._ssrc, transcript, frames)
             except STORE_ERRORS:
                 return
             self._services.counters.events["partials"] += 1
 
-    def _redacted(self, said: Transcript) -> Transcript:
+    def _redacted(self, transcript: Transcript) -> Transcript:
         """Return a transcript with the session's redactions."""
         if not self._redact:
-            return said
-        is_final = said.kind is EventKind.FINAL
-        found = redact_transcript(said, self._redact, self._digits_before)
-        if is_final and said.text:
-            self._digits_before = digits_at_end(said.text.split(), self._digits_before)
-        return found
+            return transcript
+        is_final = transcript.kind is EventKind.FINAL
+        redactions = redact_transcript(transcript, self._redact, self._digits_before)
+        if is_final and transcript.text:
+            self._digits_before = digits_at_end(transcript.text.split(), self._digits_before)
+        return redactions
 
-    def _trim(self, utterance: Utterance) -> None:
+    def _publish_stable_part(self, utterance: Utterance) -> None:
         """Publish the stable part of a long utterance as a final, so that the audio to transcribe again stays short."""
-        certain = utterance.agreement.committed
-        if not certain or utterance.end is not None or utterance is not self._audio.current:
+        committed = utterance.agreement.committed
+        if not committed or utterance.end is not None or utterance is not self._audio.current:
             return
-        at = round(certain[-1].end / FRAME_S)
+        at = round(committed[-1].end / FRAME_S)
         if (
-            utterance.heard_frames <= LONG_FRAMES
-            or not 2 * KEPT_FRAMES <= at - utterance.begin <= utterance.heard_frames
+            utterance.received_frames <= LONG_FRAMES
+            or not 2 * KEPT_FRAMES <= at - utterance.begin <= utterance.received_frames
         ):
             return
         self._audio.split(utterance, at)
-        self._partial_of = self._audio.current
-        self._partial_frames = self._partial_of.frames if self._partial_of else 0
+        self._partial_utterance = self._audio.current
+        self._partial_frames = self._partial_utterance.frames if self._partial_utterance else 0
         utterance.agreement.tentative = []
-        final = self._redacted(_transcript(EventKind.FINAL, utterance, utterance.frames, NOTHING))
-        self._outbox.append(_Due(final.model_copy(update={"speech_final": False}), over=utterance))
+        final = self._redacted(_transcript(EventKind.FINAL, utterance, utterance.frames, EMPTY_TRANSCRIPT))
+        self._outbox.append(_PendingEvent(final.model_copy(update={"speech_final": False}), over=utterance))
         self._begin(self._publish())
 
 
 def _transcript(
-    kind: EventKind, utterance: Utterance, frames: int, heard: Heard, ingest_ms: float | None = None
+    kind: EventKind, utterance: Utterance, frames: int, result: WindowTranscript, ingest_ms: float | None = None
 ) -> Transcript:
-    stages_ms = heard.stages_ms if ingest_ms is None else {"ingest": ingest_ms, **heard.stages_ms}
+    stages_ms = result.stages_ms if ingest_ms is None else {"ingest": ingest_ms, **result.stages_ms}
     agreement = utterance.agreement
     words = agreement.words
     if kind is EventKind.PARTIAL and utterance.end is None:
-        words = agreement.words_before((utterance.start + frames) * FRAME_S - CUT_S)
-    text = text_of(words) if heard.words or agreement.words else heard.text
+        words = agreement.words_before((utterance.start + frames) * FRAME_S - CUT_WORD_MARGIN_S)
+    text = join_words(words) if result.words or agreement.words else result.text
     # Models transcribe noise as a full stop.
     is_speech = any(map(str.isalnum, text))
     return Transcript(
         kind=kind,
         utterance=utterance.start,
         text=text if is_speech else "",
-        committed=text_of(agreement.committed) if is_speech else "",
+        committed=join_words(agreement.committed) if is_speech else "",
         words=[timed(word) for word in words] if is_speech else [],
         start_ms=utterance.start * FRAME_MS,
         end_ms=(utterance.start + frames) * FRAME_MS,
         commit=kind is EventKind.FINAL and bool(utterance.marks & ChunkFlag.COMMIT),
-        language=heard.language,
-        stages_ms={stage: round(took, 1) for stage, took in stages_ms.items()},
+        language=result.language,
+        stages_ms={stage: round(duration_ms, 1) for stage, duration_ms in stages_ms.items()},
     )
 
 

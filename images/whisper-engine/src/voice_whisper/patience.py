@@ -16,11 +16,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-async def until_done(what: str, operation: Callable[[], Awaitable[T]]) -> T:
+async def retry_until_done(name: str, operation: Callable[[], Awaitable[T]]) -> T:
     """Return the result of an operation on the store, retrying while the store is unavailable.
 
     Args:
-        what: Name of the operation in the log.
+        name: Name of the operation in the log.
     """
     attempts = 0
     while True:
@@ -28,20 +28,20 @@ async def until_done(what: str, operation: Callable[[], Awaitable[T]]) -> T:
             return await operation()
         except STORE_ERRORS as error:
             if attempts == 0:
-                log.warning("%s waits for the store: %s", what, error)
+                log.warning("%s waits for the store: %s", name, error)
             attempts += 1
             await asyncio.sleep(PAUSE_S)
 
 
-async def every(seconds: float, what: str, operation: Callable[[], Awaitable[None]]) -> None:
+async def run_every(seconds: float, name: str, operation: Callable[[], Awaitable[None]]) -> None:
     """Repeat an operation indefinitely; the store may be unavailable for some repetitions."""
-    away = False
+    is_unavailable = False
     while True:
         try:
             await operation()
-            away = False
+            is_unavailable = False
         except STORE_ERRORS as error:
-            if not away:
-                log.warning("%s waits for the store: %s", what, error)
-            away = True
+            if not is_unavailable:
+                log.warning("%s waits for the store: %s", name, error)
+            is_unavailable = True
         await asyncio.sleep(seconds)

@@ -6,24 +6,24 @@ from functools import partial
 
 from voice_blueprint.contract.chunk import CHUNK_MEL_BINS, ChunkKind
 from voice_whisper.backends.base import Role
-from voice_whisper.job import STALE_S, Heard, Job, StaleError, Wanted
+from voice_whisper.job import STALE_S, Job, Priority, StaleError, WindowTranscript
 from voice_whisper.memory import SharedSlots
 from voice_whisper.messages import Request
 from voice_whisper.process import Process
-from voice_whisper.settings import DECODER_BATCH, ENCODER_BATCH, EngineSettings, Layout, threads_of_each
+from voice_whisper.settings import DECODER_BATCH, ENCODER_BATCH, EngineSettings, Layout, threads_per_worker
 from voice_whisper.stage import Stage, Start
 from voice_whisper.utterance import KEPT_FRAMES, LONG_FRAMES, Utterance
 from voice_whisper.window import MAX_FRAMES, window_of
-from voice_whisper.word_times import tightened
+from voice_whisper.word_times import tighten_words
 
 STALLED_S = 30
 """Time without a completed batch after which a stage with work is stuck. A batch takes seconds; a worker that hangs is
 killed after a minute, and a restarted one takes as long as loading its model."""
-LOOK_EVERY_S = 1.0
+POLL_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True)
-class Crew:
+class StageWorkers:
     """The workers of one stage.
 
     Attributes:
@@ -36,13 +36,13 @@ class Crew:
     batch: int
 
 
-def worker_crews(settings: EngineSettings) -> tuple[Crew, ...]:
+def worker_crews(settings: EngineSettings) -> tuple[StageWorkers, ...]:
     """Return the stages of a layout; both have the same number of processes, and therefore the same cores."""
     if settings.layout is Layout.COLOCATED:
-        return (Crew(Role.COLOCATED, settings.encoders + settings.decoders, ENCODER_BATCH),)
+        return (StageWorkers(Role.COLOCATED, settings.encoders + settings.decoders, ENCODER_BATCH),)
     return (
-        Crew(Role.ENCODER, settings.encoders, ENCODER_BATCH),
-        Crew(Role.DECODER, settings.decoders, DECODER_BATCH),
+        StageWorkers(Role.ENCODER, settings.encoders, ENCODER_BATCH),
+        StageWorkers(Role.DECODER, settings.decoders, DECODER_BATCH),
     )
 
 
@@ -58,11 +58,11 @@ class WorkerPool:
     """
 
     longest_frames = MAX_FRAMES
-    kept_frames = KEPT_FRAMES
+    overlap_frames = KEPT_FRAMES
 
     def __init__(self, settings: EngineSettings) -> None:
         crews = worker_crews(settings)
-        self._threads = threads_of_each(settings)
+        self._threads = threads_per_worker(settings)
         # While every worker has a full batch, the next windows wait in as many slots.
         self._count = 2 * sum(crew.count * crew.batch for crew in crews)
         self._memory = SharedSlots(self._count)
@@ -83,7 +83,7 @@ class WorkerPool:
     @property
     def is_stuck(self) -> bool:
         """Whether a stage has work and has completed none of it for too long."""
-        return any(looks * LOOK_EVERY_S >= STALLED_S for looks in self._stalled.values())
+        return any(polls * POLL_INTERVAL_S >= STALLED_S for polls in self._stalled.values())
 
     @property
     def depths(self) -> tuple[int, int]:
@@ -117,27 +117,29 @@ class WorkerPool:
         """Return once every worker has its model."""
         await self._ready.wait()
 
-    async def transcribe(self, utterance: Utterance, language: str | None, wanted: Wanted, prompt: str = "") -> Heard:
+    async def transcribe(
+        self, utterance: Utterance, language: str | None, priority: Priority, prompt: str = ""
+    ) -> WindowTranscript:
         """Return the transcript of an utterance.
 
         Raises:
-            GivenUpError: Workers crash on it.
+            JobFailedError: Workers crash on it.
             StaleError: A partial has waited too long.
         """
-        rows = utterance.features(self._bins, to_the_end=wanted is not Wanted.PARTIAL)
+        rows = utterance.features(self._bins, until_end=priority is not Priority.PARTIAL)
         window = window_of(rows)
         audio_rows = min(len(rows), window.shape[1])
-        job = Job(window, audio_rows, wanted, language, asyncio.get_running_loop().create_future(), prompt=prompt)
+        job = Job(window, audio_rows, priority, language, asyncio.get_running_loop().create_future(), prompt=prompt)
         self._admit(job)
         try:
             # Partials of a long utterance split off its stable part. Without them, its windows grow, so that all others
             # wait longer, and lose their partials.
-            if wanted is Wanted.PARTIAL and utterance.heard_frames <= LONG_FRAMES:
-                await asyncio.wait({job.heard}, timeout=STALE_S)
+            if priority is Priority.PARTIAL and utterance.received_frames <= LONG_FRAMES:
+                await asyncio.wait({job.result}, timeout=STALE_S)
                 if self._withdraw(job):
                     raise StaleError
-            heard = await job.heard
-            return replace(heard, words=tightened(heard.words, rows))
+            result = await job.result
+            return replace(result, words=tighten_words(result.words, rows))
         finally:
             self._withdraw(job)
 
@@ -147,25 +149,25 @@ class WorkerPool:
             self._free.append(job.slot)
             job.slot = None
         while self._free and self._waiting_for_slot:
-            soonest = min(self._waiting_for_slot, key=lambda waiting: waiting.wanted)
-            self._waiting_for_slot.remove(soonest)
-            self._admit(soonest)
+            next_job = min(self._waiting_for_slot, key=lambda waiting: waiting.priority)
+            self._waiting_for_slot.remove(next_job)
+            self._admit(next_job)
 
     async def _watch(self) -> None:
         """Count iterations instead of seconds: a process that was suspended itself has not waited for its workers."""
         done = {role: stage.done for role, stage in self.stages.items()}
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
             for role, stage in self.stages.items():
-                stands_still = stage.is_busy and stage.done == done[role]
-                self._stalled[role] = self._stalled[role] + 1 if stands_still else 0
+                is_stalled = stage.is_busy and stage.done == done[role]
+                self._stalled[role] = self._stalled[role] + 1 if is_stalled else 0
                 done[role] = stage.done
 
     async def _work(self, role: Role, process: Process, batch: list[Job]) -> None:
         bins, rows = batch[0].window.shape
         slots = [job.slot for job in batch if job.slot is not None]
         languages = [job.language for job in batch]
-        reply = await process.ask(
+        reply = await process.send_request(
             Request(
                 slots=slots,
                 bins=bins,
@@ -177,16 +179,16 @@ class WorkerPool:
             )
         )
         for job in batch:
-            job.took(reply.stages_ms, len(batch))
+            job.add_durations(reply.stages_ms, len(batch))
         if role is not Role.ENCODER:
-            for job, said in zip(batch, reply.texts, strict=True):
-                job.answer(said)
+            for job, decoded in zip(batch, reply.texts, strict=True):
+                job.answer(decoded)
                 self.release(job)
             return
         for job in batch:
             job.states = reply.states
             job.attempts = 0
-            if job.heard.done():
+            if job.result.done():
                 self.release(job)
             else:
                 self.stages[Role.DECODER].put(job)

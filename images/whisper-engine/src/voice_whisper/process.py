@@ -75,7 +75,7 @@ class Process:
             raise
         return worker
 
-    async def ask(self, request: Request) -> Reply:
+    async def send_request(self, request: Request) -> Reply:
         """Return the response to a request.
 
         Raises:
@@ -88,7 +88,7 @@ class Process:
             raise WorkerDiedError(f"worker {self.pid} is gone") from None
         return Reply.model_validate_json(await self._hear(ANSWER_TIMEOUT_S))
 
-    async def while_alive(self, waiting: Coroutine[Any, Any, T]) -> T:
+    async def wait_while_alive(self, waiting: Coroutine[Any, Any, T]) -> T:
         """Wait for something else.
 
         Raises:

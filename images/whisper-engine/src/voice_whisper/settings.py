@@ -68,6 +68,6 @@ class ModelSettings(BaseSettings):
     backend: Literal["ctranslate2", "neuron"] = "ctranslate2"
 
 
-def threads_of_each(settings: EngineSettings) -> int:
+def threads_per_worker(settings: EngineSettings) -> int:
     """Return the threads per worker: the cores, evenly divided."""
     return max(1, len(os.sched_getaffinity(0)) // (settings.encoders + settings.decoders))

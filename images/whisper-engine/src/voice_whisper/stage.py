@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from voice_whisper.backends.base import Role
-from voice_whisper.job import MAX_ATTEMPTS, GivenUpError, Job, JobQueue
+from voice_whisper.job import MAX_ATTEMPTS, Job, JobFailedError, JobQueue
 from voice_whisper.process import CannotStartError, Process, WorkerDiedError
 
 RESTART_PAUSE_S = 1.0
@@ -48,17 +48,17 @@ class Stage:
         self._work = work
         self._drop = drop
         self._follows = follows
-        self._at_work = 0
-        self._news = asyncio.Event()
+        self._active_batches = 0
+        self._changed = asyncio.Event()
 
     @property
     def is_busy(self) -> bool:
         """Whether jobs are waiting or in progress."""
-        return bool(len(self.queue) or self._at_work)
+        return bool(len(self.queue) or self._active_batches)
 
     def put(self, job: Job) -> None:
         self.queue.put(job)
-        self._news.set()
+        self._changed.set()
 
     async def run_worker(self, number: int, ready: Callable[[Process], None]) -> None:
         """Keep one worker running indefinitely.
@@ -84,7 +84,7 @@ class Stage:
             ready(process)
             self.pids.add(process.pid)
             try:
-                await self._feed(process)
+                await self._send_jobs(process)
             except WorkerDiedError as error:
                 self.restarts += 1
                 log.warning("%s starts again: %s", self._role, error)
@@ -92,40 +92,40 @@ class Stage:
                 self.pids.discard(process.pid)
                 await process.stop()
 
-    async def _feed(self, process: Process) -> None:
-        one_by_one = self._role is Role.ENCODER and not process.model.encodes_batches
-        most = 1 if one_by_one else self._batch
+    async def _send_jobs(self, process: Process) -> None:
+        is_unbatched = self._role is Role.ENCODER and not process.model.encodes_batches
+        max_jobs = 1 if is_unbatched else self._batch
         while True:
-            while not (batch := self.queue.take(most)):
-                self._news.clear()
-                await process.while_alive(self._news.wait())
-            self._at_work += 1
+            while not (batch := self.queue.take(max_jobs)):
+                self._changed.clear()
+                await process.wait_while_alive(self._changed.wait())
+            self._active_batches += 1
             try:
                 if self._role is not Role.ENCODER:
-                    await self._gather(process, batch, most)
+                    await self._extend_batch(process, batch, max_jobs)
                 await self._work(process, batch)
                 self.done += 1
             except WorkerDiedError:
-                self._redo(batch)
+                self._retry(batch)
                 raise
             finally:
-                self._at_work -= 1
+                self._active_batches -= 1
 
-    async def _gather(self, process: Process, batch: list[Job], most: int) -> None:
+    async def _extend_batch(self, process: Process, batch: list[Job], max_jobs: int) -> None:
         """Add to a batch the jobs that arrive within a moment."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GATHER_S):
-                while len(batch) < most and (self._follows is None or self._follows.is_busy):
-                    self._news.clear()
-                    await process.while_alive(self._news.wait())
-                    self.queue.add_to(batch, most)
+                while len(batch) < max_jobs and (self._follows is None or self._follows.is_busy):
+                    self._changed.clear()
+                    await process.wait_while_alive(self._changed.wait())
+                    self.queue.add_to(batch, max_jobs)
 
-    def _redo(self, batch: list[Job]) -> None:
+    def _retry(self, batch: list[Job]) -> None:
         for job in batch:
             job.attempts += 1
-            if job.attempts >= MAX_ATTEMPTS and not job.heard.done():
-                job.heard.set_exception(GivenUpError(f"{job.attempts} workers exited while they processed it"))
-            if job.heard.done():
+            if job.attempts >= MAX_ATTEMPTS and not job.result.done():
+                job.result.set_exception(JobFailedError(f"{job.attempts} workers exited while they processed it"))
+            if job.result.done():
                 self._drop(job)
-        self.queue.requeue(job for job in reversed(batch) if not job.heard.done())
-        self._news.set()
+        self.queue.requeue(job for job in reversed(batch) if not job.result.done())
+        self._changed.set()

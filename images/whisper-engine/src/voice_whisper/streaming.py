@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, ChunkKind
 from voice_runtime.features import SAMPLE_RATE
-from voice_whisper.job import GivenUpError, Heard, Wanted
+from voice_whisper.job import JobFailedError, Priority, WindowTranscript
 from voice_whisper.utterance import Utterance
 from voice_whisper.window import FRAME_MS
 
@@ -93,12 +93,12 @@ class StreamingRecognizer(Protocol):
 
 
 @dataclass(eq=False)
-class _Fed:
+class _UtteranceProgress:
     """Progress of an utterance.
 
     Attributes:
         begin: Its first frame at the start; if that changes, all of it is sent again.
-        said: Text of completed streams.
+        text: Text of completed streams.
         at: Number of sent samples.
         since: Start of the open stream.
         overlaps: Whether it overlaps with the previous one.
@@ -107,7 +107,7 @@ class _Fed:
     begin: int
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     stream: Stream | None = None
-    said: str = ""
+    text: str = ""
     at: int = 0
     since: int = 0
     overlaps: bool = False
@@ -117,14 +117,14 @@ class Streams:
     """A transcriber for a streaming engine: each utterance is sent once, in one or several consecutive streams."""
 
     longest_frames = MAX_FRAMES
-    kept_frames = 0
+    overlap_frames = 0
 
     def __init__(self, recognizer: StreamingRecognizer) -> None:
         self.kinds = frozenset({ChunkKind.PCM16})
         self.languages: tuple[str, ...] = ()
         self.restarts: dict[str, int] = {}
         self._recognizer = recognizer
-        self._fed: WeakKeyDictionary[Utterance, _Fed] = WeakKeyDictionary()
+        self._progress: WeakKeyDictionary[Utterance, _UtteranceProgress] = WeakKeyDictionary()
         self._closing: set[asyncio.Task[None]] = set()
         self._finals = 0
         self.run, self.ready = recognizer.run, recognizer.ready
@@ -143,80 +143,84 @@ class Streams:
         self,
         utterance: Utterance,
         language: str | None,
-        wanted: Wanted,
+        priority: Priority,
         prompt: str = "",  # noqa: ARG002  its engines take none
-    ) -> Heard:
+    ) -> WindowTranscript:
         """Return the transcript of an utterance; a partial is tried once, others until the engine is available again.
 
         Raises:
-            GivenUpError: The engine remains unavailable.
+            JobFailedError: The engine remains unavailable.
         """
-        since, is_partial = time.monotonic(), wanted is Wanted.PARTIAL
+        started_at, is_partial = time.monotonic(), priority is Priority.PARTIAL
         self._finals += not is_partial
         try:
             # A partial message must not be left behind if a partial is cancelled.
-            hearing = asyncio.ensure_future(self._hear(utterance, 1 if is_partial else MAX_ATTEMPTS, is_partial))
-            text = await asyncio.shield(hearing)
+            transcription = asyncio.ensure_future(self._hear(utterance, 1 if is_partial else MAX_ATTEMPTS, is_partial))
+            text = await asyncio.shield(transcription)
         finally:
             self._finals -= not is_partial
-        took_s = time.monotonic() - since
-        return Heard(text, language, {"decode": 1000 * took_s}, took_s)
+        duration_s = time.monotonic() - started_at
+        return WindowTranscript(text, language, {"decode": 1000 * duration_s}, duration_s)
 
     async def _hear(self, utterance: Utterance, attempts: int, is_partial: bool) -> str:
-        if (fed := self._fed.get(utterance)) is None:
-            fed = self._fed[utterance] = _Fed(utterance.begin)
+        if (progress := self._progress.get(utterance)) is None:
+            progress = self._progress[utterance] = _UtteranceProgress(utterance.begin)
             # The final of a session that another host has taken over is never requested.
-            finalize(utterance, self._let_go, fed).atexit = False
-        async with fed.lock:
+            finalize(utterance, self._close_stream, progress).atexit = False
+        async with progress.lock:
             for attempt in range(attempts):
                 if attempt:
                     await asyncio.sleep(RETRY_PAUSE_S)
                 try:
-                    return await self._feed(fed, utterance, is_partial)
+                    return await self._send_audio(progress, utterance, is_partial)
                 except StreamError as error:
-                    why = str(error)
-                    await self._forget(fed, utterance)
-        raise GivenUpError(why)
+                    problem = str(error)
+                    await self._forget(progress, utterance)
+        raise JobFailedError(problem)
 
-    def _let_go(self, fed: _Fed) -> None:
-        if fed.stream:
-            closing = asyncio.get_running_loop().create_task(fed.stream.close())
+    def _close_stream(self, progress: _UtteranceProgress) -> None:
+        if progress.stream:
+            closing = asyncio.get_running_loop().create_task(progress.stream.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
-    async def _forget(self, fed: _Fed, utterance: Utterance) -> None:
-        if fed.stream:
-            await fed.stream.close()
-        fed.begin, fed.stream, fed.said, fed.at = utterance.begin, None, "", 0
+    async def _forget(self, progress: _UtteranceProgress, utterance: Utterance) -> None:
+        if progress.stream:
+            await progress.stream.close()
+        progress.begin, progress.stream, progress.text, progress.at = utterance.begin, None, "", 0
 
-    async def _feed(self, fed: _Fed, utterance: Utterance, is_partial: bool) -> str:
-        if fed.begin != utterance.begin:
-            await self._forget(fed, utterance)
+    async def _send_audio(self, progress: _UtteranceProgress, utterance: Utterance, is_partial: bool) -> str:
+        if progress.begin != utterance.begin:
+            await self._forget(progress, utterance)
         samples, longest = utterance.samples(), round(SAMPLE_RATE * self._recognizer.longest_s)
         end = _certain(utterance, len(samples)) if is_partial else len(samples)
-        while fed.at < end:
-            if fed.stream is None:
-                fed.stream, fed.since, fed.overlaps = await self._recognizer.open(), fed.at, False
-            elif fed.at - fed.since >= longest:
-                await self._finish(fed)
-                fed.at = fed.since = fed.at - OVERLAP
-                fed.stream, fed.overlaps = await self._recognizer.open(), True
-            piece = samples[fed.at : min(end, fed.since + longest)]
-            await fed.stream.send(piece)
-            fed.at += len(piece)
+        while progress.at < end:
+            if progress.stream is None:
+                progress.stream, progress.since, progress.overlaps = await self._recognizer.open(), progress.at, False
+            elif progress.at - progress.since >= longest:
+                await self._finish(progress)
+                progress.at = progress.since = progress.at - OVERLAP
+                progress.stream, progress.overlaps = await self._recognizer.open(), True
+            piece = samples[progress.at : min(end, progress.since + longest)]
+            await progress.stream.send(piece)
+            progress.at += len(piece)
         if not is_partial:
-            await self._finish(fed)
-            return fed.said
-        return joined(fed.said, fed.stream.text, fed.overlaps, is_whole=False) if fed.stream else fed.said
+            await self._finish(progress)
+            return progress.text
+        return (
+            join_texts(progress.text, progress.stream.text, progress.overlaps, is_whole=False)
+            if progress.stream
+            else progress.text
+        )
 
-    async def _finish(self, fed: _Fed) -> None:
-        if fed.stream:
-            fed.said = joined(fed.said, await fed.stream.finish(), fed.overlaps, is_whole=True)
-            await fed.stream.close()
-            fed.stream = None
+    async def _finish(self, progress: _UtteranceProgress) -> None:
+        if progress.stream:
+            progress.text = join_texts(progress.text, await progress.stream.finish(), progress.overlaps, is_whole=True)
+            await progress.stream.close()
+            progress.stream = None
 
 
-def joined(before: str, behind: str, overlaps: bool, *, is_whole: bool) -> str:
+def join_texts(prefix: str, suffix: str, overlaps: bool, *, is_whole: bool) -> str:
     """Return the joined text of two consecutive streams, without the repetition of their overlap.
 
     Args:
@@ -224,14 +228,14 @@ def joined(before: str, behind: str, overlaps: bool, *, is_whole: bool) -> str:
         is_whole: Whether the second text is complete; otherwise, it may not have reached the end of the overlap.
     """
     if not overlaps:
-        return f"{before} {behind}".strip()
-    first, second = before.split(), behind.split()
+        return f"{prefix} {suffix}".strip()
+    first, second = prefix.split(), suffix.split()
     at = max(0, len(first) - SEAM_WORDS)
     last, next_ = _plain(first[at:]), _plain(second[:SEAM_WORDS])
     # Including everything after it: a word at the boundary is taken from the second stream.
     match = SequenceMatcher(None, last, next_, autojunk=False).find_longest_match()
     if match.size == 0:
-        return f"{before} {behind}".strip() if is_whole else before
+        return f"{prefix} {suffix}".strip() if is_whole else prefix
     return " ".join(first[: at + match.a] + second[match.b :])
 
 

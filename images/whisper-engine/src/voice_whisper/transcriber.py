@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from voice_blueprint.contract.chunk import ChunkKind
-from voice_whisper.job import Heard, Wanted
+from voice_whisper.job import Priority, WindowTranscript
 from voice_whisper.utterance import Utterance
 
 
@@ -13,13 +13,13 @@ class Transcriber(Protocol):
     Attributes:
         languages: Supported languages; empty if unknown.
         longest_frames: Maximum length of an utterance, in 20 ms frames; a longer one is split.
-        kept_frames: Frames of the previous utterance that an utterance includes again after a split during speech. It
-            is 0 for an engine without word times, which would repeat the words.
+        overlap_frames: Frames of the previous utterance that an utterance includes again after a split during speech.
+            It is 0 for an engine without word times, which would repeat the words.
     """
 
     languages: tuple[str, ...]
     longest_frames: int
-    kept_frames: int
+    overlap_frames: int
 
     @property
     def kinds(self) -> frozenset[ChunkKind]:
@@ -53,14 +53,16 @@ class Transcriber(Protocol):
         """Return once it can transcribe."""
         ...
 
-    async def transcribe(self, utterance: Utterance, language: str | None, wanted: Wanted, prompt: str = "") -> Heard:
+    async def transcribe(
+        self, utterance: Utterance, language: str | None, priority: Priority, prompt: str = ""
+    ) -> WindowTranscript:
         """Return the transcript of an utterance, partial or final.
 
         Args:
             prompt: Words that are likely to occur.
 
         Raises:
-            GivenUpError: It cannot be transcribed.
+            JobFailedError: It cannot be transcribed.
             StaleError: A partial has waited too long.
         """
         ...

@@ -40,8 +40,8 @@ class Utterance:
         agreement: Its stable words.
         end: Position after its last frame, if known; it becomes unknown if speech continues after a pause.
         has_ended: Whether its last chunk has arrived, or it was split.
-        says_all: Whether its text ends like a sentence; unknown until it has been transcribed to its end.
-        touched_at: Arrival of the last chunk, in the caller's clock.
+        is_transcript_complete: Whether its text ends like a sentence; unknown until it has been transcribed to its end.
+        last_audio_at: Arrival of the last chunk, in the caller's clock.
         opened: Whether its first chunk has arrived.
         continues: Whether it was split from the previous utterance.
         last: Sequence of its newest chunk.
@@ -58,11 +58,11 @@ class Utterance:
         self.entries: dict[str, int] = {}
         self.agreement = Agreement()
         self._rest: Utterance | None = None
-        self._is_late_by_a_row = False
+        self._has_row_offset = False
         self.end: int | None = None
         self.has_ended = False
-        self.says_all: bool | None = None
-        self.touched_at = 0.0
+        self.is_transcript_complete: bool | None = None
+        self.last_audio_at = 0.0
         self.opened = opened
         self.continues = continues
         self.last = start
@@ -82,13 +82,13 @@ class Utterance:
         if chunk.sequence < self._extracted_to:
             self._extractor = None  # features of a gap are wrong
         self.opened = self.opened or bool(chunk.flags & ChunkFlag.START_OF_SPEECH)
-        first, behind = self.numbers or (chunk.number, chunk.number)
-        self.numbers = min(first, chunk.number), max(behind, chunk.number + 1)
+        first, end = self.numbers or (chunk.number, chunk.number)
+        self.numbers = min(first, chunk.number), max(end, chunk.number + 1)
         self.marks |= chunk.flags & MARKS
         if not (self._chunks and is_mark(chunk)):  # a mark during a pause ends it where the speech ended
             self._chunks[chunk.sequence] = chunk
             self._move_end(chunk)
-            self.touched_at = now
+            self.last_audio_at = now
         self.last = max(self.last, chunk.sequence)
 
     def _move_end(self, chunk: AudioChunk) -> None:
@@ -97,9 +97,9 @@ class Utterance:
         if chunk.flags & ChunkFlag.END_OF_SPEECH:
             self.end, self.has_ended = end_position(chunk), True
         elif self.end is not None and chunk.sequence >= self.end:
-            self.end, self.has_ended, self.says_all = None, False, None
+            self.end, self.has_ended, self.is_transcript_complete = None, False, None
 
-    def keep(self, entry_id: str, sequence: int) -> None:
+    def add_entry(self, entry_id: str, sequence: int) -> None:
         """Store a chunk's journal entry, including those of a split-off part."""
         of = self._rest if self._rest and sequence >= self._rest.start else self
         of.entries[entry_id] = sequence
@@ -109,14 +109,14 @@ class Utterance:
 
         The split is between chunks, so another host that continues starts the rest there, with the same id.
         """
-        late = self._are_late_by_a_row()
+        late = self._extra_rows()
         at = max((sequence for sequence in late if sequence <= at), default=self.begin)
         rest = Utterance(at, self.kind, opened=False, continues=True)
         rest.begin = max((sequence for sequence in late if sequence <= at - KEPT_FRAMES), default=min(late))
         rest._chunks = {sequence: chunk for sequence, chunk in self._chunks.items() if sequence >= rest.begin}
-        rest._is_late_by_a_row = late[rest.begin]
+        rest._has_row_offset = late[rest.begin]
         rest.agreement = self.agreement.rest()
-        rest.touched_at, rest.last, rest.announced, rest.numbers = self.touched_at, self.last, True, self.numbers
+        rest.last_audio_at, rest.last, rest.announced, rest.numbers = self.last_audio_at, self.last, True, self.numbers
         self.end, self.has_ended, self._rest = at, True, rest
         self.last = max((sequence for sequence in late if sequence < at), default=self.start)
         for entry_id, sequence in list(self.entries.items()):
@@ -124,19 +124,19 @@ class Utterance:
                 rest.entries[entry_id] = self.entries.pop(entry_id)
         return rest
 
-    def follow(self, before: "Utterance", kept_frames: int) -> None:
+    def follow(self, before: "Utterance", overlap_frames: int) -> None:
         """Include the end of the preceding utterance, from which it was split.
 
         Args:
             before: The preceding utterance, whose text is not repeated.
-            kept_frames: Maximum number of its frames.
+            overlap_frames: Maximum number of its frames.
         """
-        late = before._are_late_by_a_row()
-        again = [sequence for sequence in sorted(late) if sequence >= before.start + before.frames - kept_frames]
-        if not again:
+        late = before._extra_rows()
+        repeated = [sequence for sequence in sorted(late) if sequence >= before.start + before.frames - overlap_frames]
+        if not repeated:
             return
-        self.begin, self._is_late_by_a_row = again[0], late[again[0]]
-        self._chunks = {sequence: before._chunks[sequence] for sequence in again}
+        self.begin, self._has_row_offset = repeated[0], late[repeated[0]]
+        self._chunks = {sequence: before._chunks[sequence] for sequence in repeated}
         self.before = before
 
     def __contains__(self, sequence: int) -> bool:
@@ -147,9 +147,9 @@ class Utterance:
 
         Its own start has then not arrived yet, and is close.
         """
-        near = self.start - chunk.sequence <= LARGEST_GAP_FRAMES and self.last - chunk.sequence < MAX_FRAMES
-        ends_another = bool(chunk.flags & ChunkFlag.END_OF_SPEECH)
-        return near and not (self.opened or self.continues or ends_another)
+        is_near = self.start - chunk.sequence <= LARGEST_GAP_FRAMES and self.last - chunk.sequence < MAX_FRAMES
+        is_end = bool(chunk.flags & ChunkFlag.END_OF_SPEECH)
+        return is_near and not (self.opened or self.continues or is_end)
 
     @property
     def frames(self) -> int:
@@ -159,7 +159,7 @@ class Utterance:
         return self.last + CHUNK_FRAMES - self.start if self._chunks else 0
 
     @property
-    def heard_frames(self) -> int:
+    def received_frames(self) -> int:
         """Length of the transcribed audio, in 20 ms frames."""
         return self.start + self.frames - self.begin
 
@@ -171,8 +171,8 @@ class Utterance:
     @property
     def is_cut(self) -> bool:
         """Whether its caller has requested its text during speech."""
-        own = (chunk for sequence, chunk in self._chunks.items() if sequence >= self.start)
-        return any(chunk.flags & ChunkFlag.COMMIT and not is_mark(chunk) for chunk in own)
+        current_chunks = (chunk for sequence, chunk in self._chunks.items() if sequence >= self.start)
+        return any(chunk.flags & ChunkFlag.COMMIT and not is_mark(chunk) for chunk in current_chunks)
 
     @property
     def is_mark(self) -> bool:
@@ -182,30 +182,30 @@ class Utterance:
     @property
     def lost(self) -> int:
         """Number of missing chunks between received ones."""
-        return sum(-(-(behind - first) // CHUNK_FRAMES) for first, behind in self.gaps)
+        return sum(-(-(end - first) // CHUNK_FRAMES) for first, end in self.gaps)
 
     @property
     def gaps(self) -> list[tuple[int, int]]:
         """Missing frames: the first one, and the one after the last, of each gap. A pause is not a gap."""
-        found, heard_to, before = [], self.begin, None
+        ranges, received_to, before = [], self.begin, None
         for _, chunk in sorted(self._chunks.items()):
             ends = bool(chunk.flags & ChunkFlag.END_OF_SPEECH)
             first = end_position(chunk) if ends and not frames_of(chunk) else chunk.sequence
-            heard_to = max(heard_to, self.start)
-            if first > heard_to and not _is_pause(before, chunk):
-                found.append((heard_to, first))
-            heard_to = end_position(chunk) if ends else first + CHUNK_FRAMES
+            received_to = max(received_to, self.start)
+            if first > received_to and not _is_pause(before, chunk):
+                ranges.append((received_to, first))
+            received_to = end_position(chunk) if ends else first + CHUNK_FRAMES
             before = chunk
-        if self.end is not None and self.end > heard_to:
-            found.append((heard_to, self.end))
-        return found
+        if self.end is not None and self.end > received_to:
+            ranges.append((received_to, self.end))
+        return ranges
 
     @property
     def is_whole(self) -> bool:
         """Whether its end is known and all of it has arrived."""
         return self.end is not None and self.lost == 0
 
-    def is_steady(self, frames: int) -> bool:
+    def is_stationary_noise(self, frames: int) -> bool:
         """Return True if its last frames have a steady level, such as noise or a tone; speech varies more."""
         if self.frames < max(frames, STEADY_FRAMES):
             return False
@@ -213,44 +213,46 @@ class Utterance:
         levels = np.concatenate([_levels(chunk) for chunk in recent]) if recent else np.empty(0)
         return bool(levels.size and levels.std() < STEADY)
 
-    def features(self, bins: int, *, to_the_end: bool) -> Rows:
+    def features(self, bins: int, *, until_end: bool) -> Rows:
         """Return its log-mel features, with silence for missing chunks.
 
         Args:
             bins: Mel bins of the model; streamed features have 80.
-            to_the_end: Whether the audio is complete, so that the last rows, which extend past it, are included.
+            until_end: Whether the audio is complete, so that the last rows, which extend past it, are included.
         """
         if self.kind is ChunkKind.LOG_MEL:
             return self._streamed()
-        return self._own(bins, to_the_end=to_the_end)
+        return self._own(bins, until_end=until_end)
 
     def samples(self) -> NDArray[np.int16]:
         """Return its audio, 16 kHz, with silence for missing chunks; only for PCM chunks."""
-        audio = np.zeros(self.heard_frames * CHUNK_FRAME_SAMPLES, np.int16)
+        audio = np.zeros(self.received_frames * CHUNK_FRAME_SAMPLES, np.int16)
         for sequence, chunk in self._chunks.items():
             at = (sequence - self.begin) * CHUNK_FRAME_SAMPLES
-            room = audio[at : at + len(chunk.values)]
-            room[:] = chunk.values[: len(room)]
+            values = audio[at : at + len(chunk.values)]
+            values[:] = chunk.values[: len(values)]
         return audio
 
     def _streamed(self) -> Rows:
-        late = self._are_late_by_a_row()
-        places = [(self._first_row(chunk, late=late[at]), chunk.values) for at, chunk in self._chunks.items()]
-        rows = np.full((max((at + len(some) for at, some in places), default=0), CHUNK_MEL_BINS), SILENCE, np.float32)
-        for at, some in places:
-            rows[at : at + len(some)] = some
+        late = self._extra_rows()
+        first_rows = [(self._first_row(chunk, late=late[at]), chunk.values) for at, chunk in self._chunks.items()]
+        rows = np.full(
+            (max((at + len(some) for at, some in first_rows), default=0), CHUNK_MEL_BINS), SILENCE, np.float32
+        )
+        for at, values in first_rows:
+            rows[at : at + len(values)] = values
         return rows
 
-    def _are_late_by_a_row(self) -> dict[int, bool]:
+    def _extra_rows(self) -> dict[int, bool]:
         """Return for each chunk whether its segment started with one that contained one row fewer than its length.
 
         A row is complete 200 samples after its centre; the last chunk of a segment contains the missing one.
         """
-        found, late = {}, self._is_late_by_a_row if self.begin < self.start else self.opened
+        rows_by_chunk, late = {}, self._has_row_offset if self.begin < self.start else self.opened
         for sequence, chunk in sorted(self._chunks.items()):
-            found[sequence] = late = late or bool(chunk.flags & ChunkFlag.START_OF_SPEECH)
+            rows_by_chunk[sequence] = late = late or bool(chunk.flags & ChunkFlag.START_OF_SPEECH)
             late = late and not chunk.flags & ChunkFlag.END_OF_SPEECH
-        return found
+        return rows_by_chunk
 
     def _first_row(self, chunk: AudioChunk, *, late: bool) -> int:
         at = ROWS_PER_FRAME * (chunk.sequence - self.begin)
@@ -260,14 +262,14 @@ class Utterance:
             at = ROWS_PER_FRAME * (end_position(chunk) + 1 - self.begin) - len(chunk.values)
         return max(0, at - late)
 
-    def _own(self, bins: int, *, to_the_end: bool) -> Rows:
+    def _own(self, bins: int, *, until_end: bool) -> Rows:
         if self._extractor is None:
             self._extractor, self._extracted, self._extracted_to = LogMel(bins), [], self.begin
         audio = self.samples()
-        fresh = audio[(self._extracted_to - self.begin) * CHUNK_FRAME_SAMPLES :]
-        self._extracted.append(self._extractor.push(fresh))
+        new_audio = audio[(self._extracted_to - self.begin) * CHUNK_FRAME_SAMPLES :]
+        self._extracted.append(self._extractor.push(new_audio))
         self._extracted_to = self.start + self.frames
-        if not to_the_end:
+        if not until_end:
             return np.concatenate(self._extracted)
         rows = np.concatenate([*self._extracted, self._extractor.flush()])
         self._extractor = None  # speech may continue after a pause
@@ -278,8 +280,8 @@ def _levels(chunk: AudioChunk) -> NDArray[np.float64]:
     """Return the levels of a chunk, per row or frame, as log10 of energy."""
     if chunk.kind is ChunkKind.LOG_MEL:
         return np.asarray(chunk.values.mean(axis=1, dtype=np.float64))
-    whole = chunk.values[: len(chunk.values) // CHUNK_FRAME_SAMPLES * CHUNK_FRAME_SAMPLES]
-    frames = whole.reshape(-1, CHUNK_FRAME_SAMPLES).astype(np.float64)
+    complete_values = chunk.values[: len(chunk.values) // CHUNK_FRAME_SAMPLES * CHUNK_FRAME_SAMPLES]
+    frames = complete_values.reshape(-1, CHUNK_FRAME_SAMPLES).astype(np.float64)
     return np.asarray(np.log10((frames**2).mean(axis=1) + 1))
 
 

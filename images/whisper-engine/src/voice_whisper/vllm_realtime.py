@@ -55,8 +55,8 @@ class VllmRealtime:
         async with httpx2.AsyncClient(base_url=self._address, timeout=TIMEOUT_S) as client:
             while not self._ready.is_set():
                 try:
-                    found = (await client.get("/v1/models")).raise_for_status().json()["data"]
-                    card = next(each for each in found if self._model in ("", each["id"]))
+                    models = (await client.get("/v1/models")).raise_for_status().json()["data"]
+                    card = next(each for each in models if self._model in ("", each["id"]))
                     self.longest_s = min(MAX_LENGTH_S, USED * card["max_model_len"] / TOKENS_PER_S)
                     self._model = card["id"]
                     self._ready.set()
@@ -104,10 +104,10 @@ class VllmStream:
 
     async def send(self, samples: NDArray[np.int16]) -> None:
         audio = base64.b64encode(samples.astype("<i2").tobytes()).decode()
-        await self._say({"type": "input_audio_buffer.append", "audio": audio})
+        await self._send({"type": "input_audio_buffer.append", "audio": audio})
 
     async def finish(self) -> str:
-        await self._say({"type": "input_audio_buffer.commit", "final": True})
+        await self._send({"type": "input_audio_buffer.commit", "final": True})
         try:
             return await asyncio.wait_for(asyncio.shield(self._reading), TIMEOUT_S)
         except BROKEN as error:
@@ -119,7 +119,7 @@ class VllmStream:
             await self._reading
         await self._connection.close()
 
-    async def _say(self, message: dict[str, object]) -> None:
+    async def _send(self, message: dict[str, object]) -> None:
         if self._reading.done():
             raise self._reading.exception() or StreamError("vLLM ended a stream before its audio did")
         try:

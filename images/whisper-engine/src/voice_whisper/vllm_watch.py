@@ -18,7 +18,7 @@ LIMIT_S = 4.0
 """Timeout of its response. This is our choice: vLLM takes 0.1 s, and responses to other requests count as well."""
 MAX_UNANSWERED = 3
 """Number of consecutive timeouts after which vLLM is stuck, 20 s after its last response."""
-LOOK_EVERY_S = 1.0
+POLL_INTERVAL_S = 1.0
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -28,13 +28,13 @@ class VllmWatch:
     """Monitors a vLLM.
 
     Args:
-        ask: Sends a short silence, and returns after the response.
+        probe: Sends a short silence, and returns after the response.
         failures: Exceptions that it raises without a response.
         address: Address of vLLM.
     """
 
-    def __init__(self, ask: Callable[[], Awaitable[T]], failures: tuple[type[Exception], ...], address: str) -> None:
-        self._ask = ask
+    def __init__(self, probe: Callable[[], Awaitable[T]], failures: tuple[type[Exception], ...], address: str) -> None:
+        self._ask = probe
         self._failures: tuple[type[Exception], ...] = (TimeoutError, *failures)
         self._is_local = is_loopback(address)
         self._unanswered = 0
@@ -55,21 +55,23 @@ class VllmWatch:
         """Run until cancelled, from its first response on."""
         self.answered()
         while self._is_local:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
             if time.monotonic() - self._answered_at >= QUIET_S:
-                await self._look()
+                await self._poll()
 
-    async def _look(self) -> None:
-        since = self._answered_at
+    async def _poll(self) -> None:
+        last_answer_at = self._answered_at
         try:
             async with asyncio.timeout(LIMIT_S):
                 await self._ask()
         except self._failures as error:
             # A response to another request in the meantime shows that vLLM is busy.
-            if self._answered_at == since:
+            if self._answered_at == last_answer_at:
                 self._unanswered += 1
                 if self._unanswered == MAX_UNANSWERED:
-                    log.warning("no answer of vLLM for %.0f s: %s", time.monotonic() - since, str(error) or "it hangs")
+                    log.warning(
+                        "no answer of vLLM for %.0f s: %s", time.monotonic() - last_answer_at, str(error) or "it hangs"
+                    )
         else:
             self.answered()
 

@@ -33,7 +33,7 @@ def window_of(rows: Rows) -> NDArray[np.float32]:
     The steps are those of faster-whisper's feature extractor and of its padding.
     """
     window = np.zeros((rows.shape[1], window_s(len(rows)) * ROWS_PER_S), np.float32)
-    taken = rows[: window.shape[1]]
-    if len(taken):
-        window[:, : len(taken)] = ((np.maximum(taken, taken.max() - 8) + 4) / 4).T
+    window_rows = rows[: window.shape[1]]
+    if len(window_rows):
+        window[:, : len(window_rows)] = ((np.maximum(window_rows, window_rows.max() - 8) + 4) / 4).T
     return window

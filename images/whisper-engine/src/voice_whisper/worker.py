@@ -27,32 +27,32 @@ def main() -> int:
     try:
         backend = load(ModelSettings(), role, threads, number)
     except CannotLoadError as error:
-        _say(replies, Failed(why=str(error)).model_dump_json())
+        _send_line(replies, Failed(why=str(error)).model_dump_json())
         return 1
     ready = Ready(bins=backend.bins, languages=backend.languages, encodes_batches=backend.encodes_batches)
-    _say(replies, ready.model_dump_json())
+    _send_line(replies, ready.model_dump_json())
     for line in sys.stdin:
-        _say(replies, answer(role, backend, memory, Request.model_validate_json(line)).model_dump_json())
+        _send_line(replies, answer(role, backend, memory, Request.model_validate_json(line)).model_dump_json())
     return 0
 
 
 def answer(role: Role, backend: Backend, memory: SharedSlots, request: Request) -> Reply:
     """Process a batch according to the role: prefill, decode, or both."""
-    took_ms: dict[str, float] = {}
-    since = time.perf_counter()
+    durations_ms: dict[str, float] = {}
+    started_at = time.perf_counter()
     if role is Role.DECODER:
         hidden = _hidden(memory, request)
     else:
         features = [memory.features(slot, request.bins, request.rows) for slot in request.slots]
         hidden = backend.encode(np.stack(features))
         states = _handed_over(memory, request, hidden) if role is Role.ENCODER else None
-        took_ms["encode"] = 1000 * (time.perf_counter() - since)
+        durations_ms["encode"] = 1000 * (time.perf_counter() - started_at)
         if states:
-            return Reply(states=states, stages_ms=took_ms)
-        since = time.perf_counter()
+            return Reply(states=states, stages_ms=durations_ms)
+        started_at = time.perf_counter()
     texts = backend.decode(hidden, request.languages, request.audio_rows, request.prompt)
-    took_ms["decode"] = 1000 * (time.perf_counter() - since)
-    return Reply(texts=texts, stages_ms=took_ms)
+    durations_ms["decode"] = 1000 * (time.perf_counter() - started_at)
+    return Reply(texts=texts, stages_ms=durations_ms)
 
 
 def _handed_over(memory: SharedSlots, request: Request, hidden: Array) -> States:
@@ -77,7 +77,7 @@ def _keep_stdout() -> FileIO:
     return replies
 
 
-def _say(replies: FileIO, line: str) -> None:
+def _send_line(replies: FileIO, line: str) -> None:
     replies.write(line.encode() + b"\n")
 
 

@@ -37,10 +37,10 @@ def tiers_use_own_identity(stack: Stack) -> Iterator[Violation]:
         account, desired = pod.spec["serviceAccountName"].text, CALLER_ACCOUNTS[Component(tier)].name
         if account and account != desired:
             yield Violation(pod.urn, f"{pod.name} uses service account {account}; its identity trusts {desired}")
-        own = {CLIENT: identities.at(tier, "clientId"), USER: identities.at(tier, "principalId")}
+        own_values = {CLIENT: identities.at(tier, "clientId"), USER: identities.at(tier, "principalId")}
         written = {container.environment.get(TOKEN_WRITTEN, "") for container in pod.running}
         for container in pod.running:
-            yield from _other_values(pod, container.environment, own)
+            yield from _other_values(pod, container.environment, own_values)
             read = container.environment.get(VALKEY_PASSWORD_FILE.name, "")
             if read and read not in written:
                 yield Violation(
@@ -61,8 +61,8 @@ def tiers_use_own_identity(stack: Stack) -> Iterator[Violation]:
             yield Violation(resource.urn, f"{resource.name} reads metrics with an identity other than KEDA's")
 
 
-def _other_values(pod: Pod, environment: Mapping[str, str], own: Mapping[str, Value]) -> Iterator[Violation]:
-    for name, desired in own.items():
+def _other_values(pod: Pod, environment: Mapping[str, str], own_values: Mapping[str, Value]) -> Iterator[Violation]:
+    for name, desired in own_values.items():
         actual = environment.get(name)
         if actual and desired.text and actual != desired.text:
             yield Violation(pod.urn, f"{pod.name} has {name} {actual}; the value of its tier is {desired.text}")

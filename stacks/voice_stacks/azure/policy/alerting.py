@@ -16,7 +16,7 @@ from voice_stacks.azure.policy.promql import (
     parse,
 )
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
-from voice_stacks.azure.policy.series import NEUTRAL, Worse, known_series
+from voice_stacks.azure.policy.series import NEUTRAL, BadDirection, known_series
 from voice_stacks.azure.policy.values import Value
 
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
@@ -27,47 +27,47 @@ _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-_POINTS = {">": Worse.UP, ">=": Worse.UP, "<": Worse.DOWN, "<=": Worse.DOWN}
+_POINTS = {">": BadDirection.UP, ">=": BadDirection.UP, "<": BadDirection.DOWN, "<=": BadDirection.DOWN}
 _CLAMPS: Mapping[str, Callable[[float, float], float]] = {"clamp_min": max, "clamp_max": min}
 
 
 @dataclass(frozen=True)
-class Reach:
+class ValueRange:
     """Possible values of an expression.
 
     Attributes:
         healthy: Value in the healthy state; ``None`` if there is no result then.
         low: Minimum value.
         high: Maximum value.
-        worse: Direction of bad values; ``None`` if unknown.
+        bad_direction: Direction of bad values; ``None`` if unknown.
     """
 
     healthy: float | None
     low: float
     high: float
-    worse: Worse | None
+    bad_direction: BadDirection | None
 
 
-def reach(expression: Expression) -> Reach:
+def value_range(expression: Expression) -> ValueRange:
     """Return the possible values of an expression for one replica, where a sum has one series."""
     match expression:
         case Number():
-            return Reach(expression.value, expression.value, expression.value, None)
+            return ValueRange(expression.value, expression.value, expression.value, None)
         case Selector():
             series = known_series().get(expression.name, NEUTRAL)
-            return Reach(series.healthy, series.low, series.high, series.worse)
+            return ValueRange(series.healthy, series.low, series.high, series.bad_direction)
         case Call():
             return _call_reach(expression)
         case Binary():
             return _binary_reach(expression)
 
 
-def _call_reach(call: Call) -> Reach:
+def _call_reach(call: Call) -> ValueRange:
     if call.name in {"absent", "absent_over_time"}:
-        return Reach(None, 1, 1, Worse.UP)
-    inner = next((reach(each) for each in reversed(call.arguments) if not isinstance(each, Number)), None)
+        return ValueRange(None, 1, 1, BadDirection.UP)
+    inner = next((value_range(each) for each in reversed(call.arguments) if not isinstance(each, Number)), None)
     if inner is None:
-        return Reach(None, -math.inf, math.inf, None)
+        return ValueRange(None, -math.inf, math.inf, None)
     limit = call.arguments[-1]
     if call.name in _CLAMPS and isinstance(limit, Number):
         clamp = _CLAMPS[call.name]
@@ -76,34 +76,36 @@ def _call_reach(call: Call) -> Reach:
     return inner
 
 
-def _binary_reach(binary: Binary) -> Reach:
-    left, right = reach(binary.left), reach(binary.right)
+def _binary_reach(binary: Binary) -> ValueRange:
+    left, right = value_range(binary.left), value_range(binary.right)
     if binary.operator == "unless":
-        return Reach(None, left.low, left.high, Worse.UP)
+        return ValueRange(None, left.low, left.high, BadDirection.UP)
     if binary.operator in {"and", "or"}:
         return left
     if binary.operator in COMPARISONS:
-        holds = left.healthy is not None and right.healthy is not None
-        holds = holds and _COMPARE[binary.operator](left.healthy or 0, right.healthy or 0)
-        return replace(left, healthy=left.healthy if holds else None)
-    opposite = right.worse.opposite if right.worse else None
+        is_true = left.healthy is not None and right.healthy is not None
+        is_true = is_true and _COMPARE[binary.operator](left.healthy or 0, right.healthy or 0)
+        return replace(left, healthy=left.healthy if is_true else None)
+    opposite = right.bad_direction.opposite if right.bad_direction else None
     one, other = left.healthy, right.healthy
     is_known = one is not None and other is not None
     match binary.operator:
         case "-":
             healthy = (one or 0) - (other or 0) if is_known else None
-            return Reach(healthy, left.low - right.high, left.high - right.low, left.worse or opposite)
+            return ValueRange(healthy, left.low - right.high, left.high - right.low, left.bad_direction or opposite)
         case "+":
             healthy = (one or 0) + (other or 0) if is_known else None
-            return Reach(healthy, left.low + right.low, left.high + right.high, left.worse or right.worse)
+            return ValueRange(
+                healthy, left.low + right.low, left.high + right.high, left.bad_direction or right.bad_direction
+            )
         case "/":
             share = other or 1
-            return Reach(one / share if one is not None else None, left.low / share, left.high / share,
-                         left.worse or opposite)  # fmt: skip
+            return ValueRange(one / share if one is not None else None, left.low / share, left.high / share,
+                         left.bad_direction or opposite)  # fmt: skip
         case _:
             factor = other if other is not None else 1
-            return Reach(one * factor if one is not None else None, left.low * factor, left.high * factor,
-                         left.worse or right.worse)  # fmt: skip
+            return ValueRange(one * factor if one is not None else None, left.low * factor, left.high * factor,
+                         left.bad_direction or right.bad_direction)  # fmt: skip
 
 
 @rule(
@@ -122,18 +124,18 @@ def alerts_detect_bad_values(stack: Stack) -> Iterator[Violation]:
                 yield Violation(group.urn, f"alert {name}: {error}")
                 continue
             if isinstance(result, Binary) and result.operator in COMPARISONS and isinstance(result.right, Number):
-                for problem in _problems(reach(result.left), result.operator, result.right.value):
+                for problem in _problems(value_range(result.left), result.operator, result.right.value):
                     yield Violation(group.urn, f"alert {name} {problem}")
 
 
-def _problems(watched: Reach, sign: str, threshold: float) -> Iterator[str]:
+def _problems(watched: ValueRange, sign: str, threshold: float) -> Iterator[str]:
     compares = _COMPARE[sign]
     if watched.healthy is not None and compares(watched.healthy, threshold):
         yield f"fires in the healthy state: {watched.healthy:g} {sign} {threshold:g}"
-    elif sign in _POINTS and not compares(watched.high if _POINTS[sign] is Worse.UP else watched.low, threshold):
+    elif sign in _POINTS and not compares(watched.high if _POINTS[sign] is BadDirection.UP else watched.low, threshold):
         yield f"can never fire: its query returns {watched.low:g} to {watched.high:g}, never {sign} {threshold:g}"
-    elif sign in _POINTS and watched.worse and watched.worse is not _POINTS[sign]:
-        yield f"fires on good values ({sign} {threshold:g}); bad values go {watched.worse.name.lower()}"
+    elif sign in _POINTS and watched.bad_direction and watched.bad_direction is not _POINTS[sign]:
+        yield f"fires on good values ({sign} {threshold:g}); bad values go {watched.bad_direction.name.lower()}"
 
 
 @stack_rule(

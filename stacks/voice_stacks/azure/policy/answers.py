@@ -52,9 +52,9 @@ def probes_match_engine(stack: Stack) -> Iterator[Violation]:
                 probe = container.value[kind]
                 for check in _checks(probe):
                     if container == engine.container or _sends_requests(check, engine):
-                        place = f"{kind} of {engine.pod.name}/{container.name}"
+                        label = f"{kind} of {engine.pod.name}/{container.name}"
                         for problem in _problems(check, probe, engine):
-                            yield Violation(engine.pod.urn, f"{place} {problem}")
+                            yield Violation(engine.pod.urn, f"{label} {problem}")
 
 
 def _problems(check: Check, probe: Value, engine: Engine) -> Iterator[str]:
@@ -88,8 +88,8 @@ def _checks(probe: Value) -> Iterator[Check]:
 
 
 def _sends_requests(check: Check, engine: Engine) -> bool:
-    own = engine.flags.get("--port", "8000")
-    return any(str(urlsplit(url).port) == own for url in check.metrics)
+    port = engine.flags.get("--port", "8000")
+    return any(str(urlsplit(url).port) == port for url in check.metrics)
 
 
 def _ports(pod: Pod) -> set[str]:

@@ -62,11 +62,12 @@ def disk_pools_fit_volumes(stack: Stack) -> Iterator[Violation]:
                     pod.urn, f"{pod.name}/{container.name} stores KV cache in {path}, which is not on a volume"
                 )
         for volume, desired in used_gib.items():
-            have = ephemeral_gib(pod, volume)
-            if have and desired > have:
+            available_gib = ephemeral_gib(pod, volume)
+            if available_gib and desired > available_gib:
                 yield Violation(
                     pod.urn,
-                    f"LMCache servers of {pod.name} require {desired:g} GiB of volume {volume}, which has {have:g} GiB",
+                    f"LMCache servers of {pod.name} require {desired:g} GiB of volume {volume}, "
+                    f"which has {available_gib:g} GiB",
                 )
 
 

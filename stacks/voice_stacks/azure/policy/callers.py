@@ -30,7 +30,7 @@ HEALTH = {
     Component.VAD.value: VAD_NODE_HEALTH,
 }
 ADDRESS = "service.beta.kubernetes.io/azure-load-balancer-ipv4"
-KEEPS = "NoEviction"
+NO_EVICTION = "NoEviction"
 ONE_SHARD = {"NoCluster", "EnterpriseCluster"}
 """Policies under which one connection reaches every key, as scripts over several keys require."""
 EDGE_DOCS = "https://learn.microsoft.com/azure/application-gateway/configuration-http-settings"
@@ -104,13 +104,13 @@ def load_balancers_have_ports(stack: Stack) -> Iterator[Violation]:
 @rule(
     "state-store-keeps-sessions",
     "The state store must not evict keys, must have a single endpoint, and must use the contract's port.",
-    remedy=f"set evictionPolicy to {KEEPS}, clusteringPolicy to NoCluster and port to {REDIS.number}",
+    remedy=f"set evictionPolicy to {NO_EVICTION}, clusteringPolicy to NoCluster and port to {REDIS.number}",
     source="https://learn.microsoft.com/azure/redis/architecture; voice_blueprint/contract/state.py",
 )
 def state_store_keeps_sessions(stack: Stack) -> Iterator[Violation]:
     for database in stack.of("redisenterprise:Database"):
         props, urn = database.props, database.urn
-        if props["evictionPolicy"].text != KEEPS:
+        if props["evictionPolicy"].text != NO_EVICTION:
             configured = props["evictionPolicy"].text or "Azure's default, VolatileLRU"
             yield Violation(
                 urn, f"{database.name} has {configured}: a full store would evict sessions of active callers"
@@ -261,10 +261,10 @@ def clients_find_their_model(stack: Stack) -> Iterator[Violation]:
                 host = (urlsplit(url).hostname or "").partition(".")[0]
                 if not variable.endswith("_URL") or not model or host not in hosts or not served:
                     continue
-                place = f"{pod.name}/{container.name} requests {model} at {url}"
+                label = f"{pod.name}/{container.name} requests {model} at {url}"
                 if model not in served:
-                    yield Violation(pod.urn, f"{place}; the served models are {', '.join(sorted(served))}")
+                    yield Violation(pod.urn, f"{label}; the served models are {', '.join(sorted(served))}")
                 elif (first := urlsplit(url).path.split("/")[1:2]) and first[0] and first[0] != model:
-                    yield Violation(pod.urn, f"{place}, with the path of {first[0]}")
+                    yield Violation(pod.urn, f"{label}, with the path of {first[0]}")
                 elif served[model] != ("SPEECH" in variable):
-                    yield Violation(pod.urn, f"{place}, which is a {'speech' if served[model] else 'text'} model")
+                    yield Violation(pod.urn, f"{label}, which is a {'speech' if served[model] else 'text'} model")

@@ -17,7 +17,7 @@ from voice_blueprint.engines.sizing.service import size_service
 from voice_blueprint.engines.sizing.tts import TtsSizing
 from voice_blueprint.file.model.azure import Azure, AzureService
 from voice_blueprint.file.model.serving import KvCacheType, Quantization
-from voice_stacks.azure.policy.cluster import placed
+from voice_stacks.azure.policy.cluster import pods_with_pools
 from voice_stacks.azure.policy.engines import Engine, engines
 from voice_stacks.azure.policy.limits import deployed
 from voice_stacks.azure.policy.pods import Container, Pod, pods
@@ -49,7 +49,7 @@ def service_for(stack: Stack, pod: Pod) -> AzureService | None:
     source="voice_blueprint/engines/sizing/memory.py; https://docs.vllm.ai/en/stable/configuration/optimization",
 )
 def batches_fit_kv_cache(stack: Stack) -> Iterator[Violation]:
-    gpus = {pod.urn: pool.gpu for pod, pool in placed(stack)}
+    gpus = {pod.urn: pool.gpu for pod, pool in pods_with_pools(stack)}
     azure = stack.azure
     for engine in engines(stack):
         service, gpu, model = service_for(stack, engine.pod), gpus.get(engine.pod.urn), engine.model
@@ -95,12 +95,12 @@ def _graphs(engine: Engine) -> list[int]:
 
 def _stages(azure: Azure, service: AzureService, stack: Stack, engine: Engine) -> Iterator[Violation]:
     try:
-        sized = [pool.engine for pool in size_service(azure, service).pools if pool.pool == engine.pod.pool]
+        engine_sizings = [pool.engine for pool in size_service(azure, service).pools if pool.pool == engine.pod.pool]
     except DoesNotFitError:
         return
     for stage in deployed(stack, engine)["stages"]:
         desired = stage["max_num_seqs"].number or 0
-        for each in sized:
+        for each in engine_sizings:
             if isinstance(each, TtsSizing) and desired > each.max_num_seqs:
                 yield Violation(
                     engine.pod.urn,
@@ -121,17 +121,17 @@ def chunks_fit_prompts(stack: Stack) -> Iterator[Violation]:
         block = engine.number("--block-size", BLOCK_TOKENS)
         for container in engine.pod.running:
             text = container.option(CHUNK)
-            place = f"{engine.pod.name}/{container.name}"
+            label = f"{engine.pod.name}/{container.name}"
             if text.isdecimal() and shortest and int(text) > shortest:
                 yield Violation(
                     engine.pod.urn,
-                    f"{place} stores chunks of {text} tokens; the shortest prompt has {shortest:g} tokens and is "
+                    f"{label} stores chunks of {text} tokens; the shortest prompt has {shortest:g} tokens and is "
                     "not cached",
                 )
             if text.isdecimal() and (not int(text) or int(text) % block):
                 yield Violation(
                     engine.pod.urn,
-                    f"{place} stores chunks of {text} tokens, which is not a multiple of the block size {block}",
+                    f"{label} stores chunks of {text} tokens, which is not a multiple of the block size {block}",
                 )
 
 
@@ -155,11 +155,11 @@ def engines_decode_their_audio(stack: Stack) -> Iterator[Violation]:
         limits = audio_limits(model, engine.number("--max-model-len", model.max_context_tokens)) if model else None
         for name, needed in (limits.environment() if limits else {}).items():
             configured = engine.container.environment.get(name)
-            have = configured if configured is not None else str(engine.table.environment.get(name))
-            if have.isdecimal() and int(have) < int(needed):
+            value = configured if configured is not None else str(engine.table.environment.get(name))
+            if value.isdecimal() and int(value) < int(needed):
                 reason = "configured" if configured is not None else f"the default of {engine.table.release}"
                 yield Violation(
-                    engine.pod.urn, f"{engine.name}: {name} is {have} ({reason}); its context length requires {needed}"
+                    engine.pod.urn, f"{engine.name}: {name} is {value} ({reason}); its context length requires {needed}"
                 )
 
 
@@ -183,20 +183,22 @@ def thresholds_are_reachable(stack: Stack) -> Iterator[Violation]:
         if threshold <= 0 or (max_value and threshold >= max_value):
             yield Violation(
                 query.resource.urn,
-                f"{query.place} has a target of {threshold:g} per replica; one reaches at most {max_value:g}",
+                f"{query.label} has a target of {threshold:g} per replica; one reaches at most {max_value:g}",
             )
 
 
 def _max_value(stack: Stack, pod: Pod, metric: str) -> float:
     """Return the maximum of a metric for one pod; 0 if unknown."""
-    own = [engine for engine in engines(stack) if engine.pod.urn == pod.urn]
+    pod_engines = [engine for engine in engines(stack) if engine.pod.urn == pod.urn]
     match metric:
         case EngineMetric.KV_USAGE:
             return 1.0
         case EngineMetric.RUNNING | EngineMetric.WAITING:
-            return float(sum(e.number("--max-num-queued-reqs", e.number("--max-num-seqs", 0)) for e in own))
+            return float(sum(e.number("--max-num-queued-reqs", e.number("--max-num-seqs", 0)) for e in pod_engines))
         case SpeechMetric.RUNNING | SpeechMetric.WAITING:
-            return max((s["max_num_seqs"].number or 0 for e in own for s in deployed(stack, e)["stages"]), default=0.0)
+            return max(
+                (s["max_num_seqs"].number or 0 for e in pod_engines for s in deployed(stack, e)["stages"]), default=0.0
+            )
         case AgentMetric.CONVERSATIONS:
             return _configured_number(pod, CONVERSATIONS.name)
         case name if name == METRICS["OpenSockets"].series:

@@ -19,8 +19,8 @@ from voice_blueprint.checks.azure.cluster import (
     VLLM_TASKS,
     Cluster,
     Engine,
+    FindingLocation,
     ModelCache,
-    Place,
     Pod,
     Pool,
     read_cluster,
@@ -76,7 +76,7 @@ def pools(stack: Stack) -> dict[str, Pool]:
     return {pool.name: pool for pool in cluster_for(stack).pools if not pool.is_system}
 
 
-def placed(stack: Stack) -> Iterator[tuple[pods.Pod, Pool]]:
+def pods_with_pools(stack: Stack) -> Iterator[tuple[pods.Pod, Pool]]:
     """Yield each pod whose pool is known, together with that pool."""
     pools_by_name = pools(stack)
     return ((pod, pools_by_name[pod.pool]) for pod in pods.pods(stack) if pod.pool in pools_by_name)
@@ -89,15 +89,15 @@ def pools_for(service: AzureService) -> tuple[str, ...]:
 
 def max_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
     """Return the maximum replicas of each workload: ``maxReplicaCount`` of its ScaledObject, or its ``replicas``."""
-    most = {
+    max_pods = {
         (pod.namespace, pod.name): int(pod.resource.props.at("spec", "replicas").number or 1)
         for pod in pods.pods(stack)
     }
     for scaled in stack.of(":ScaledObject"):
         target = scaled.props.at("spec", "scaleTargetRef", "name").text
         key = (scaled.props.at("metadata", "namespace").text, target)
-        most[key] = int(scaled.props.at("spec", "maxReplicaCount").number or most.get(key, 1))
-    return most
+        max_pods[key] = int(scaled.props.at("spec", "maxReplicaCount").number or max_pods.get(key, 1))
+    return max_pods
 
 
 def cluster_for(stack: Stack) -> Cluster:
@@ -108,7 +108,7 @@ def cluster_for(stack: Stack) -> Cluster:
     if not stack_pods:
         # The workloads' project evaluates the content of engines.
         stack_pods = tuple(
-            replace(pod, pool=pool, place=pool.place, pool_location=pool.place.at(), engines=())
+            replace(pod, pool=pool, location=pool.location, pool_location=pool.location.at(), engines=())
             for pod in file_cluster.pods
             for pool in [pools_by_name[pod.pool.name]]
         )
@@ -118,7 +118,7 @@ def cluster_for(stack: Stack) -> Cluster:
         ranges = tuple(entry.text for entry in api["authorizedIPRanges"])
         cluster = replace(
             cluster,
-            place=Place(urn=resource.urn),
+            finding_location=FindingLocation(urn=resource.urn),
             location=resource.props["location"].text,
             authorized_ranges=ranges if api["enablePrivateCluster"].off else None,
         )
@@ -133,7 +133,7 @@ def _pools(stack: Stack) -> Iterator[Pool]:
         if profile.size:
             yield Pool(
                 props.at("nodeLabels", POOL_LABEL).text or profile.name,
-                Place(urn=profile.resource.urn),
+                FindingLocation(urn=profile.resource.urn),
                 profile.size,
                 1 if low is None else int(low),
                 UNBOUNDED if high is None else int(high),
@@ -147,23 +147,23 @@ def _pools(stack: Stack) -> Iterator[Pool]:
 
 
 def _pods(stack: Stack, pools_by_name: dict[str, Pool], file_cluster: Cluster) -> Iterator[Pod]:
-    most = max_replicas_by_workload(stack)
+    max_replicas = max_replicas_by_workload(stack)
     by_pod: dict[str, list[engines.Engine]] = defaultdict(list)
     for engine in engines.engines(stack):
         by_pod[engine.pod.urn].append(engine)
     for pod in pods.pods(stack):
-        own = by_pod[pod.urn]
-        if pod.pool not in pools_by_name or not (pod.gpus or own):
+        pod_flows = by_pod[pod.urn]
+        if pod.pool not in pools_by_name or not (pod.gpus or pod_flows):
             continue
         aligned = [container for container in pod.running if container.gpus or container.pinned_cpus]
         positions = {container.name: index for index, container in enumerate(aligned)}
         filed_pod = next(
             (p for p in file_cluster.pods if (p.name, p.pool.name) == (pod.labels.get(SERVICE_LABEL), pod.pool)), None
         )
-        replicas = most[pod.namespace, pod.name] if pod.resource.type.endswith(pods.REPLICATED) else 1
+        replicas = max_replicas[pod.namespace, pod.name] if pod.resource.type.endswith(pods.REPLICATED) else 1
         yield Pod(
             name=pod.name,
-            place=Place(urn=pod.urn),
+            location=FindingLocation(urn=pod.urn),
             pool_location=(pod.urn,),
             pool=pools_by_name[pod.pool],
             gpus=pod.gpus,
@@ -176,10 +176,10 @@ def _pods(stack: Stack, pools_by_name: dict[str, Pool], file_cluster: Cluster) -
             surge=int(pod.resource.props.at("spec", "strategy", "rollingUpdate", "maxSurge").number or 0),
             engines=tuple(
                 _engine(engine, engine.model, positions.get(engine.container.name, 0), filed_pod)
-                for engine in own
+                for engine in pod_flows
                 if engine.model
             ),
-            is_cell={engine.nixl_role for engine in own} >= {engines.PREFILL, engines.DECODE},
+            is_cell={engine.nixl_role for engine in pod_flows} >= {engines.PREFILL, engines.DECODE},
         )
 
 

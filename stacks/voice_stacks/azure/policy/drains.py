@@ -47,15 +47,17 @@ def abort_reason(engine: Engine) -> str:
 )
 def drains_see_requests(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
-        urn, own = engine.pod.urn, engine.flags.get("--port", "8000")
+        urn, own_port = engine.pod.urn, engine.flags.get("--port", "8000")
         if engine.is_omni and "--shutdown-timeout" in engine.flags:
             yield Violation(urn, f"{engine.name} has --shutdown-timeout, which {engine.table.release} ignores")
         waits = hook(engine)
         if waits is None:
             continue
         port = str(urlsplit(waits.metrics).port)
-        if port != own:
-            yield Violation(urn, f"the preStop hook of {engine.name} reads port {port}; the engine listens on {own}")
+        if port != own_port:
+            yield Violation(
+                urn, f"the preStop hook of {engine.name} reads port {port}; the engine listens on {own_port}"
+            )
         for gauge in set(UNFINISHED) - set(waits.gauges):
             yield Violation(
                 urn, f"the preStop hook of {engine.name} does not read {gauge}: it ends before those requests do"

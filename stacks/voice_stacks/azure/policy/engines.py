@@ -42,8 +42,8 @@ class Engine:
         for index, argument in enumerate(self.arguments):
             if argument.startswith("--"):
                 name, equals, value = argument.partition("=")
-                following = self.arguments[index + 1 : index + 2]
-                results[name] = value if equals else next((x for x in following if not x.startswith("--")), "")
+                next_arguments = self.arguments[index + 1 : index + 2]
+                results[name] = value if equals else next((x for x in next_arguments if not x.startswith("--")), "")
         return results
 
     @property
@@ -89,14 +89,14 @@ class Engine:
     @property
     def pod_gpus(self) -> tuple[int, ...]:
         """GPUs of its ranks, numbered within the pod, or within the container if that requests GPUs."""
-        gpu_request, others = self.container.gpus, itertools.takewhile(self._is_other, self.pod.running)
+        gpu_request, others = self.container.gpus, itertools.takewhile(self._is_different_container, self.pod.running)
         if not gpu_request:
             return self.own_gpus
         first = sum(each.gpus for each in others)
-        own = [first + index for index in self.visible or range(gpu_request) if index < gpu_request]
-        return tuple(own[: self.tensor_parallel])
+        gpu_indexes = [first + index for index in self.visible or range(gpu_request) if index < gpu_request]
+        return tuple(gpu_indexes[: self.tensor_parallel])
 
-    def _is_other(self, other: Container) -> bool:
+    def _is_different_container(self, other: Container) -> bool:
         return other.name != self.container.name
 
     @property

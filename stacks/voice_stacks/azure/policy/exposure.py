@@ -67,7 +67,9 @@ def no_host_access(stack: Stack) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/container-registry/container-registry-image-lock",
 )
 def images_are_pinned(stack: Stack) -> Iterator[Violation]:
-    own = {reference.props.at("outputs", "registryLoginServer").text for reference in stack.of(":StackReference")}
+    registries = {
+        reference.props.at("outputs", "registryLoginServer").text for reference in stack.of(":StackReference")
+    }
     for pod in pods(stack):
         for container in pod.containers:
             # The provider only returns it after the registry has been created.
@@ -76,7 +78,7 @@ def images_are_pinned(stack: Stack) -> Iterator[Violation]:
             match = PINNED.fullmatch(container.image.text)
             if not match:
                 yield Violation(pod.urn, f"{pod.name}/{container.name} runs {container.image.text or 'no image'}")
-            elif any(own) and match["registry"] not in own:
+            elif any(registries) and match["registry"] not in registries:
                 yield Violation(pod.urn, f"{pod.name}/{container.name} runs an image of {match['registry']}")
 
 
@@ -90,9 +92,9 @@ def namespaces_refuse(stack: Stack) -> Iterator[Violation]:
     closed = set()
     for policy in stack.of("networking.k8s.io/v1:NetworkPolicy"):
         spec = policy.props["spec"]
-        everything = not spec.at("podSelector", "matchLabels") and not any(spec.at("podSelector", "matchExpressions"))
+        selects_all = not spec.at("podSelector", "matchLabels") and not any(spec.at("podSelector", "matchExpressions"))
         types = {kind.text for kind in spec["policyTypes"]}
-        if everything and {"Ingress", "Egress"} <= types and not any(spec["ingress"]) and not any(spec["egress"]):
+        if selects_all and {"Ingress", "Egress"} <= types and not any(spec["ingress"]) and not any(spec["egress"]):
             closed.add(policy.props.at("metadata", "namespace").text)
     for pod in {pod.namespace: pod for pod in pods(stack)}.values():
         if pod.namespace not in closed:
@@ -112,11 +114,11 @@ def policies_name_their_peers(stack: Stack) -> Iterator[Violation]:
     yield from _open(stack, "egress", "to", "allows any destination", _with_all_peers(stack, inbound=False))
 
 
-Opened = tuple[str, str, str]
+OpenedPort = tuple[str, str, str]
 """Component, protocol and port of an ingress, or a component with the protocol and port of its destination."""
 
 
-def _with_all_peers(stack: Stack, *, inbound: bool) -> set[Opened]:
+def _with_all_peers(stack: Stack, *, inbound: bool) -> set[OpenedPort]:
     """Return the public endpoints of the contract. Only AKS knows the address of a public API server."""
     azure = stack.deployment.azure_section if stack.deployment else None
     external = {Component.INTERNET} if inbound or (azure and azure.is_private) else EXTERNAL_COMPONENTS
@@ -127,7 +129,9 @@ def _with_all_peers(stack: Stack, *, inbound: bool) -> set[Opened]:
     }
 
 
-def _open(stack: Stack, direction: str, peers_key: str, problem: str, exceptions: set[Opened]) -> Iterator[Violation]:
+def _open(
+    stack: Stack, direction: str, peers_key: str, problem: str, exceptions: set[OpenedPort]
+) -> Iterator[Violation]:
     """Yield the policies of one direction that allow all addresses, directly or by the union of their ranges."""
     ranges: dict[str, list[tuple[Resource, str]]] = {}
     for policy in stack.of("networking.k8s.io/v1:NetworkPolicy"):
@@ -193,15 +197,15 @@ def _host_access(pod: Pod) -> Iterator[str]:
 
 
 def _escapes(pod: Pod, container: Container) -> Iterator[str]:
-    own, shared = container.value["securityContext"], pod.spec["securityContext"]
-    if own["privileged"].on:
+    container_context, pod_context = container.value["securityContext"], pod.spec["securityContext"]
+    if container_context["privileged"].on:
         yield f"runs {container.name} privileged"
-    if own["allowPrivilegeEscalation"].raw is not False:
+    if container_context["allowPrivilegeEscalation"].raw is not False:
         yield f"allows {container.name} to escalate privileges"
-    for capability in own.at("capabilities", "add"):
+    for capability in container_context.at("capabilities", "add"):
         yield f"adds the capability {capability.text} to {container.name}"
-    user = own["runAsUser"] if not own["runAsUser"].missing else shared["runAsUser"]
-    if user.number == 0 or (user.missing and not (own["runAsNonRoot"] or shared["runAsNonRoot"])):
+    user = container_context["runAsUser"] if not container_context["runAsUser"].missing else pod_context["runAsUser"]
+    if user.number == 0 or (user.missing and not (container_context["runAsNonRoot"] or pod_context["runAsNonRoot"])):
         yield f"runs {container.name} as root"
 
 

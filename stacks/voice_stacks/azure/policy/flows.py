@@ -18,7 +18,7 @@ SYSTEM_PODS = {Component.MONITORING: {"rsName": "ama-metrics"}, Component.DNS: {
 """Pods of AKS, as `voice_constructs.azure.kubernetes.network_policies` selects them."""
 
 
-def unopened(stack: Stack) -> Iterator[Violation]:
+def blocked_flows(stack: Stack) -> Iterator[Violation]:
     """Yield the flows of the contract that no policy opens, at the pods that cannot receive or send."""
     policies = list(stack.of("networking.k8s.io/v1:NetworkPolicy"))
     stack_pods = pods(stack)
@@ -66,7 +66,7 @@ def _allows_flow(stack: Stack, policy: Resource, pod: Pod, side: _Side) -> bool:
             peers = list(entry["from" if side.kind == "Ingress" else "to"])
             if side.others and all(any(_is_pod(peer, each) for peer in peers) for each in side.others):
                 return True
-            if not side.others and any(_is_outsider(stack, peer, side.other) for peer in peers):
+            if not side.others and any(_is_external(stack, peer, side.other) for peer in peers):
                 return True
     return False
 
@@ -79,7 +79,7 @@ def _is_pod(peer: Value, pod: Pod) -> bool:
     )
 
 
-def _is_outsider(stack: Stack, peer: Value, component: Component) -> bool:
+def _is_external(stack: Stack, peer: Value, component: Component) -> bool:
     """Return True if a peer of a policy contains a component that is not a pod of the stack."""
     namespace = peer.at("namespaceSelector", "matchLabels").texts()
     azure = stack.azure
@@ -87,8 +87,8 @@ def _is_outsider(stack: Stack, peer: Value, component: Component) -> bool:
         case Component.CLIENT:
             return CLIENT_LABEL in namespace
         case Component.MONITORING | Component.DNS:
-            own = peer.at("podSelector", "matchLabels").texts().items() <= SYSTEM_PODS[component].items()
-            return own and namespace.get(NAMESPACE_NAME) == SYSTEM_NAMESPACE
+            is_system_pod = peer.at("podSelector", "matchLabels").texts().items() <= SYSTEM_PODS[component].items()
+            return is_system_pod and namespace.get(NAMESPACE_NAME) == SYSTEM_NAMESPACE
         case Component.EDGE | Component.STATE if azure:
             ranges = small_ranges(azure.network.cidr)
             return _contains(peer, ranges.edge if component is Component.EDGE else ranges.endpoints)

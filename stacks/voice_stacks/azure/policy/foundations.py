@@ -33,21 +33,27 @@ def ranges_nest(stack: Stack) -> Iterator[Violation]:
     networks = {r.urn: _ranges(r.props.at("addressSpace", "addressPrefixes")) for r in stack.of(":VirtualNetwork")}
     subnets = [(subnet, _range(subnet.props["addressPrefix"])) for subnet in stack.of(":Subnet")]
     inside = [network for result in networks.values() for network in result]
-    for subnet, own in subnets:
-        around = [n for need in subnet.needs.get("virtualNetworkName", ()) for n in networks.get(need, [])]
-        if own and around and not any(own.subnet_of(network) for network in around):
-            yield Violation(subnet.urn, f"subnet {subnet.name} {own} is outside of {', '.join(map(str, around))}")
+    for subnet, subnet_range in subnets:
+        virtual_networks = [n for need in subnet.needs.get("virtualNetworkName", ()) for n in networks.get(need, [])]
+        if (
+            subnet_range
+            and virtual_networks
+            and not any(subnet_range.subnet_of(network) for network in virtual_networks)
+        ):
+            yield Violation(
+                subnet.urn, f"subnet {subnet.name} {subnet_range} is outside of {', '.join(map(str, virtual_networks))}"
+            )
     for (one, first), (other, second) in itertools.combinations(subnets, 2):
         if first and second and first.overlaps(second):
             yield Violation(other.urn, f"subnet {other.name} {second} overlaps {one.name} {first}")
     for cluster in stack.of(":ManagedCluster"):
         profile = cluster.props["networkProfile"]
         own_ranges = {key: _range(profile[key]) for key in ("podCidr", "serviceCidr")}
-        for key, own in own_ranges.items():
+        for key, subnet_range in own_ranges.items():
             for network in inside:
-                if own and own.overlaps(network):
+                if subnet_range and subnet_range.overlaps(network):
                     yield Violation(
-                        cluster.urn, f"{key} {own} of cluster {cluster.name} overlaps its network {network}"
+                        cluster.urn, f"{key} {subnet_range} of cluster {cluster.name} overlaps its network {network}"
                     )
         services, dns = own_ranges["serviceCidr"], profile["dnsServiceIP"].text
         if services and dns and IPv4Address(dns) not in services:
@@ -66,10 +72,11 @@ def pools_follow_cluster(stack: Stack) -> Iterator[Violation]:
     versions = [cluster.props["kubernetesVersion"].text for cluster in stack.of(":ManagedCluster")]
     newest = max((_version(text) for text in versions if text), default=None)
     for profile in profiles(stack):
-        own = profile.props["orchestratorVersion"].text
-        if own and newest and _version(own) > newest:
+        pool_version = profile.props["orchestratorVersion"].text
+        if pool_version and newest and _version(pool_version) > newest:
             yield Violation(
-                profile.resource.urn, f"pool {profile.name} has Kubernetes {own}; its cluster has {', '.join(versions)}"
+                profile.resource.urn,
+                f"pool {profile.name} has Kubernetes {pool_version}; its cluster has {', '.join(versions)}",
             )
 
 
@@ -225,9 +232,9 @@ def pool_settings_are_valid(stack: Stack) -> Iterator[Violation]:
             else ("maxPods", AGENTS + engines, f"{AGENTS} agents and {engines} engines run on a node"),
             ("osDiskSizeGB", MIN_DISK_GIB, "one inference image unpacks to about 30 GiB"),
         ):
-            have = props[key].number
-            if have is not None and have < minimum:
-                yield Violation(urn, f"pool {name}: {key} {have:g} is below {minimum}; {reason}")
+            actual = props[key].number
+            if actual is not None and actual < minimum:
+                yield Violation(urn, f"pool {name}: {key} {actual:g} is below {minimum}; {reason}")
 
 
 @stack_rule(

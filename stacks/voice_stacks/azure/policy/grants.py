@@ -52,8 +52,8 @@ def _add_ons(cluster: Resource, azure: Azure) -> Iterator[str]:
 
 def _surroundings(stack: Stack, azure: Azure) -> Iterator[str]:
     services = [each for each in azure.services if isinstance(each, AggregatedService | PrefillDecodeCell)]
-    wants_nvme = any(each.lmcache and each.lmcache.l2_nvme_gib for each in services)
-    if wants_nvme and not any(each.props["extensionType"].text == LOCAL_DISKS for each in stack.of(":Extension")):
+    uses_nvme = any(each.lmcache and each.lmcache.l2_nvme_gib for each in services)
+    if uses_nvme and not any(each.props["extensionType"].text == LOCAL_DISKS for each in stack.of(":Extension")):
         yield "has no Container Storage: volumes on local disks are never created"
     collected = {
         need

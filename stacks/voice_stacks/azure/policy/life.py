@@ -99,11 +99,11 @@ def callers_are_drained(stack: Stack) -> Iterator[Violation]:
             if not probe:
                 yield Violation(pod.urn, f"{name} has no livenessProbe: it is not restarted if it hangs")
                 continue
-            hung_s = (probe["periodSeconds"].number or 10) * (probe["failureThreshold"].number or 3)
-            if hung_s < MIN_HUNG_S:
+            detection_s = (probe["periodSeconds"].number or 10) * (probe["failureThreshold"].number or 3)
+            if detection_s < MIN_HUNG_S:
                 yield Violation(
                     pod.urn,
-                    f"{name} is restarted after {hung_s:g} s without a response, which can also occur under load",
+                    f"{name} is restarted after {detection_s:g} s without a response, which can also occur under load",
                 )
             unready = container.value["readinessProbe"]
             if probe["httpGet"] and probe.at("httpGet", "path").text == HEALTH_PATH and _fails_while_draining(unready):

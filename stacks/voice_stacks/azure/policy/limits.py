@@ -9,7 +9,7 @@ import yaml
 from voice_blueprint import catalog
 from voice_blueprint.engines.published.release import Setting, published
 from voice_blueprint.file.suggestion import suggestion
-from voice_stacks.azure.policy.cluster import placed, profiles
+from voice_stacks.azure.policy.cluster import pods_with_pools, profiles
 from voice_stacks.azure.policy.engines import SERVE, Engine, engines
 from voice_stacks.azure.policy.pods import mounted_text
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
@@ -49,8 +49,8 @@ def _accepts(flag: Setting, text: str) -> bool:
     if flag.nullable and text in {"", "None"}:
         return True
     if flag.choices:
-        spelt = str.lower if flag.any_case else str
-        return flag.extensible or spelt(text) in (spelt(str(choice)) for choice in flag.choices)
+        normalize = str.lower if flag.any_case else str
+        return flag.extensible or normalize(text) in (normalize(str(choice)) for choice in flag.choices)
     return flag.type not in NUMBERS or bool(NUMBERS[flag.type].fullmatch(text))
 
 
@@ -73,8 +73,8 @@ def batches_hold_sequences(stack: Stack) -> Iterator[Violation]:
     remedy="remove --block-size, and choose a type that the GPU computes with",
     source="voice_blueprint/engines/published/tables, whose kernels are read from the published releases",
 )
-def kernels_take_the_cache(stack: Stack) -> Iterator[Violation]:
-    pools = {pod.urn: pool for pod, pool in placed(stack)}
+def kernels_support_cache(stack: Stack) -> Iterator[Violation]:
+    pools = {pod.urn: pool for pod, pool in pods_with_pools(stack)}
     for engine in engines(stack):
         pool, release = pools.get(engine.pod.urn), engine.table.release
         gpu = catalog.gpus().get(pool.size.gpu or "") if pool else None
@@ -82,7 +82,11 @@ def kernels_take_the_cache(stack: Stack) -> Iterator[Violation]:
         chosen = engine.flags.get("--attention-backend", "").upper()
         kernels = (each for each in engine.table.kernels if chosen in {"", each.name})
         majors = [(each, each.kv_types.get(kind, ())) for each in kernels]
-        supporting_kernels = [each for each, known in majors if (gpu.compute_capability[0] in known if gpu else known)]
+        supporting_kernels = [
+            each
+            for each, capabilities in majors
+            if (gpu.compute_capability[0] in capabilities if gpu else capabilities)
+        ]
         sizes = sorted({size for each in supporting_kernels for size in each.blocks})
         if not supporting_kernels:
             on_gpu = f" on {gpu.name}" if gpu else ""

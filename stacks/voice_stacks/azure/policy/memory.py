@@ -58,15 +58,16 @@ def requests_below_limits(stack: Stack) -> Iterator[Violation]:
 )
 def shared_memory_is_enough(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
-        need = SHARED_MEMORY_GIB_PER_GPU * max(1, engine.tensor_parallel)
-        have = engine.pod.shared_memory_gib(engine.container)
-        if have is None:
+        required_gib = SHARED_MEMORY_GIB_PER_GPU * max(1, engine.tensor_parallel)
+        actual_gib = engine.pod.shared_memory_gib(engine.container)
+        if actual_gib is None:
             yield Violation(
-                engine.pod.urn, f"{engine.name} has the default of 64 MiB of /dev/shm and requires {need:g} GiB"
+                engine.pod.urn, f"{engine.name} has the default of 64 MiB of /dev/shm and requires {required_gib:g} GiB"
             )
-        elif have < need:
+        elif actual_gib < required_gib:
             yield Violation(
-                engine.pod.urn, f"{engine.name} has {bytes_text(have)} of /dev/shm and requires {need:g} GiB"
+                engine.pod.urn,
+                f"{engine.name} has {bytes_text(actual_gib)} of /dev/shm and requires {required_gib:g} GiB",
             )
 
 

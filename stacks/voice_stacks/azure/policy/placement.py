@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from voice_stacks.azure.policy.cluster import cluster_for, placed, pools
+from voice_stacks.azure.policy.cluster import cluster_for, pods_with_pools, pools
 from voice_stacks.azure.policy.engines import Engine, engines
 from voice_stacks.azure.policy.pods import pods, tolerates
 from voice_stacks.azure.policy.rules import Stack, Violation, stack_rule
@@ -48,7 +48,7 @@ def pool_is_known(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration",
 )
 def taints_are_tolerated(stack: Stack) -> Iterator[Violation]:
-    for pod, pool in placed(stack):
+    for pod, pool in pods_with_pools(stack):
         for taint in pool.taints:
             if taint.rpartition(":")[2] != "PreferNoSchedule" and not tolerates(pod, taint):
                 yield Violation(pod.urn, f"{pod.name} selects pool {pool.name} and does not tolerate its taint {taint}")
@@ -64,14 +64,14 @@ def engine_has_its_gpus(stack: Stack) -> Iterator[Violation]:
     engines_by_gpu: dict[str, list[Engine]] = defaultdict(list)
     for engine in engines(stack):
         engines_by_gpu[engine.pod.urn].append(engine)
-        width, gpu_request, seen = engine.tensor_parallel, engine.container.gpus, len(engine.visible)
-        if not gpu_request and not seen:
+        width, gpu_request, visible_count = engine.tensor_parallel, engine.container.gpus, len(engine.visible)
+        if not gpu_request and not visible_count:
             yield Violation(engine.pod.urn, f"{engine.name} has neither a GPU limit nor CUDA_VISIBLE_DEVICES")
         if gpu_request and gpu_request != width:
             yield Violation(
                 engine.pod.urn, f"{engine.name} requests {gpu_request} GPU(s), but its tensor parallelism is {width}"
             )
-        if seen and seen < width:
+        if visible_count and visible_count < width:
             yield Violation(
                 engine.pod.urn, f"{engine.name} uses GPUs {engine.visible}, but its tensor parallelism is {width}"
             )
@@ -95,9 +95,9 @@ def pods_have_a_pool(stack: Stack) -> Iterator[Violation]:
             yield Violation(
                 pod.urn, f"{pod.name} selects pool {pod.pool}; the deployed pools are {', '.join(pools_by_name)}"
             )
-        everywhere = pod.resource.type.endswith(":DaemonSet") and not pod.pool
+        is_on_every_node = pod.resource.type.endswith(":DaemonSet") and not pod.pool
         for pool in pools_by_name.values():
-            if not (pool.gpu if everywhere else pool.name == pod.pool):
+            if not (pool.gpu if is_on_every_node else pool.name == pod.pool):
                 continue
             for taint in pool.taints:
                 if not taint.endswith(":PreferNoSchedule") and not tolerates(pod, taint):

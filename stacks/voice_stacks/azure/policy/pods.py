@@ -61,9 +61,9 @@ class Container:
     def option(self, flag: str) -> str:
         """Return the value of a flag of its command, or an empty string."""
         argv = self.argv
-        joined = next((argument.partition("=")[2] for argument in argv if argument.startswith(f"{flag}=")), "")
-        behind = argv[argv.index(flag) + 1 : argv.index(flag) + 2] if flag in argv else ()
-        return joined or next(iter(behind), "")
+        inline_value = next((argument.partition("=")[2] for argument in argv if argument.startswith(f"{flag}=")), "")
+        value_tokens = argv[argv.index(flag) + 1 : argv.index(flag) + 2] if flag in argv else ()
+        return inline_value or next(iter(value_tokens), "")
 
     def limit(self, resource: str) -> str:
         """Return its limit, or its request if it has none."""

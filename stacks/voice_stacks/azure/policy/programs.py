@@ -108,8 +108,8 @@ def failed_pods_become_unready(stack: Stack) -> Iterator[Violation]:
 )
 def spreads_select_their_pods(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
-        apart = pod.spec.at("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-        for each in (*pod.spec["topologySpreadConstraints"], *apart):
+        anti_affinity = pod.spec.at("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+        for each in (*pod.spec["topologySpreadConstraints"], *anti_affinity):
             yield from _mismatches(pod, each)
 
 

@@ -47,7 +47,7 @@ def names_resolve(stack: Stack) -> Iterator[Violation]:
     for each in (*_pod_references(stack), *_other_references(stack)):
         if not each.name.text:
             continue
-        target = _find(stack, each)
+        target = _find_target(stack, each)
         if target is None:
             location = f" in {each.namespace}" if each.namespace else ""
             yield Violation(
@@ -102,32 +102,32 @@ def _other_references(stack: Stack) -> Iterator[Reference]:
     for resource in stack.resources:
         if not resource.type.startswith("kubernetes:"):
             continue
-        own, namespace = resource.name, resource.props.at("metadata", "namespace")
+        name, namespace = resource.name, resource.props.at("metadata", "namespace")
         if namespace.text and namespace.text not in SYSTEM_NAMESPACES:
-            yield Reference(resource.urn, own, "Namespace", None, namespace)
+            yield Reference(resource.urn, name, "Namespace", None, namespace)
         spec, inside = resource.props["spec"], namespace.text
         if resource.type.endswith(":PersistentVolumeClaim"):
-            yield Reference(resource.urn, own, "StorageClass", None, spec["storageClassName"])
+            yield Reference(resource.urn, name, "StorageClass", None, spec["storageClassName"])
         if resource.type.endswith(":ScaledObject"):
             for trigger in spec["triggers"]:
                 login = trigger["authenticationRef"]
                 kind = login["kind"].text or "TriggerAuthentication"
-                yield Reference(resource.urn, own, kind, inside, login["name"])
+                yield Reference(resource.urn, name, kind, inside, login["name"])
         if resource.type.endswith(":RoleBinding"):
             yield Reference(
                 resource.urn,
-                own,
+                name,
                 resource.props.at("roleRef", "kind").text,
                 inside,
                 resource.props.at("roleRef", "name"),
             )
             for subject in resource.props["subjects"]:
                 yield Reference(
-                    resource.urn, own, subject["kind"].text, subject["namespace"].text or inside, subject["name"]
+                    resource.urn, name, subject["kind"].text, subject["namespace"].text or inside, subject["name"]
                 )
 
 
-def _find(stack: Stack, reference: Reference) -> Resource | None:
+def _find_target(stack: Stack, reference: Reference) -> Resource | None:
     for resource in stack.of(f":{reference.kind}"):
         metadata = resource.props["metadata"]
         same_namespace = reference.namespace in {None, metadata["namespace"].text}
@@ -220,17 +220,17 @@ def files_are_mounted(stack: Stack) -> Iterator[Violation]:
             paths = {path for part in container.argv for path in OWN_PATHS.findall(part)}
             paths |= {v for k, v in container.environment.items() if k.endswith("_FILE") and v.startswith("/")}
             for path in sorted(paths):
-                place = f"{pod.name}/{container.name} reads {path}"
-                around = [m for m in container.mounts if path == m or path.startswith(f"{m.rstrip('/')}/")]
-                if not around:
-                    yield Violation(pod.urn, f"{place}, which is not on a volume")
+                label = f"{pod.name}/{container.name} reads {path}"
+                containing_mounts = [m for m in container.mounts if path == m or path.startswith(f"{m.rstrip('/')}/")]
+                if not containing_mounts:
+                    yield Violation(pod.urn, f"{label}, which is not on a volume")
                     continue
-                mount = max(around, key=len)
+                mount = max(containing_mounts, key=len)
                 name = pod.volume(container.mounts[mount]).at("configMap", "name").text
                 files = {key for r in stack.of(":ConfigMap") if r.props.at("metadata", "name").text == name
                          for key in _keys(r)}  # fmt: skip
                 if files and path != mount and path.removeprefix(mount).strip("/") not in files:
-                    yield Violation(pod.urn, f"{place}; config map {name} contains {', '.join(sorted(files))}")
+                    yield Violation(pod.urn, f"{label}; config map {name} contains {', '.join(sorted(files))}")
 
 
 @stack_rule(
@@ -245,15 +245,15 @@ def urls_lead_to_services(stack: Stack) -> Iterator[Violation]:
         ports = set().union(*map(listening, pod.containers)) if pod.containers else set()
         for container in pod.containers:
             for url in _urls(container):
-                parts, place = urlsplit(url), f"{pod.name}/{container.name} uses {url}"
+                parts, label = urlsplit(url), f"{pod.name}/{container.name} uses {url}"
                 port = str(parts.port or (443 if parts.scheme == "https" else 80))
                 host, _, namespace = (parts.hostname or "").partition(".")
                 namespace = namespace.partition(".")[0]
                 if parts.hostname in LOOPBACK:
                     if ports and port not in ports:
-                        yield Violation(pod.urn, f"{place}; no container of its pod listens on port {port}")
+                        yield Violation(pod.urn, f"{label}; no container of its pod listens on port {port}")
                 elif not namespace or namespace in namespaces:
-                    yield from _service(stack, pod, place, (host, namespace or pod.namespace, port))
+                    yield from _service(stack, pod, label, (host, namespace or pod.namespace, port))
 
 
 def _urls(container: Container) -> Iterator[str]:
@@ -261,7 +261,7 @@ def _urls(container: Container) -> Iterator[str]:
         yield from URL.findall(text)
 
 
-def _service(stack: Stack, pod: Pod, place: str, expected: tuple[str, str, str]) -> Iterator[Violation]:
+def _service(stack: Stack, pod: Pod, label: str, expected: tuple[str, str, str]) -> Iterator[Violation]:
     host, namespace, port = expected
     results = [
         r
@@ -269,6 +269,6 @@ def _service(stack: Stack, pod: Pod, place: str, expected: tuple[str, str, str])
         if (r.props.at("metadata", "name").text, r.props.at("metadata", "namespace").text) == (host, namespace)
     ]
     if not results:
-        yield Violation(pod.urn, f"{place}; there is no service {host} in {namespace}")
+        yield Violation(pod.urn, f"{label}; there is no service {host} in {namespace}")
     elif port not in {each["port"].text for each in results[0].props.at("spec", "ports")}:
-        yield Violation(pod.urn, f"{place}; service {host} has no port {port}")
+        yield Violation(pod.urn, f"{label}; service {host} has no port {port}")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from voice_blueprint.contract.images import Image
-from voice_blueprint.engines.launch.coldstart import BUDGETS, known_seconds
+from voice_blueprint.engines.launch.coldstart import BUDGETS, start_seconds
 from voice_stacks.azure.policy.cluster import max_replicas_by_workload
 from voice_stacks.azure.policy.engines import Engine, engines
 from voice_stacks.azure.policy.pods import REPLICATED, Pod, pods
@@ -16,7 +16,7 @@ WEIGHTS_MIB_PER_S = 100
 https://learn.microsoft.com/azure/storage/files/understanding-billing#provisioned-v1-provisioning-detail."""
 READY_S = 60
 """Minimum start-up timeout of a program without a model."""
-MAX_UNSEEN_S = 120
+MAX_SCALING_DELAY_S = 120
 """Maximum delay of scaling before it adds a pod. This is our choice: a node and an engine take ten times as long."""
 DEFAULT_PERIOD_S, DEFAULT_FAILURES = 10, 3
 """Probe defaults of Kubernetes."""
@@ -32,14 +32,14 @@ def start_s(engine: Engine) -> tuple[float, str]:
     """Return the minimum duration of an engine's first start with empty caches, and the reason."""
     repository = engine.container.image.text.partition("@")[0].rpartition("/")[2]
     image = next((each for each in BUDGETS if each.value == repository), None)
-    image_pull_s = known_seconds(image, pull=False) if image else 0.0
+    image_pull_s = start_seconds(image, pull=False) if image else 0.0
     weights = engine.model.weights_gib * 1024 / WEIGHTS_MIB_PER_S if engine.model else 0.0
     results = (
         image_pull_s + weights,
         f"{image_pull_s:g} s for {image or Image.ASR_VLLM}, and {weights:.0f} s to read its weights",
     )
-    own = float(engine.number("--init-timeout", 0))
-    return max(results, (own, f"its own --init-timeout of {own:g} s"))
+    init_timeout_s = float(engine.number("--init-timeout", 0))
+    return max(results, (init_timeout_s, f"its own --init-timeout of {init_timeout_s:g} s"))
 
 
 @rule(
@@ -88,8 +88,8 @@ def rollouts_keep_replicas(stack: Stack) -> Iterator[Violation]:
             continue
         rolling = strategy["rollingUpdate"]
         unavailable = _part(rolling["maxUnavailable"], min_replicas, default="25%", up=False)
-        more = _part(rolling["maxSurge"], min_replicas, default="25%", up=True)
-        if not unavailable and not more:
+        surge_pods = _part(rolling["maxSurge"], min_replicas, default="25%", up=True)
+        if not unavailable and not surge_pods:
             yield Violation(pod.urn, f"a rollout of {pod.name} may neither add nor stop a pod: it never ends")
         if min_replicas and unavailable >= min_replicas:
             yield Violation(
@@ -108,12 +108,14 @@ def budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
     for budget in stack.of(":PodDisruptionBudget"):
         spec, labels = budget.props["spec"], budget.props.at("spec", "selector", "matchLabels").texts()
         namespace = budget.props.at("metadata", "namespace").text
-        own = [
+        pod_engines = [
             pod for pod in pods(stack) if pod.namespace == namespace and labels and labels.items() <= pod.labels.items()
         ]
-        if len(own) > 1:
-            yield Violation(budget.urn, f"budget {budget.name} is shared by {', '.join(pod.name for pod in own)}")
-        for pod in own[:1]:
+        if len(pod_engines) > 1:
+            yield Violation(
+                budget.urn, f"budget {budget.name} is shared by {', '.join(pod.name for pod in pod_engines)}"
+            )
+        for pod in pod_engines[:1]:
             min_replicas, all_ = (
                 min_replicas_all[pod.namespace, pod.name],
                 max_replicas.get((pod.namespace, pod.name), 1),
@@ -152,7 +154,7 @@ def scaling_can_grow(stack: Stack) -> Iterator[Violation]:
         ):
             yield Violation(scaled.urn, f"ScaledObject {scaled.name} never adds a pod")
         waits = max(grows["stabilizationWindowSeconds"].number or 0, spec["pollingInterval"].number or 30)
-        if waits > MAX_UNSEEN_S:
+        if waits > MAX_SCALING_DELAY_S:
             yield Violation(scaled.urn, f"ScaledObject {scaled.name} only reacts to load after {waits:g} s")
         low, min_replicas = spec["minReplicaCount"].number or 0, spec.at("fallback", "replicas").number
         if min_replicas is not None and min_replicas < low:
@@ -171,8 +173,8 @@ def min_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
 
 
 def _own_delay(pod: Pod) -> int:
-    own = pod.resource.props.at("spec", "replicas").number
-    return 1 if own is None else int(own)
+    replicas = pod.resource.props.at("spec", "replicas").number
+    return 1 if replicas is None else int(replicas)
 
 
 def _part(value: Value, of: int, *, default: str, up: bool) -> int:

@@ -77,9 +77,9 @@ def routers_find_engines(stack: Stack) -> Iterator[Violation]:
             yield Violation(urn, f"{name} listens on port {port}, which its pod does not declare")
         routed_pods: set[str] = set()
         for route in router.routes:
-            own, problem = _backend_pods(stack, route)
-            routed_pods |= {pod.urn for pod in own}
-            for violation in filter(None, (problem, *_unlike(stack, route, own))):
+            backend_pods, problem = _backend_pods(stack, route)
+            routed_pods |= {pod.urn for pod in backend_pods}
+            for violation in filter(None, (problem, *_route_problems(stack, route, backend_pods))):
                 yield Violation(urn, f"{name}: backend {route.backend} {violation}")
         for pod in pods(stack):
             if pod.labels.get(COMPONENT_LABEL) == Component.ENGINE and pod.urn not in routed_pods:
@@ -94,27 +94,29 @@ def _backend_pods(stack: Stack, route: Route) -> tuple[list[Pod], str]:
         return [], f"uses service {route.service} in {route.namespace}, which does not exist"
     spec = service.props["spec"]
     labels = spec["selector"].texts()
-    own = [pod for pod in pods(stack) if pod.namespace == route.namespace and labels.items() <= pod.labels.items()]
+    backend_pods = [
+        pod for pod in pods(stack) if pod.namespace == route.namespace and labels.items() <= pod.labels.items()
+    ]
     if spec["clusterIP"].text != "None":
-        return own, f"uses service {route.service}, which is not headless: all pods have the same address"
-    return own, ""
+        return backend_pods, f"uses service {route.service}, which is not headless: all pods have the same address"
+    return backend_pods, ""
 
 
 def _named(service: Resource) -> tuple[str, str]:
     return service.props.at("metadata", "name").text, service.props.at("metadata", "namespace").text
 
 
-def _unlike(stack: Stack, route: Route, own: list[Pod]) -> Iterator[str]:
+def _route_problems(stack: Stack, route: Route, backend_pods: list[Pod]) -> Iterator[str]:
     max_replicas = max_replicas_by_workload(stack)
-    desired = sum(max_replicas.get((pod.namespace, pod.name), 1) for pod in own)
+    desired = sum(max_replicas.get((pod.namespace, pod.name), 1) for pod in backend_pods)
     if route.slots < desired:
         yield f"has {route.slots} slots for {desired} pods of {route.service}"
-    for pod in own:
+    for pod in backend_pods:
         if route.port not in set().union(*map(listening, pod.running)):
             yield f"connects to {pod.name} on port {route.port}, on which it does not listen"
     for engine in engines(stack):
         served = engine.flags.get("--served-model-name", engine.repository)
-        if engine.pod.urn in {pod.urn for pod in own} and served != route.backend:
+        if engine.pod.urn in {pod.urn for pod in backend_pods} and served != route.backend:
             yield f"routes to {engine.name}, which serves {served}"
 
 

@@ -65,7 +65,7 @@ class Violation:
     message: str
 
 
-Examine = Callable[[Stack], Iterator[Violation]]
+CheckFunction = Callable[[Stack], Iterator[Violation]]
 """Function that yields the violations in a stack."""
 
 
@@ -84,18 +84,18 @@ class Rule:
     about: str
     remedy: str
     source: str
-    examine: Examine
+    examine: CheckFunction
     sees_stack: bool = False
 
 
-def rule(name: str, about: str, *, remedy: str, source: str) -> Callable[[Examine], Rule]:
+def rule(name: str, summary: str, *, remedy: str, source: str) -> Callable[[CheckFunction], Rule]:
     """Return a decorator that makes a rule from a function over one resource.
 
     It stops an update before the resource is created.
     """
-    return lambda examine: Rule(name, about, remedy, source, examine)
+    return lambda examine: Rule(name, summary, remedy, source, examine)
 
 
-def stack_rule(name: str, about: str, *, remedy: str, source: str) -> Callable[[Examine], Rule]:
+def stack_rule(name: str, summary: str, *, remedy: str, source: str) -> Callable[[CheckFunction], Rule]:
     """Return a decorator that makes a rule from a function over all resources and their dependencies."""
-    return lambda examine: Rule(name, about, remedy, source, examine, sees_stack=True)
+    return lambda examine: Rule(name, summary, remedy, source, examine, sees_stack=True)

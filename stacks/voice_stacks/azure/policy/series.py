@@ -24,15 +24,15 @@ from voice_blueprint.engines.published.release import published
 HISTOGRAM = ("_bucket", "_count", "_sum")
 
 
-class Worse(Enum):
+class BadDirection(Enum):
     """Direction of bad values."""
 
     UP = 1
     DOWN = -1
 
     @property
-    def opposite(self) -> "Worse":
-        return Worse(-self.value)
+    def opposite(self) -> "BadDirection":
+        return BadDirection(-self.value)
 
 
 @dataclass(frozen=True)
@@ -50,26 +50,26 @@ class Series:
     healthy: float = 1.0
     low: float = 0.0
     high: float = math.inf
-    worse: Worse | None = Worse.UP
+    bad_direction: BadDirection | None = BadDirection.UP
     service: bool = False
 
 
 SHARE = Series(0.5, 0, 1)
 PERCENT = Series(50, 0, 100)
 NONE = Series(0)
-NEUTRAL = Series(worse=None)
+NEUTRAL = Series(bad_direction=None)
 SECONDS = Series(0.5, 0, 60)
 """Waiting time of a caller, who does not wait longer than a minute. Prometheus cannot report more than the largest
 bucket of a histogram."""
 _CLUSTER_SERIES: Mapping[str, Series] = {
-    ClusterMetric.AVAILABLE: Series(1, worse=Worse.DOWN),
-    ClusterMetric.READY: Series(1, worse=Worse.DOWN),
+    ClusterMetric.AVAILABLE: Series(1, bad_direction=BadDirection.DOWN),
+    ClusterMetric.READY: Series(1, bad_direction=BadDirection.DOWN),
     ClusterMetric.WANTED: NEUTRAL,
     ClusterMetric.SCALED: Series(1),
     ClusterMetric.SCALED_MIN: NEUTRAL,
-    ClusterMetric.SCALED_MAX: Series(2, worse=None),
-    ClusterMetric.NODE: Series(1, 1, 1, worse=Worse.DOWN),
-    ClusterMetric.NODE_CONDITION: Series(1, 0, 1, worse=Worse.DOWN),
+    ClusterMetric.SCALED_MAX: Series(2, bad_direction=None),
+    ClusterMetric.NODE: Series(1, 1, 1, bad_direction=BadDirection.DOWN),
+    ClusterMetric.NODE_CONDITION: Series(1, 0, 1, bad_direction=BadDirection.DOWN),
     ClusterMetric.JOB_FAILED: NONE,
     ClusterMetric.RESTARTS: NONE,
 }
@@ -81,11 +81,11 @@ _ENGINE_SERIES: Mapping[str, Series] = {
     SpeechMetric.WAITING: NONE,
     SpeechMetric.FIRST_SOUND: SECONDS,
     SpeechMetric.FAILED: NONE,
-    SpeechMetric.SUCCEEDED: Series(1, worse=Worse.DOWN),
+    SpeechMetric.SUCCEEDED: Series(1, bad_direction=BadDirection.DOWN),
     CacheMetric.USED: SHARE,
 }
 _AGENT_SERIES: Mapping[str, Series] = {
-    AgentMetric.SLOTS: Series(8, worse=Worse.DOWN),
+    AgentMetric.SLOTS: Series(8, bad_direction=BadDirection.DOWN),
     AgentMetric.REFUSED: NONE,
     AgentMetric.TURN: Series(1, 0, 60),
     AgentMetric.BARGE_IN: SECONDS,
@@ -108,7 +108,7 @@ def engine_series(engine: str) -> Mapping[str, Series]:
     results: dict[str, Series] = {}
     for metric in published(engine).metrics:
         base_series = _ENGINE_SERIES.get(metric.name, Series())
-        series = Series(base_series.healthy, base_series.low, base_series.high, base_series.worse, service=True)
+        series = Series(base_series.healthy, base_series.low, base_series.high, base_series.bad_direction, service=True)
         for ending in HISTOGRAM if metric.kind == "histogram" else ("",):
             results[f"{metric.name}{ending}"] = series
     return results
@@ -131,23 +131,23 @@ def cluster_series() -> Mapping[str, Series]:
 
 
 _FRONT_DOOR: Mapping[str, Series] = {
-    "FrontDoorAnswers": Series(1, 0, 1, Worse.DOWN),
-    "SyntheticCallSucceeds": Series(1, 0, 1, Worse.DOWN),
-    "CertificateDays": Series(60, worse=Worse.DOWN),
+    "FrontDoorAnswers": Series(1, 0, 1, BadDirection.DOWN),
+    "SyntheticCallSucceeds": Series(1, 0, 1, BadDirection.DOWN),
+    "CertificateDays": Series(60, bad_direction=BadDirection.DOWN),
 }
 
 
 def _image_series(metric: Metric) -> Series:
     if metric.name in _FRONT_DOOR:
         return _FRONT_DOOR[metric.name]
-    worse = Worse.DOWN if metric.load == "falls" else Worse.UP
+    direction = BadDirection.DOWN if metric.load == "falls" else BadDirection.UP
     if metric.unit == "Percent":
-        return Series(50, 0, 100, worse)
+        return Series(50, 0, 100, direction)
     if metric.unit == "Milliseconds":
         return Series(500, 0, 60_000)
     if metric.adds or metric.name == "VadStopped":
         return NONE
-    return Series(10 if worse is Worse.DOWN else 1, worse=worse)
+    return Series(10 if direction is BadDirection.DOWN else 1, bad_direction=direction)
 
 
 def known_series() -> Mapping[str, Series]:

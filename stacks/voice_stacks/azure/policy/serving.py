@@ -56,10 +56,10 @@ def prefill_and_decode_share_pod(stack: Stack) -> Iterator[Violation]:
                 f"{members[0].name} is {roles.pop()} and its pod has no {other}: {rdma_text}, KV cache would be sent "
                 "over TCP",
             )
-        yield from _twins(members)
+        yield from _pair_differences(members)
 
 
-def _twins(members: list[Engine]) -> Iterator[Violation]:
+def _pair_differences(members: list[Engine]) -> Iterator[Violation]:
     """Yield differences between two engines that transfer KV cache where they must be equal."""
     for flag in COMMON_FLAGS:
         values = {engine.flags.get(flag, "default") for engine in members}
@@ -121,8 +121,8 @@ def engines_have_their_image(stack: Stack) -> Iterator[Violation]:
         kind = "vllm-omni" if engine.is_omni else "vllm"
         image = engine.container.image.text
         repository = image.partition("@")[0].rpartition("/")[2]
-        known = next((name for name, own in IMAGE_BY_ENGINE.items() if own == repository), kind)
-        by_image[image] |= {kind, known} if image else set()
+        engine_name = next((name for name, own in IMAGE_BY_ENGINE.items() if own == repository), kind)
+        by_image[image] |= {kind, engine_name} if image else set()
         if len(by_image[image]) > 1:
             yield Violation(
                 engine.pod.urn,

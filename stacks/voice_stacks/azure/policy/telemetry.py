@@ -42,7 +42,7 @@ class Query:
     """PromQL of a resource, with its location."""
 
     resource: Resource
-    place: str
+    label: str
     text: str
 
 
@@ -51,8 +51,8 @@ def queries(stack: Stack) -> Iterator[Query]:
     for scaled in stack.of(":ScaledObject"):
         for trigger in scaled.props.at("spec", "triggers"):
             if trigger["type"].text == "prometheus":
-                place = f"trigger {trigger['name'].text} of {scaled.name}"
-                yield Query(scaled, place, trigger.at("metadata", "query").text)
+                label = f"trigger {trigger['name'].text} of {scaled.name}"
+                yield Query(scaled, label, trigger.at("metadata", "query").text)
     for group in stack.of(":PrometheusRuleGroup"):
         for each in group.props["rules"]:
             yield Query(group, f"rule {each['alert'].text or each['record'].text}", each["expression"].text)
@@ -83,14 +83,14 @@ def queries_read_published_metrics(stack: Stack) -> Iterator[Violation]:
     recorded = {each["record"].text for group in stack.of(":PrometheusRuleGroup") for each in group.props["rules"]}
     for query, tree in parsed(stack):
         if isinstance(tree, str):
-            yield Violation(query.resource.urn, f"{query.place}: {tree}")
+            yield Violation(query.resource.urn, f"{query.label}: {tree}")
             continue
         for selector in selectors(tree):
             if selector.name not in known_series() and selector.name not in recorded:
-                yield Violation(query.resource.urn, f"{query.place}: no component publishes {selector.name}")
+                yield Violation(query.resource.urn, f"{query.label}: no component publishes {selector.name}")
             elif azure:
                 for problem in _problems(azure, selector):
-                    yield Violation(query.resource.urn, f"{query.place}: {problem}")
+                    yield Violation(query.resource.urn, f"{query.label}: {problem}")
 
 
 def _problems(azure: Azure, selector: Selector) -> Iterator[str]:
@@ -150,12 +150,12 @@ def scaling_reads_its_target(stack: Stack) -> Iterator[Violation]:
             continue
         for selector in selectors(tree):
             for problem in _elsewhere(selector, target):
-                yield Violation(query.resource.urn, f"{query.place} scales {target.name} and reads {problem}")
+                yield Violation(query.resource.urn, f"{query.label} scales {target.name} and reads {problem}")
 
 
 def _elsewhere(selector: Selector, target: Pod) -> Iterator[str]:
     """Yield labels of a selector that the target's pods do not have."""
-    own = {
+    pod_ports = {
         SERVICE_SERIES: target.labels.get(SERVICE_LABEL, ""),
         POOL_SERIES: target.labels.get(POOL_LABEL, ""),
         FLEET_DIMENSION: target.labels.get(COMPONENT_LABEL, ""),
@@ -163,7 +163,11 @@ def _elsewhere(selector: Selector, target: Pod) -> Iterator[str]:
     }
     containers = {container.name for container in target.containers}
     for matcher in selector.matchers:
-        if matcher.selected_values and matcher.label in own and own[matcher.label] not in matcher.selected_values:
+        if (
+            matcher.selected_values
+            and matcher.label in pod_ports
+            and pod_ports[matcher.label] not in matcher.selected_values
+        ):
             yield f'{selector.name} of {matcher.label}="{matcher.value}"'
         if matcher.selected_values and matcher.label == "container" and not containers & set(matcher.selected_values):
             yield f'{selector.name} of container "{matcher.value}"'
@@ -204,10 +208,12 @@ def _unscraped(stack: Stack, pod: Pod) -> Iterator[Violation]:
     ports = [port for container in pod.running for port in container.value["ports"]]
     if desired and not desired & {port["containerPort"].number for port in ports}:
         yield Violation(pod.urn, f"{pod.name} has none of the ports {sorted(desired)}: its metrics are not published")
-    own = [monitor for monitor in stack.of(":PodMonitor") if pod in _selected(monitor, stack)]
+    pod_monitors = [monitor for monitor in stack.of(":PodMonitor") if pod in _selected(monitor, stack)]
     for port in ports:
         name = port["name"].text
-        matches = [(m, e) for m in own for e in m.props.at("spec", "podMetricsEndpoints") if e["port"].text == name]
+        matches = [
+            (m, e) for m in pod_monitors for e in m.props.at("spec", "podMetricsEndpoints") if e["port"].text == name
+        ]
         if port["containerPort"].number in desired and not matches and not _repeats(pod, port):
             yield Violation(pod.urn, f"no monitor scrapes port {name} of {pod.name}")
         for monitor, endpoint in matches:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-UNKNOWNS = frozenset(
+UNKNOWN_VALUES = frozenset(
     {
         "1c4a061d-8072-4f0a-a4cb-0ff528b18fe7",
         "3eeb2bf0-c639-47a8-9e75-3b44932eb421",
@@ -46,7 +46,7 @@ class Value:
     @property
     def unknown(self) -> bool:
         """Whether only the provider knows the value."""
-        return isinstance(self.raw, str) and self.raw in UNKNOWNS
+        return isinstance(self.raw, str) and self.raw in UNKNOWN_VALUES
 
     @property
     def on(self) -> bool:

@@ -40,14 +40,14 @@ def claims_serve_their_pods(stack: Stack) -> Iterator[Violation]:
                 f"claim {name} has the access mode {', '.join(modes)}; {sum(users.values())} pods mount it: "
                 f"{', '.join(users)}",
             )
-        yield from _unoffered(stack, claim.urn, name, claim.props["spec"])
+        yield from _unsupported_modes(stack, claim.urn, name, claim.props["spec"])
     for pod in pods(stack):
         for volume in pod.spec["volumes"]:
             spec = volume.at("ephemeral", "volumeClaimTemplate", "spec")
-            yield from _unoffered(stack, pod.urn, f"{volume['name'].text} of {pod.name}", spec)
+            yield from _unsupported_modes(stack, pod.urn, f"{volume['name'].text} of {pod.name}", spec)
 
 
-def _unoffered(stack: Stack, urn: str, name: str, spec: Value) -> Iterator[Violation]:
+def _unsupported_modes(stack: Stack, urn: str, name: str, spec: Value) -> Iterator[Violation]:
     modes = {mode.text for mode in spec["accessModes"]}
     provisioner = _provisioner(stack, spec["storageClassName"].text)
     for mode in sorted(modes - set(OFFERED.get(provisioner, modes))):

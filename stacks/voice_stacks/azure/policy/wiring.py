@@ -7,7 +7,7 @@ from voice_blueprint.azure.contract import GPU_RESOURCE
 from voice_blueprint.engines.launch.fabric import SIDE_CHANNEL_PORT
 from voice_stacks.azure.policy.cluster import max_replicas_by_workload
 from voice_stacks.azure.policy.engines import engines
-from voice_stacks.azure.policy.flows import unopened
+from voice_stacks.azure.policy.flows import blocked_flows
 from voice_stacks.azure.policy.pods import REPLICATED, Container, pods
 from voice_stacks.azure.policy.quantities import amount
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
@@ -60,17 +60,17 @@ def ports_are_distinct(stack: Stack) -> Iterator[Violation]:
 def servers_listen_to_others(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.running:
-            place = f"{pod.name}/{container.name}"
+            label = f"{pod.name}/{container.name}"
             named = {flag: container.option(flag) for flag in PORT_FLAGS if container.option(flag)}
             declared = {port["containerPort"].text for port in container.value["ports"]}
             for port in sorted(declared - set(named.values())) if named else ():
                 yield Violation(
-                    pod.urn, f"{place} declares port {port}; its command listens on {', '.join(named.values())}"
+                    pod.urn, f"{label} declares port {port}; its command listens on {', '.join(named.values())}"
                 )
             for flag, port in named.items():
                 if port in declared and container.option(HOST_BY_FLAG[flag]) in LOOPBACK:
                     yield Violation(
-                        pod.urn, f"{place} listens on port {port} of the loopback, which other pods cannot reach"
+                        pod.urn, f"{label} listens on port {port} of the loopback, which other pods cannot reach"
                     )
 
 
@@ -183,7 +183,7 @@ def gpus_are_whole(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
 )
 def flows_are_allowed(stack: Stack) -> Iterator[Violation]:
-    yield from unopened(stack)
+    yield from blocked_flows(stack)
 
 
 def _has(container: Container, port: Value) -> bool:

@@ -77,7 +77,7 @@ Monitors("monitors", context=context, opts=on_cluster)
 Limits(
     "limits",
     context=context,
-    claims=[*claims, *(made.claim for made in replicas), *(tier.claim for tier in tiers)],
+    claims=[*claims, *(replica.claim for replica in replicas), *(tier.claim for tier in tiers)],
     load_balancers=load_balancers,
     opts=on_cluster,
 )

@@ -16,7 +16,7 @@ from tests.stacks.azure import recorded
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.deployment import Deployment
 from voice_sandbox.azure.graph import Graph
-from voice_sandbox.azure.recorder import Existing, Mode
+from voice_sandbox.azure.recorder import Mode, PreexistingResources
 from voice_sandbox.azure.values import encode
 from voice_stacks.azure.policy.pack import RULES
 from voice_stacks.azure.policy.rules import Resource, Rule, Stack, Violation
@@ -125,7 +125,7 @@ def recorded_graph(project: str, mode: Mode) -> Graph:
 def workloads(text: str, cluster: Graph, mode: Mode = Mode.UP) -> Graph:
     """Run the workloads' program on a cluster."""
     stack = f"local/voice-cluster/{recorded.STACK}"
-    return recorded.record(WORKLOADS, text, Existing().with_stack(stack, cluster), mode)
+    return recorded.record(WORKLOADS, text, PreexistingResources().with_stack(stack, cluster), mode)
 
 
 def emit(project: str, mode: Mode = Mode.UP, *, outputs: bool = False) -> Emitted:

@@ -7,9 +7,9 @@ import pytest
 from voice_stacks.azure.policy.engines import engines
 from voice_stacks.azure.policy.quantities import QuantityError, gib, quantity
 from voice_stacks.azure.policy.rules import Resource, Stack
-from voice_stacks.azure.policy.values import UNKNOWNS, Value
+from voice_stacks.azure.policy.values import UNKNOWN_VALUES, Value
 
-UNKNOWN = min(UNKNOWNS)
+UNKNOWN = min(UNKNOWN_VALUES)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 from tests.stacks.azure.recorded import STACK, cluster, edit_deployment, record
 from voice_sandbox.azure.diff import compare
 from voice_sandbox.azure.graph import Graph, Resource, short_type
-from voice_sandbox.azure.recorder import Existing
+from voice_sandbox.azure.recorder import PreexistingResources
 from voice_sandbox.azure.refusals import Refused, refused
 
 REMOVED = object()
@@ -97,7 +97,7 @@ def graphs(file: str) -> tuple[Graph, Graph]:
     """Return the output of both projects for a file."""
     first = cluster(FILES[file])
     stack = f"local/voice-cluster/{STACK}"
-    return first, record("workloads", FILES[file], Existing().with_stack(stack, first))
+    return first, record("workloads", FILES[file], PreexistingResources().with_stack(stack, first))
 
 
 def change_graph(graph: Graph, kind: str, name: str, change: Change) -> Graph:

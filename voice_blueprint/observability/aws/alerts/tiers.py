@@ -85,7 +85,7 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             "neuron-exhausted",
             Tier.ASR,
             "No Neuron fleet has headroom left: new sessions go to GPUs, which cost more and are fewer.",
-            _each(deployment, neuron, "NeuronHeadroom", "Average"),
+            _fleet_series(deployment, neuron, "NeuronHeadroom", "Average"),
             below(5, 6, 6),
             10,
         )
@@ -95,14 +95,19 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             "gpu-saturated",
             Tier.ASR,
             "Every GPU fleet is busy and growing does not help: the last resort is nearly used up.",
-            _each(deployment, gpu, "GpuBusy", "Average"),
+            _fleet_series(deployment, gpu, "GpuBusy", "Average"),
             above_threshold(95, 5, 5),
             MINUTE_S,
             aggregation="MIN",
         )
     if fleets:
         yield shared(
-            "asr-slots-exhausted", Tier.ASR, _each(deployment, fleets, "FreeSlots", "Maximum"), 3, 3, period_s=10
+            "asr-slots-exhausted",
+            Tier.ASR,
+            _fleet_series(deployment, fleets, "FreeSlots", "Maximum"),
+            3,
+            3,
+            period_s=10,
         )
     for fleet in fleets:
         # Above 1, audio arrives faster than it is recognized, and the delay grows without limit.
@@ -153,7 +158,7 @@ _SPEECH_LOSSES = (
 )  # fmt: skip
 
 
-def _each(
+def _fleet_series(
     deployment: Deployment, fleets: tuple[AsrFleet, ...], metric: str, statistic: Statistic
 ) -> tuple[Series, ...]:
     return tuple(fleet_series(deployment, fleet.name, metric, statistic) for fleet in fleets)

@@ -149,20 +149,20 @@ class Probe:
         has_changed = self._has_changed(before, now)
         failed = any(has_failures(before[url], now[url]) for url in before.keys() & now.keys())
         if has_changed and not failed:
-            return True, "tokens flow"
-        answer = self._ask()
+            return True, "the engine generates tokens"
+        answer = self._query()
         if answer.is_success:
             return True, "answered one request"
         if answer.is_request_counter:
             return True, f"the engine responds, but rejects the probe's request: {answer}"
-        if answer.status in (0, *BUSY) and (has_changed or self._moves_since(now, wait=bool(answer.status))):
+        if answer.status in (0, *BUSY) and (has_changed or self._has_progress_since(now, wait=bool(answer.status))):
             return True, f"the engine generates tokens, and its queue is full: {answer}"
         return False, f"no tokens, and no response to a request for one: {answer}" if not answer.status else str(answer)
 
     def _has_changed(self, before: Mapping[str, Sample], now: Mapping[str, Sample]) -> bool:
         return all(url in before and url in now and has_progress(before[url], now[url]) for url in self._check.metrics)
 
-    def _moves_since(self, now: Mapping[str, Sample], *, wait: bool) -> bool:
+    def _has_progress_since(self, now: Mapping[str, Sample], *, wait: bool) -> bool:
         """Return True if the counters have changed since a sample.
 
         After a rejected request, there is time to wait for it.
@@ -180,7 +180,7 @@ class Probe:
                 samples[url] = read_counters(answer.text, self._check.counters)
         return samples
 
-    def _ask(self) -> Answer:
+    def _query(self) -> Answer:
         check = self._check
         # The remaining time is reserved for a second reading of the counters.
         timeout_s = self._remaining_s() - check.limit_s * METRICS_SHARE
@@ -209,8 +209,8 @@ class Probe:
 
 def form(check: Check) -> bytes:
     """Return the fields as a form, with a WAV file of silence."""
-    sound = io.BytesIO()
-    with wave.open(sound, "wb") as file:
+    wav = io.BytesIO()
+    with wave.open(wav, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(SAMPLE_RATE)
@@ -218,7 +218,7 @@ def form(check: Check) -> bytes:
     head = 'Content-Disposition: form-data; name="{}"'
     parts = [f"{head.format(name)}\r\n\r\n{value}".encode() for name, value in check.body.items()]
     parts.append(
-        f'{head.format("file")}; filename="silence.wav"\r\nContent-Type: audio/wav\r\n\r\n'.encode() + sound.getvalue()
+        f'{head.format("file")}; filename="silence.wav"\r\nContent-Type: audio/wav\r\n\r\n'.encode() + wav.getvalue()
     )
     return b"".join(b"--%s\r\n%s\r\n" % (BOUNDARY.encode(), part) for part in parts) + f"--{BOUNDARY}--\r\n".encode()
 

@@ -205,7 +205,7 @@ def _advice(expected: Expectation, topology: Topology) -> str:
 
 def _nvidia_smi(*arguments: str) -> str:
     try:
-        done = subprocess.run(  # noqa: S603  a fixed command
+        result = subprocess.run(  # noqa: S603  a fixed command
             ["nvidia-smi", *arguments],  # noqa: S607  the NVIDIA runtime puts it on the PATH
             capture_output=True,
             text=True,
@@ -223,7 +223,7 @@ def _nvidia_smi(*arguments: str) -> str:
     except subprocess.CalledProcessError as error:
         output = (error.stdout + error.stderr).strip()
         raise UnusableNodeError(f"nvidia-smi failed with code {error.returncode}: {output}") from error
-    return done.stdout
+    return result.stdout
 
 
 def main() -> int:

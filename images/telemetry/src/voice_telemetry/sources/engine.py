@@ -31,16 +31,16 @@ class Engine:
         self._store = store
         self._host = host
         self._start_phases = start_phases
-        self._told_start = False
-        self._lost: dict[Loss, int] | None = None
+        self._is_start_reported = False
+        self._last_losses: dict[Loss, int] | None = None
 
     async def read(self) -> list[Sample]:
         """Return queue depths, real-time factor, losses and slots, and once the phases of the host's start."""
-        told = await self._ask()
-        samples = [Sample(name, value) for name in FROM_ENGINE if (value := told.get(name)) is not None]
-        samples += self._losses(told)
+        status = await self._ask()
+        samples = [Sample(name, value) for name in FROM_ENGINE if (value := status.get(name)) is not None]
+        samples += self._losses(status)
         samples += await self._slots()
-        if not self._told_start:
+        if not self._is_start_reported:
             samples += await asyncio.to_thread(self._start)
         return samples
 
@@ -53,18 +53,18 @@ class Engine:
         try:
             answer = await self._http.get(self._url)
             answer.raise_for_status()
-            told = answer.json()
+            status = answer.json()
         except (httpx2.HTTPError, ValueError) as error:
             raise SourceError(f"the engine does not answer {self._url}: {str(error) or type(error).__name__}") from None
-        if not isinstance(told, dict):
-            raise SourceError(f"the engine answers no JSON object: {str(told)[:100]}")
-        return told
+        if not isinstance(status, dict):
+            raise SourceError(f"the engine answers no JSON object: {str(status)[:100]}")
+        return status
 
-    def _losses(self, told: dict[str, Any]) -> list[Sample]:
+    def _losses(self, status: dict[str, Any]) -> list[Sample]:
         """Return the losses since the last reading; a restarted engine counts from 0."""
-        counters = told.get("counters", {})
+        counters = status.get("counters", {})
         lost = {loss: _sum(counters.get(loss, 0)) for loss in Loss}
-        before, self._lost = self._lost, lost
+        before, self._last_losses = self._last_losses, lost
         if before is None:
             return []
         return [Sample("SpeechLost", max(0, count - before[loss]), loss) for loss, count in lost.items()]
@@ -90,7 +90,7 @@ class Engine:
         phases = dict(pair for line in lines if (pair := line.split()) and len(pair) == len(("phase", "seconds")))
         if StartPhase.WARM_UP not in phases:
             return []
-        self._told_start = True
+        self._is_start_reported = True
         return [Sample("ColdStart", float(phases[phase]), phase) for phase in StartPhase if phase in phases]
 
 

@@ -42,12 +42,12 @@ class Gpu:
             readings = [gpu.read() for gpu in self._gpus]
         except self._nvml.NVMLError as error:
             raise SourceError(f"the driver does not tell: {error}") from None
-        told = [reading for reading in readings if reading is not None]
-        if not told:
+        values = [reading for reading in readings if reading is not None]
+        if not values:
             return []
-        samples = [Sample("GpuBusy", fmean(busy for busy, _ in told))]
-        if len(told) > 1:
-            samples.append(Sample("GpuLinkTraffic", sum(link for _, link in told)))
+        samples = [Sample("GpuBusy", fmean(busy for busy, _ in values))]
+        if len(values) > 1:
+            samples.append(Sample("GpuLinkTraffic", sum(link for _, link in values)))
         return samples
 
 
@@ -74,19 +74,19 @@ class _Device:
         return busy, (received + sent) * _MIB
 
     def _between(self, before: Any, now: Any) -> list[float]:  # noqa: ANN401
-        wanted = (
+        metric_ids = (
             self._nvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
             self._nvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
             self._nvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
         )
-        asked = self._nvml.c_nvmlGpmMetricsGet_t()
-        asked.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
-        asked.sample1, asked.sample2, asked.numMetrics = before, now, len(wanted)
-        for i, metric in enumerate(wanted):
-            asked.metrics[i].metricId = metric
-        told = self._nvml.nvmlGpmMetricsGet(asked)
+        request = self._nvml.c_nvmlGpmMetricsGet_t()
+        request.version = self._nvml.NVML_GPM_METRICS_GET_VERSION
+        request.sample1, request.sample2, request.numMetrics = before, now, len(metric_ids)
+        for i, metric in enumerate(metric_ids):
+            request.metrics[i].metricId = metric
+        result = self._nvml.nvmlGpmMetricsGet(request)
         # A GPU without links responds with "not supported" for them.
         return [
-            float(told.metrics[i].value) if told.metrics[i].nvmlReturn == self._nvml.NVML_SUCCESS else 0.0
-            for i in range(len(wanted))
+            float(result.metrics[i].value) if result.metrics[i].nvmlReturn == self._nvml.NVML_SUCCESS else 0.0
+            for i in range(len(metric_ids))
         ]

@@ -29,16 +29,16 @@ def counters(interface: str) -> dict[str, int]:
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
 
-        def ask(request: bytes) -> bytes:
+        def ioctl(request: bytes) -> bytes:
             memory = ctypes.create_string_buffer(request, len(request))
             fcntl.ioctl(probe, _SIOCETHTOOL, struct.pack("16sP16x", interface.encode()[:15], ctypes.addressof(memory)))
             return memory.raw
 
-        count = struct.unpack("IIQI", ask(struct.pack("IIQI", _GSSET_INFO, 0, 1 << _SET_OF_STATS, 0)))[3]
+        count = struct.unpack("IIQI", ioctl(struct.pack("IIQI", _GSSET_INFO, 0, 1 << _SET_OF_STATS, 0)))[3]
         head = struct.pack("III", _GSTRINGS, _SET_OF_STATS, count)
-        strings = ask(head + bytes(count * _NAME_BYTES))[len(head) :]
+        strings = ioctl(head + bytes(count * _NAME_BYTES))[len(head) :]
         head = struct.pack("II", _GSTATS, count)
-        values = struct.unpack(f"{count}Q", ask(head + bytes(count * 8))[len(head) :])
+        values = struct.unpack(f"{count}Q", ioctl(head + bytes(count * 8))[len(head) :])
     names = (strings[at : at + _NAME_BYTES].split(b"\0")[0].decode() for at in range(0, len(strings), _NAME_BYTES))
     return dict(zip(names, values, strict=True))
 

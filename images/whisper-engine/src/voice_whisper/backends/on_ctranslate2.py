@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from voice_whisper.backends.base import Array, CannotLoadError, Decoded, Role, Word
-from voice_whisper.backends.weights import folder_of
+from voice_whisper.backends.weights import snapshot_folder
 from voice_whisper.settings import ModelSettings
 from voice_whisper.window import ROWS_PER_S
 
 TOKENS_PER_S = 10
 """Twice the rate of fast speech, which limits repetitive output."""
-LENGTH_OF_TOKEN = 2
+MAX_LENGTH_PER_TOKEN = 2
 """CTranslate2's Whisper applies ``max_length`` to prompt and text together, half of it to each."""
 
 MAX_PROMPT_TOKENS = 90
@@ -28,9 +28,9 @@ to its text."""
 
 ROWS_PER_STATE = 2
 STATE_S = ROWS_PER_STATE / ROWS_PER_S
-BEGINS_WORD = "\u0120"
+WORD_START_MARKER = "\u0120"
 """The tokenizer's representation of the space before a word."""
-WITHOUT_SPACES = {"zh", "ja", "th", "lo", "my", "yue"}
+LANGUAGES_WITHOUT_SPACES = {"zh", "ja", "th", "lo", "my", "yue"}
 """Languages without spaces between words: every token may be a word."""
 LANGUAGE_MARK = re.compile(r"<\|([a-z]{2,3})\|>")
 
@@ -41,7 +41,7 @@ faster-whisper."""
 
 
 @dataclass(frozen=True)
-class _Marks:
+class _ControlTokens:
     """Tokens that control the decoder."""
 
     start: int
@@ -51,32 +51,32 @@ class _Marks:
     before: int
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> "_Marks":
+    def of(cls, tokenizer: Tokenizer) -> "_ControlTokens":
         names = ("<|startoftranscript|>", "<|transcribe|>", "<|notimestamps|>", "<|endoftext|>", "<|startofprev|>")
         return cls(*(_token(tokenizer, name) for name in names))
 
 
 def _token(tokenizer: Tokenizer, name: str) -> int:
-    found = tokenizer.token_to_id(name)
-    if found is None:
+    token_id = tokenizer.token_to_id(name)
+    if token_id is None:
         raise CannotLoadError(f"tokenizer.json does not contain {name}, so that it is not a tokenizer of Whisper")
-    return found
+    return token_id
 
 
-def _languages_of(tokenizer: Tokenizer) -> tuple[str, ...]:
+def _model_languages(tokenizer: Tokenizer) -> tuple[str, ...]:
     """Return the languages with tokens in a model, which consist of two or three letters."""
     marks = map(LANGUAGE_MARK.fullmatch, tokenizer.get_vocab())
     return tuple(sorted(mark[1] for mark in marks if mark))
 
 
-def _begins_word(piece: str, language: str) -> bool:
-    return piece.startswith(BEGINS_WORD) or language in WITHOUT_SPACES
+def _starts_word(piece: str, language: str) -> bool:
+    return piece.startswith(WORD_START_MARKER) or language in LANGUAGES_WITHOUT_SPACES
 
 
 def max_length_of(hidden: Array) -> int:
     """Return CTranslate2's parameter for the maximum number of tokens of a window."""
     states: int = hidden.shape[1]
-    return states * ROWS_PER_STATE // ROWS_PER_S * TOKENS_PER_S * LENGTH_OF_TOKEN
+    return states * ROWS_PER_STATE // ROWS_PER_S * TOKENS_PER_S * MAX_LENGTH_PER_TOKEN
 
 
 class CTranslate2Backend:
@@ -85,11 +85,11 @@ class CTranslate2Backend:
     def __init__(self, model: ctranslate2.models.Whisper, tokenizer: Tokenizer) -> None:
         self._model = model
         self._tokenizer = tokenizer
-        self._marks = _Marks.of(tokenizer)
+        self._marks = _ControlTokens.of(tokenizer)
         self.bins: int = model.n_mels
         # On a CPU, one window keeps the cores busy, and several no longer fit its caches.
         self.encodes_batches: bool = model.device == "cuda"
-        self.languages = _languages_of(tokenizer) if model.is_multilingual else ("en",)
+        self.languages = _model_languages(tokenizer) if model.is_multilingual else ("en",)
 
     def encode(self, features: NDArray[np.float32]) -> Array:
         """Convert features to hidden states in host memory."""
@@ -110,25 +110,25 @@ class CTranslate2Backend:
             return_scores=True,
             return_no_speech_prob=True,
         )
-        said = [self._tokens(each) for each in results]
-        words = self._words(view, said, spoken, rows)
-        texts = [str(self._tokenizer.decode(tokens)).strip() for tokens in said]
+        token_lists = [self._tokens(each) for each in results]
+        words = self._words(view, token_lists, spoken, rows)
+        texts = [str(self._tokenizer.decode(tokens)).strip() for tokens in token_lists]
         return [Decoded(*each) for each in zip(texts, spoken, words, strict=True)]
 
     def _languages(self, view: ctranslate2.StorageView, languages: Sequence[str | None]) -> list[str]:
         if not self._model.is_multilingual:
             return ["en"] * len(languages)
-        known = [language if language in self.languages else None for language in languages]
-        if None not in known:
-            return [language for language in known if language]
+        supported = [language if language in self.languages else None for language in languages]
+        if None not in supported:
+            return [language for language in supported if language]
         detected = [ranked[0][0].strip("<|>") for ranked in self._model.detect_language(view)]
-        return [language or found for language, found in zip(known, detected, strict=True)]
+        return [language or detected_language for language, detected_language in zip(supported, detected, strict=True)]
 
     def _prompt(self, language: str) -> list[int]:
         if not self._model.is_multilingual:
             return [self._marks.start, self._marks.no_timestamps]
-        spoken = _token(self._tokenizer, f"<|{language}|>")
-        return [self._marks.start, spoken, self._marks.transcribe, self._marks.no_timestamps]
+        language_token = _token(self._tokenizer, f"<|{language}|>")
+        return [self._marks.start, language_token, self._marks.transcribe, self._marks.no_timestamps]
 
     def _before(self, prompt: str) -> list[int]:
         """Return a prompt in Whisper's format: as the end of the preceding text."""
@@ -143,14 +143,14 @@ class CTranslate2Backend:
         return [token for token in result.sequences_ids[0] if token < self._marks.first_special]
 
     def _words(
-        self, view: ctranslate2.StorageView, said: list[list[int]], spoken: list[str], rows: Sequence[int]
+        self, view: ctranslate2.StorageView, token_lists: list[list[int]], languages: list[str], rows: Sequence[int]
     ) -> list[tuple[Word, ...]]:
-        if not any(said):
-            return [() for _ in said]
-        aligned = self._model.align(view, [self._marks.start], said, list(rows))
-        return [self._words_of(*each) for each in zip(said, spoken, aligned, strict=True)]
+        if not any(token_lists):
+            return [() for _ in token_lists]
+        aligned = self._model.align(view, [self._marks.start], token_lists, list(rows))
+        return [self._extract_words(*each) for each in zip(token_lists, languages, aligned, strict=True)]
 
-    def _words_of(
+    def _extract_words(
         self,
         tokens: list[int],
         language: str,
@@ -160,14 +160,14 @@ class CTranslate2Backend:
         for token, state in aligned.alignments:
             starts.setdefault(token, state * STATE_S)
         last = aligned.alignments[-1][1] * STATE_S if aligned.alignments else 0.0
-        times = [starts.get(place, last) for place in range(len(tokens) + 1)]
+        times = [starts.get(index, last) for index in range(len(tokens) + 1)]
         pieces = [self._tokenizer.id_to_token(token) or "" for token in tokens]
-        begins = [place for place, piece in enumerate(pieces) if _begins_word(piece, language) or place == 0]
+        begins = [index for index, piece in enumerate(pieces) if _starts_word(piece, language) or index == 0]
         words = []
-        for begin, behind in zip(begins, [*begins[1:], len(tokens)], strict=True):
-            text = str(self._tokenizer.decode(tokens[begin:behind]))
-            sure = fmean(aligned.text_token_probs[begin:behind])
-            words.append(Word(text, times[begin], times[behind], round(sure, 3)))
+        for begin, end in zip(begins, [*begins[1:], len(tokens)], strict=True):
+            text = str(self._tokenizer.decode(tokens[begin:end]))
+            confidence = fmean(aligned.text_token_probs[begin:end])
+            words.append(Word(text, times[begin], times[end], round(confidence, 3)))
         return tuple(words)
 
 
@@ -177,7 +177,7 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> CTra
     Raises:
         CannotLoadError: The model or the device does not exist.
     """
-    folder = folder_of(settings.model, settings.model_revision, settings.cache_dir)
+    folder = snapshot_folder(settings.model, settings.model_revision, settings.cache_dir)
     try:
         gpus = ctranslate2.get_cuda_device_count()
         model = ctranslate2.models.Whisper(

@@ -18,11 +18,11 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from voice_whisper.backends.base import Array, CannotLoadError, Decoded, Role
-from voice_whisper.backends.weights import folder_of
+from voice_whisper.backends.weights import snapshot_folder
 from voice_whisper.settings import ModelSettings
 from voice_whisper.window import MAX_WINDOW_ROWS
 
-CORES_OF_A_WORKER = "1"
+CORES_PER_WORKER = "1"
 
 
 class NeuronBackend:
@@ -34,8 +34,8 @@ class NeuronBackend:
         self._options = importlib.import_module("whisper").DecodingOptions
         self.bins: int = application.dims.n_mels
         self.encodes_batches = False
-        known = importlib.import_module("whisper.tokenizer").LANGUAGES
-        self.languages: tuple[str, ...] = tuple(known) if application.is_multilingual else ("en",)
+        languages = importlib.import_module("whisper.tokenizer").LANGUAGES
+        self.languages: tuple[str, ...] = tuple(languages) if application.is_multilingual else ("en",)
 
     def encode(self, features: NDArray[np.float32]) -> Array:
         """Convert features to hidden states of windows of 30 s, one by one."""
@@ -68,24 +68,24 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> Neur
     """
     # A launcher specifies all cores of the host; each worker uses a free one.
     os.environ.pop("NEURON_RT_VISIBLE_CORES", None)
-    os.environ["NEURON_RT_NUM_CORES"] = CORES_OF_A_WORKER
-    folder = folder_of(settings.model, settings.model_revision, settings.cache_dir)
-    halves = [half for half in (Role.ENCODER, Role.DECODER) if role in {half, Role.COLOCATED}]
+    os.environ["NEURON_RT_NUM_CORES"] = CORES_PER_WORKER
+    folder = snapshot_folder(settings.model, settings.model_revision, settings.cache_dir)
+    roles = [half for half in (Role.ENCODER, Role.DECODER) if role in {half, Role.COLOCATED}]
     try:
         application = _application(folder)
-        for half in halves:
-            _load_half(getattr(application, half), settings.cache_dir / "neuron-whisper" / folder.name / half)
+        for role_ in roles:
+            _load_module(getattr(application, role_), settings.cache_dir / "neuron-whisper" / folder.name / role_)
         return NeuronBackend(application)
     except (ImportError, OSError, RuntimeError) as error:
         raise CannotLoadError(f"{folder} cannot be loaded on Neuron: {error}") from error
 
 
-def _load_half(half: Any, compiled: Path) -> None:  # noqa: ANN401  as above
+def _load_module(module: Any, compiled: Path) -> None:  # noqa: ANN401  as above
     compiled.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{compiled}.lock"):
         if not any(compiled.iterdir()):
-            half.compile(str(compiled))
-    half.load(str(compiled))
+            module.compile(str(compiled))
+    module.load(str(compiled))
 
 
 def _application(folder: Path) -> Any:  # noqa: ANN401  as above

@@ -8,7 +8,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 from voice_whisper.backends.base import CannotLoadError
 
 
-def folder_of(model: str, revision: str, cache_dir: Path) -> Path:
+def snapshot_folder(model: str, revision: str, cache_dir: Path) -> Path:
     """Return the folder of a model: the given one, or the download of a repository in the cache.
 
     Args:
