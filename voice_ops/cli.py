@@ -88,11 +88,11 @@ def load_command(name: str) -> Command:
         group.command(name, epilog=HELP)(getattr(module, name))
     command = get_command(group)
     for each in (command, *(command.commands.values() if isinstance(command, TyperGroup) else ())):
-        _tidy(each)
+        _format_help(each)
     return command
 
 
-def _tidy(command: Command) -> None:
+def _format_help(command: Command) -> None:
     """Wrap each paragraph of the help as a whole, and show no type for flags, which have no value."""
     if command.help:
         command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in command.help.split("\n\n"))
@@ -110,7 +110,7 @@ class Commands(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401  TyperGroup has twenty of them
         super().__init__(**attributes)
-        _tidy(self)
+        _format_help(self)
         panels = {name: panel for panel, names in PANELS.items() for name in names}
         self.commands = {
             name: TyperCommand(name, help=COMMANDS[name], rich_help_panel=panels[name])

@@ -186,7 +186,7 @@ class FullTable(Table):
         for row, style in zip(rows, self.rows, strict=True):
             slim.add_row(*(row[index] for index in remaining_columns), end_section=style.end_section)
         lines = console.render_lines(slim, options, pad=False)
-        notes = iter([_note(console, options, self.columns, row, moved_columns) for row in rows])
+        notes = iter([_render_admonition(console, options, self.columns, row, moved_columns) for row in rows])
         # A row of the slim table is one line, since nothing in it wraps. The head ends with its rule.
         rule_index = next(
             (at for at, line in enumerate(lines) if set("".join(each.text for each in line).strip()) == {"─"}), -1
@@ -203,7 +203,7 @@ def _text(console: Console, cell: RenderableType) -> RenderableType:
     return console.render_str(cell) if isinstance(cell, str) else cell
 
 
-def _note(
+def _render_admonition(
     console: Console,
     options: ConsoleOptions,
     columns: list[Column],

@@ -23,7 +23,7 @@ GATEWAY = "images/gateway/src/voice_gateway"
 ENGINE = "images/whisper-engine/src/voice_whisper"
 RUNTIME = "images/runtime/src/voice_runtime"
 TELEMETRY = "images/telemetry/src/voice_telemetry"
-FULL = "self._full_until.get(ssrc, 0.0) <= now"
+FULL = "self._full_report_due.get(ssrc, 0.0) <= now"
 LENGTH = "the length of a text that a person reads in the log"
 
 
@@ -92,8 +92,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     *_each(f"{AGENT}/hearing.py", "it is set when the connection opens",
            *(('unanswered = 0\n        """', f'unanswered = {number}\n        """') for number in (1, -1))),
     *_each(f"{AGENT}/hearing.py", "a cancellation without a prepared answer is ignored",
-           ('predicted = False\n        """', 'predicted = True\n        """'),
-           ("predicted = False\n            await", "predicted = True\n            await")),
+           ('transcript = False\n        """', 'transcript = True\n        """'),
+           ("transcript = False\n            await", "transcript = True\n            await")),
     *_each(f"{AGENT}/hearing.py", "each transcript is that of a commit", ("max(0, self._un", "max( -1, self._un")),
     *_each(f"{AGENT}/interruptions.py", "it is set before it is read",
            ("speaking = False\n        self._has", "speaking = True\n        self._has"),

@@ -112,7 +112,7 @@ def test_each_revision_is_set_up_by_its_own_script(script: str, tmp_path: Path) 
     assert not [call for call in machine.calls if call.startswith("make")]
 
 
-@pytest.mark.parametrize("text", new._MOVED_PATHS)
+@pytest.mark.parametrize("text", new._PATH_REPLACEMENTS)
 def test_replaced_texts_exist_in_the_shipped_files(text: str) -> None:
     """A replacement that no longer matches would silently keep the text of the checkout."""
     shipped = [*map(Path, new._SHIPPED_FILES), *(path.relative_to(CHECKOUT) for path in new._STACKS.glob("*/*.yaml"))]

@@ -8,7 +8,7 @@ from tools.engine_tables.names import Definition, Scope
 from tools.engine_tables.values import Reader, called
 from voice_blueprint.engines.published.release import Setting
 
-_DEEPEST = 2
+_MAX_CALL_DEPTH = 2
 """Maximum depth of calls that are followed to determine the type of a converter."""
 
 
@@ -104,7 +104,7 @@ def converter(reader: Reader, node: ast.expr, scope: Scope, depth: int = 0) -> s
     if isinstance(node, ast.Call) and called(node) in {"optional_type", "parse_type"} and node.args:
         return converter(reader, node.args[0], scope, depth)
     result = reader.definition(node, scope)
-    if result and isinstance(result.node, ast.FunctionDef) and depth < _DEEPEST:
+    if result and isinstance(result.node, ast.FunctionDef) and depth < _MAX_CALL_DEPTH:
         return _function_type(reader, result, depth)
     return "str"
 

@@ -67,12 +67,12 @@ def fields(reader: Reader, cls: Definition) -> dict[str, Field]:
         for statement in getattr(each.node, "body", []):
             match statement:
                 case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=default):
-                    if _is_taken(name, annotation, default):
+                    if _is_constructor_argument(name, annotation, default):
                         results[name] = Field(name, annotation, default, each.scope)
     return results
 
 
-def _is_taken(name: str, annotation: ast.expr, default: ast.expr | None) -> bool:
+def _is_constructor_argument(name: str, annotation: ast.expr, default: ast.expr | None) -> bool:
     if name.startswith("_") or "ClassVar" in ast.unparse(annotation):
         return False
     keywords = default.keywords if isinstance(default, ast.Call) else []

@@ -12,7 +12,7 @@ from tools.engine_tables.values import Reader, called
 from voice_blueprint.engines.published.release import Command, Setting
 
 _GROUPS = {"add_argument_group", "add_mutually_exclusive_group", "add_parser", "ArgumentParser"}
-_ADDS = {*_GROUPS, "add_argument", "set_defaults", "parse_args", "add_subparsers", "format_help"}
+_PARSER_METHODS = {*_GROUPS, "add_argument", "set_defaults", "parse_args", "add_subparsers", "format_help"}
 _NEGATING_ACTION = "EnableDisableAction"
 """vLLM's boolean action that pairs ``--enable-x`` with ``--disable-x``."""
 
@@ -52,7 +52,7 @@ class FlagReader:
     def __init__(self, reader: Reader, *, flexible: bool = False) -> None:
         self._reader = reader
         self._flexible = flexible
-        self._negations = any(reader.tree.modules("vllm/utils/", f"class {_NEGATING_ACTION}"))
+        self._supports_negation = any(reader.tree.modules("vllm/utils/", f"class {_NEGATING_ACTION}"))
         self._sizes = size_fields(reader)
         self._flags: dict[str, Setting] = {}
         self._files: set[str] = set()
@@ -161,7 +161,7 @@ class FlagReader:
             return None
         names = [each.id for each in call.args if isinstance(each, ast.Name)]
         passed = {name: frame.arguments[name] for name in names if name in frame.arguments}
-        if called(call) in _ADDS or not (passed or frame.parsers & set(names)):
+        if called(call) in _PARSER_METHODS or not (passed or frame.parsers & set(names)):
             return None
         target, owner = self._target(call.func, frame)
         if target is None or not isinstance(target.node, ast.FunctionDef):
@@ -234,7 +234,7 @@ class FlagReader:
         name = next((each for each in names if each.startswith("--")), names[0])
         new_setting = argument_setting(self._reader, name, arguments, self._sizes)
         off = f"--disable-{name.removeprefix('--enable-')}" if name.startswith("--enable-") else None
-        paired = self._negations and new_setting.type == "bool"
+        paired = self._supports_negation and new_setting.type == "bool"
         self._flags.setdefault(
             name,
             new_setting.model_copy(

@@ -16,8 +16,8 @@ _UNITS = {
     "GiBy": "gibibytes", "%": "percent",
 }  # fmt: skip
 """Unit names of OpenTelemetry's Prometheus exporter; others are unchanged."""
-_MAKES_METRICS = re.compile(r"(counter|gauge|histogram|summary)\w*\(", re.IGNORECASE)
-_READS_ENVIRONMENT = re.compile(r"\bgetenv\(|\benviron\b")
+_METRIC_CONSTRUCTOR = re.compile(r"(counter|gauge|histogram|summary)\w*\(", re.IGNORECASE)
+_ENVIRONMENT_ACCESS = re.compile(r"\bgetenv\(|\benviron\b")
 _PER = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
 
 
@@ -49,7 +49,7 @@ def strings(reader: Reader, start: str) -> list[str]:
 def metrics(reader: Reader, prefixes: Sequence[str]) -> tuple[PublishedMetric, ...]:
     """Return the metrics whose names start with one of the prefixes, as in Prometheus."""
     results: set[tuple[str, str]] = set()
-    for module in reader.tree.modules(pattern=_MAKES_METRICS):
+    for module in reader.tree.modules(pattern=_METRIC_CONSTRUCTOR):
         scope = reader.scope(module)
         for node in ast.walk(module.tree):
             results |= set(_metrics_in(reader, node, scope, prefixes))
@@ -158,7 +158,7 @@ def _prefix(reader: Reader, call: ast.Call, scope: Scope) -> str:
 def variables_read(reader: Reader, prefix: str) -> dict[str, object]:
     """Return the environment variables with a prefix that are read; their defaults are unknown."""
     results: dict[str, object] = {}
-    for module in reader.tree.modules(pattern=_READS_ENVIRONMENT, containing=prefix):
+    for module in reader.tree.modules(pattern=_ENVIRONMENT_ACCESS, containing=prefix):
         for call in _calls(module):
             if called(call) in {"getenv", "get"} and "os." in ast.unparse(call.func) and call.args:
                 name = reader.value_or(call.args[0], reader.scope(module), None)

@@ -24,7 +24,7 @@ class Import:
     name: str | None
 
 
-_ANYTHING = re.compile("")
+_MATCH_ALL = re.compile("")
 
 Symbols = dict[str, "Node | Import"]
 
@@ -72,7 +72,7 @@ class Tree:
         wheel = zipfile.ZipFile(archive)
         return cls(frozenset(wheel.namelist()), lambda path: wheel.read(path).decode("utf-8"))
 
-    def modules(self, under: str = "", containing: str = "", pattern: re.Pattern[str] = _ANYTHING) -> Iterator[Module]:
+    def modules(self, under: str = "", containing: str = "", pattern: re.Pattern[str] = _MATCH_ALL) -> Iterator[Module]:
         """Yield modules by path: those in a folder whose text contains a word and matches a pattern.
 
         The text is searched first, since parsing all of a large distribution takes long.

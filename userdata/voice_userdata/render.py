@@ -23,7 +23,7 @@ _UNPACK = (
 )
 """bzip2's format and output have not changed since 2000, whereas gzip's output differs between builds of zlib: user
 data that depends on the deploying machine would replace all hosts."""
-_PACKED = re.compile(r"""BODIES=\$\(python3 -c '[^']*' (\S+)\)\neval "\$BODIES\"""")
+_PACKED_BODY = re.compile(r"""BODIES=\$\(python3 -c '[^']*' (\S+)\)\neval "\$BODIES\"""")
 
 HOST_ACTIONS = (
     "autoscaling:CompleteLifecycleAction",
@@ -44,8 +44,8 @@ HOST_ACTIONS = (
 VFIO."""
 
 _ALWAYS_BEFORE = ("lib", "need")
-_WITHOUT_STEP = {"lib", "need", "signature", "cold_start", "lifecycle", "drain", "every_boot"}
-_ALWAYS_AFTER = ("runtime", "images", "state_secret", "containers", "lifecycle", "drain", "every_boot")
+_NO_STEP_NAMES = {"lib", "need", "signature", "cold_start", "lifecycle", "drain", "every_boot"}
+_FINAL_STEPS = ("runtime", "images", "state_secret", "containers", "lifecycle", "drain", "every_boot")
 
 
 def render(boot: HostBoot) -> str:
@@ -73,7 +73,7 @@ def render(boot: HostBoot) -> str:
 
 def unpacked(script: str) -> str:
     """Return a script with its steps as plain text, for people and tools; it may exceed EC2's limit."""
-    return _PACKED.sub(lambda found: bz2.decompress(base64.b64decode(found[1])).decode(), script)
+    return _PACKED_BODY.sub(lambda found: bz2.decompress(base64.b64decode(found[1])).decode(), script)
 
 
 def deployed_bytes(script: str) -> int:
@@ -157,7 +157,7 @@ def _files(boot: HostBoot) -> list[str]:
         ("cold_start", boot.starting),
         ("signature", boot.signing_key),
     )
-    return [*_ALWAYS_BEFORE, *(name for name, enabled in optional if enabled), *_ALWAYS_AFTER]
+    return [*_ALWAYS_BEFORE, *(name for name, enabled in optional if enabled), *_FINAL_STEPS]
 
 
 def _signature(of: Bake | Preparation) -> list[str]:
@@ -176,7 +176,7 @@ def _boot_steps(boot: HostBoot) -> list[str]:
         needs.append("need mkfs.xfs xfsprogs")
     if boot.signing_key:
         needs.append("need openssl openssl")
-    steps = needs + [name for name in _files(boot) if name not in _WITHOUT_STEP]
+    steps = needs + [name for name in _files(boot) if name not in _NO_STEP_NAMES]
     if boot.starting:
         pull = steps.index("images")
         steps[pull : pull + 1] = ["before_pull", "images", "after_pull"]

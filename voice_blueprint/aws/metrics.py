@@ -100,8 +100,8 @@ def _counter(name: str, meaning: str, *tiers: Tier) -> Metric:
     return Metric(name, "Count", "log-filter", meaning, tiers, dimensions=(), namespace=LOG_NAMESPACE)
 
 
-_ABANDONED = f"[marker={LOG_FAILURE_MARKER}, ...]"
-_REJECTED = (
+_ABANDONED_PATTERN = f"[marker={LOG_FAILURE_MARKER}, ...]"
+_REJECTED_PATTERN = (
     "[version, account, interface, source={address_prefix}*, destination, source_port, destination_port, protocol, "
     "packets, bytes, start, end, action=REJECT, status]"
 )
@@ -109,13 +109,15 @@ _REJECTED = (
 LOG_METRICS: dict[str, LogMetric] = {
     log_metric.metric.name: log_metric
     for log_metric in (
-        LogMetric(_counter("VadHostsAbandoned", "VAD hosts that gave up their launch.", Tier.VAD), _ABANDONED, "vad"),
-        LogMetric(_counter("AsrHostsAbandoned", "ASR hosts that gave up their launch.", Tier.ASR), _ABANDONED, "asr"),
+        LogMetric(_counter("VadHostsAbandoned", "VAD hosts that gave up their launch.", Tier.VAD),
+                  _ABANDONED_PATTERN, "vad"),
+        LogMetric(_counter("AsrHostsAbandoned", "ASR hosts that gave up their launch.", Tier.ASR),
+                  _ABANDONED_PATTERN, "asr"),
         LogMetric(_counter("GatewayErrors", "Errors that the gateway logged.", Tier.GATEWAY),
                   f'{{ $.{LOG_LEVEL_FIELD} = "error" }}', "gateway"),
         LogMetric(_counter("InternalPacketsRejected", "Packets between our own addresses that no flow of the contract "
                            "allows. Packets from the internet are not counted: scanners send them all day.", *_HOSTS),
-                  _REJECTED, "flow-logs", "$packets"),
+                  _REJECTED_PATTERN, "flow-logs", "$packets"),
     )
 }  # fmt: skip
 

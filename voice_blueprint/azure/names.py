@@ -71,7 +71,7 @@ def part(deployment: Deployment, role: str) -> str:
     return f"{deployment.name}-{role}"
 
 
-def engines_name(service: AzureService) -> str:
+def engine_service_name(service: AzureService) -> str:
     """Return the name of the headless Kubernetes service whose DNS record contains the address of each ready pod."""
     return f"engines-{service.name}"
 

@@ -33,7 +33,7 @@ LOG_FAILURE_MARKER = "FAILED"
 LOG_LEVEL_FIELD = "level"
 """Field of the gateway's log, one JSON object per line, that is ``error`` if a caller lost data."""
 
-_OF_FLEET = (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
+_FLEET_DIMENSIONS = (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
 
 
 class DropReason(StrEnum):
@@ -190,7 +190,7 @@ class Metric:
     meaning: str
     tiers: tuple[Tier, ...]
     load: Literal["rises", "falls"] | None = None
-    dimensions: tuple[str, ...] = _OF_FLEET
+    dimensions: tuple[str, ...] = _FLEET_DIMENSIONS
     namespace: str = NAMESPACE
     adds: bool = False
 
@@ -203,7 +203,7 @@ class Metric:
     @property
     def is_fleet_wide(self) -> bool:
         """Whether one series describes a whole fleet, as scaling rules require."""
-        return self.dimensions == _OF_FLEET
+        return self.dimensions == _FLEET_DIMENSIONS
 
     @property
     def measured_on(self) -> Literal["neuron", "gpu"] | None:
@@ -233,12 +233,12 @@ METRICS: dict[str, Metric] = {
                "Least of the last ten seconds' peaks of the fullest receive ring: load that lasts. A burst of one "
                "second, which new hosts could not relieve, is not seen in it.", _VAD, "rises"),
         Metric("RxDropped", "Count", _TELEMETRY, "Packets that the data plane dropped, by reason.", _VAD,
-               adds=True, dimensions=(*_OF_FLEET, REASON_DIMENSION)),
+               adds=True, dimensions=(*_FLEET_DIMENSIONS, REASON_DIMENSION)),
         Metric("DataPlaneEvents", "Count", _TELEMETRY, "What else the data plane counts, by event.", _VAD,
-               adds=True, dimensions=(*_OF_FLEET, EVENT_DIMENSION)),
+               adds=True, dimensions=(*_FLEET_DIMENSIONS, EVENT_DIMENSION)),
         Metric("AllowanceExceeded", "Count", _TELEMETRY,
                "Packets that EC2 queued or dropped since a host exceeded what its type is allowed, by allowance.", _VAD,
-               adds=True, dimensions=(*_OF_FLEET, ALLOWANCE_DIMENSION)),
+               adds=True, dimensions=(*_FLEET_DIMENSIONS, ALLOWANCE_DIMENSION)),
         Metric("VadStopped", "Count", _TELEMETRY,
                "Receive queues of a host whose VAD module was stopped: all that they get is taken for speech.", _VAD),
         Metric("SilenceDropped", "Percent", _TELEMETRY, "Share of audio frames that the VAD dropped.", _VAD),
@@ -264,10 +264,10 @@ METRICS: dict[str, Metric] = {
         Metric("EngineStuck", "None", _TELEMETRY,
                "1 while a host's engine, or the vLLM beside it, has work and finishes none of it.", _ASR),
         Metric("SpeechLost", "Count", _TELEMETRY, "Speech that an engine did not transcribe, by kind of loss.", _ASR,
-               adds=True, dimensions=(*_OF_FLEET, LOSS_DIMENSION)),
+               adds=True, dimensions=(*_FLEET_DIMENSIONS, LOSS_DIMENSION)),
         Metric("ColdStart", "Seconds", _TELEMETRY,
                "What a host's start took, by phase; published once, when its engine has become ready.", _ASR,
-               dimensions=(*_OF_FLEET, PHASE_DIMENSION)),
+               dimensions=(*_FLEET_DIMENSIONS, PHASE_DIMENSION)),
         Metric("OpenSockets", "Count", Image.GATEWAY, "WebSocket and event-stream connections of a task.",
                _GATEWAY, "rises"),
         Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY, adds=True),

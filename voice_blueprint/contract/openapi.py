@@ -33,7 +33,7 @@ class Route:
     form: tuple[tuple[str, str], ...] = ()
 
 
-_SWITCHED = (101, "the socket is open", None)
+_SWITCHING_PROTOCOLS = (101, "the socket is open", None)
 _NO_KEY = (401, "the key opens nothing", "Error")
 _FULL = (503, "no host has room; `Retry-After` says when to try again", "Error")
 _UNKNOWN = (404, "there is no such session", "Error")
@@ -61,11 +61,11 @@ ROUTES = (
     ),
     Route(
         "WebSocket", session_api.AUDIO_PATH, "its audio; of the media port, as are the next", "session",
-        (_SWITCHED, _UNKNOWN, _FULL),
+        (_SWITCHING_PROTOCOLS, _UNKNOWN, _FULL),
     ),
     Route(
         "WebSocket", session_api.REALTIME_PATH, "audio and transcripts for OpenAI's clients", "key",
-        (_SWITCHED, _NO_KEY, _FULL), query=(("intent", "transcription"), ("model", "any name")),
+        (_SWITCHING_PROTOCOLS, _NO_KEY, _FULL), query=(("intent", "transcription"), ("model", "any name")),
     ),
     Route(
         "POST", session_api.CLIENT_SECRETS_PATH, "a key for one call, for a page of OpenAI's clients", "key",
@@ -75,7 +75,7 @@ ROUTES = (
         ),
     ),
     Route(
-        "WebSocket", session_api.LISTEN_PATH, "the same for Deepgram's", "key", (_SWITCHED, _NO_KEY, _FULL),
+        "WebSocket", session_api.LISTEN_PATH, "the same for Deepgram's", "key", (_SWITCHING_PROTOCOLS, _NO_KEY, _FULL),
         query=(
             ("encoding", "linear16, mulaw, alaw or opus; a container needs none"),
             ("sample_rate", "8000 to 48000"), ("channels", "1 or 2, which are mixed"), ("language", "BCP 47"),
@@ -86,7 +86,7 @@ ROUTES = (
     ),
     Route(
         "WebSocket", session_api.PRESENCE_PATH, "a session without audio of its own, for as long as the socket is open",
-        "key", (_SWITCHED, _NO_KEY, (429, "the caller has as many sessions as it may have", "Error")),
+        "key", (_SWITCHING_PROTOCOLS, _NO_KEY, (429, "the caller has as many sessions as it may have", "Error")),
     ),
     Route(
         "POST", session_api.TRANSCRIPTIONS_PATH, "what a file of up to an hour says, for OpenAI's clients", "key",

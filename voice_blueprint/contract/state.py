@@ -14,7 +14,9 @@ class StateAccess:
     acl: str
 
 
-_SAFE = "-@all +@connection +@read +@write +@stream +@hash +@keyspace +@transaction -@dangerous -scan -randomkey"
+_SAFE_COMMANDS = (
+    "-@all +@connection +@read +@write +@stream +@hash +@keyspace +@transaction -@dangerous -scan -randomkey"
+)
 """Excludes commands that list keys: SCAN and RANDOMKEY are not in the dangerous category, and ignore key patterns."""
 _RECORDS = "%R~session:[0-9]*"
 """Session records, which only gateways write, without the callers' sets and the slots, which only gateways read."""
@@ -27,7 +29,7 @@ _KEYS: dict[Tier, str] = {
     "~host:asr*",
 }
 STATE_USERS: tuple[StateAccess, ...] = tuple(
-    StateAccess(tier, f"on resetkeys {keys} resetchannels {_SAFE}") for tier, keys in _KEYS.items()
+    StateAccess(tier, f"on resetkeys {keys} resetchannels {_SAFE_COMMANDS}") for tier, keys in _KEYS.items()
 )
 """Permissions of each tier on the keys below. ``docs/security.md`` lists what a compromised host of each tier can do
 with them, as measured by ``images/runtime/tests/test_blast_radius.py``."""

@@ -38,7 +38,7 @@ def load(path: Path | str) -> Deployment:
         deployment = Deployment.model_validate_json(json.dumps(document))
     except ValidationError as error:
         located_errors = [describe(detail, source) for detail in distinct_errors(error)]
-        problems = _in_file_order(source, located_errors)
+        problems = _sorted_problems(source, located_errors)
         if len(error.errors()) > MAX_ERRORS:
             omitted = len(error.errors()) - MAX_ERRORS
             problems.append(Problem(file, None, f"and {omitted:,} more problems; is it a deployment file?"))
@@ -46,11 +46,11 @@ def load(path: Path | str) -> Deployment:
     unknown = list(_unknown_names(deployment))
     unknown += _unknown_pools(deployment.azure_section) if deployment.azure_section else ()
     if unknown:
-        raise DeploymentFileError(_in_file_order(source, unknown))
+        raise DeploymentFileError(_sorted_problems(source, unknown))
     return deployment.numbered().read_from(source)
 
 
-def _in_file_order(source: SourceMap, located_errors: list[tuple[Location, str]]) -> list[Problem]:
+def _sorted_problems(source: SourceMap, located_errors: list[tuple[Location, str]]) -> list[Problem]:
     problems = [Problem(source.file, source.line(location), message) for location, message in located_errors]
     return sorted(problems, key=lambda problem: problem.line or 0)
 

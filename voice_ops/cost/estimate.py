@@ -24,7 +24,7 @@ from voice_ops.cost.model import (
     Expected,
     Line,
     UnavailableHosts,
-    Unpriced,
+    UnpricedItem,
     Use,
 )
 from voice_ops.cost.prices import PriceBook
@@ -244,10 +244,10 @@ def price(section: Section, book: PriceBook) -> Estimate:
     """Calculate the cost of a section; items without a price are listed once per type and item."""
     lines: list[Line] = []
     missing: dict[tuple[str, str], Use] = {}
-    unpriced: dict[Unpriced, None] = {}
+    unpriced: dict[UnpricedItem, None] = {}
     for resource in section.rented:
         if not resource.has_rule:
-            unpriced[Unpriced(resource.kind, "everything", NEW_TYPE)] = None
+            unpriced[UnpricedItem(resource.kind, "everything", NEW_TYPE)] = None
         for use in resource.uses:
             price = book.find(use.item, section.region, exact=use.exact)
             if price:
@@ -258,9 +258,9 @@ def price(section: Section, book: PriceBook) -> Estimate:
         for item_name, item in resource.by_use:
             unit = book.find(item, section.region) if item else None
             rate = f", {unit.usd:g} USD per {unit.unit}" if unit else ""
-            unpriced[Unpriced(resource.kind, item_name, f"charged by use{rate}")] = None
+            unpriced[UnpricedItem(resource.kind, item_name, f"charged by use{rate}")] = None
     unpriced_uses = tuple(
-        Unpriced(kind, item, _unpriced_reason(use, section.region)) for (kind, item), use in missing.items()
+        UnpricedItem(kind, item, _unpriced_reason(use, section.region)) for (kind, item), use in missing.items()
     )
     free = tuple(sorted({resource.kind for resource in section.rented if resource.free}))
     hosts = tuple(_elsewhere(use, book, section.region) for use in missing.values() if use.exact)

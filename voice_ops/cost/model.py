@@ -114,7 +114,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Unpriced:
+class UnpricedItem:
     """A charged item that is not in the sum.
 
     Attributes:
@@ -191,7 +191,7 @@ class Estimate:
     region: str
     audio: Audio
     lines: tuple[Line, ...] = ()
-    unpriced: tuple[Unpriced, ...] = ()
+    unpriced: tuple[UnpricedItem, ...] = ()
     free: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     hosts: tuple[UnavailableHosts, ...] = ()

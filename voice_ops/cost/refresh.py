@@ -20,7 +20,7 @@ AZURE_PRICES = "https://prices.azure.com/api/retail/prices"
 AWS_PRICES_REGION = "us-east-1"
 """The Price List API serves all regions, but has endpoints in only a few."""
 
-_NOT_LINUX_ON_DEMAND = ("Windows", "Spot", "Low Priority", "Cloud Services", "CloudServices")
+_EXCLUDED_METERS = ("Windows", "Spot", "Low Priority", "Cloud Services", "CloudServices")
 
 
 class PricesUnreachableError(Exception):
@@ -48,7 +48,7 @@ def refresh_aws(items: Iterable[str], region: str) -> PriceRefresh:
     """
     try:
         pages = session(AWS_PRICES_REGION).client("pricing").get_paginator("get_products")
-        return _refresh_each(items, lambda item: _aws_price(pages, item, region))
+        return _refresh_items(items, lambda item: _aws_price(pages, item, region))
     except ERRORS as error:
         raise PricesUnreachableError(
             f"the AWS Price List API did not respond: {error}; it requires credentials that allow pricing:GetProducts"
@@ -62,14 +62,14 @@ def refresh_azure(items: Iterable[str], region: str, endpoint: str = AZURE_PRICE
         PricesUnreachableError: The API is unreachable, or its response is invalid.
     """
     try:
-        return _refresh_each(items, lambda item: _azure_price(endpoint, item, region))
+        return _refresh_items(items, lambda item: _azure_price(endpoint, item, region))
     except (OSError, ValueError, KeyError) as error:
         raise PricesUnreachableError(
             f"{endpoint} did not respond: {error}; the prices of the catalogue are used"
         ) from None
 
 
-def _refresh_each(items: Iterable[str], query: Callable[[str], Price | None]) -> PriceRefresh:
+def _refresh_items(items: Iterable[str], query: Callable[[str], Price | None]) -> PriceRefresh:
     results = {item: query(item) for item in sorted(items)}
     prices_found = tuple(price for price in results.values() if price is not None)
     return PriceRefresh(prices_found, tuple(item for item, price in results.items() if price is None))
@@ -116,7 +116,7 @@ def _matches(meter: AzureMeter, row: dict[str, Any]) -> bool:
     return (
         row["retailPrice"] > 0
         and row["unitOfMeasure"] == meter.measure
-        and not any(other in name for other in _NOT_LINUX_ON_DEMAND)
+        and not any(other in name for other in _EXCLUDED_METERS)
     )
 
 

@@ -43,7 +43,7 @@ class Utterances:
         self._pending: list[tuple[int, NDArray[np.int16], bool, bool]] = []
         self._rows: NDArray[np.float32] = np.empty((0, CHUNK_MEL_BINS), np.float32)
         self._voiced = 0
-        self._quiet = 0
+        self._silent_frames = 0
         self._speaking = False
         self._starts = False
 
@@ -59,8 +59,8 @@ class Utterances:
             self._begin()
         else:
             self._pending.append((sequence, samples, is_concealed, is_voiced))
-        self._quiet = 0 if is_voiced else self._quiet + 1
-        return self._flush(ends_utterance=self._quiet >= HANGOVER_FRAMES)
+        self._silent_frames = 0 if is_voiced else self._silent_frames + 1
+        return self._flush(ends_utterance=self._silent_frames >= HANGOVER_FRAMES)
 
     def close(self, mark: ChunkFlag = NO_MARK) -> list[AudioChunk]:
         """End the utterance, at the end of the audio or because its sender requests the transcript."""
@@ -91,7 +91,7 @@ class Utterances:
             chunks.append(self._chunk(frames, last=ends_utterance and not self._pending))
         if ends_utterance:
             self._speaking = False
-            self._quiet = 0
+            self._silent_frames = 0
             if not chunks:  # nothing was pending
                 self._rows = np.concatenate([self._rows, self._mel.flush()])
             if len(self._rows) or not chunks:  # the last features, for which a full chunk had no space

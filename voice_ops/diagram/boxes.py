@@ -12,7 +12,7 @@ from voice_blueprint.hosts import NO_DIGEST
 from voice_ops.diagram.graph import Node
 from voice_ops.diagram.templates import Key, Resource, Templates
 
-HELD_AT_ZERO = "*"
+ZERO_MARK = "*"
 """Marks a size that is kept at 0 because an image has no digest."""
 
 
@@ -140,7 +140,7 @@ def _services(templates: Templates) -> Iterator[Box]:
 
 def _mark_if_held(bounds: str, properties: Mapping[str, Any]) -> str:
     """Mark the size of a launch template or task definition that refers to an image without a digest."""
-    return f"{bounds} {HELD_AT_ZERO}" if NO_DIGEST in json.dumps(properties) else bounds
+    return f"{bounds} {ZERO_MARK}" if NO_DIGEST in json.dumps(properties) else bounds
 
 
 def _fleets(templates: Templates) -> Iterator[Box]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from voice_ops.diagram.boxes import HELD_AT_ZERO, boxes
+from voice_ops.diagram.boxes import ZERO_MARK, boxes
 from voice_ops.diagram.flows import BROWSER, NATIVE_CLIENT, edges
 from voice_ops.diagram.graph import Edge, Graph, Node, Path
 from voice_ops.diagram.signals import signals
 from voice_ops.diagram.templates import Template, Templates
 
-_HELD_NOTE = f"{HELD_AT_ZERO} held at 0 until the deployment file has the digests of the images"
+_ZERO_NOTE = f"{ZERO_MARK} held at 0 until the deployment file has the digests of the images"
 
 
 def derive(title: str, by_tier: Mapping[str, Template]) -> Graph:
@@ -27,7 +27,7 @@ def derive(title: str, by_tier: Mapping[str, Template]) -> Graph:
         *(box.node for box in box_list),
     )
     present = {node.tier for node in nodes}
-    at_zero = any(line.endswith(HELD_AT_ZERO) for node in nodes for line in node.lines)
+    at_zero = any(line.endswith(ZERO_MARK) for node in nodes for line in node.lines)
     return Graph(
         title=title,
         tiers={
@@ -38,7 +38,7 @@ def derive(title: str, by_tier: Mapping[str, Template]) -> Graph:
         nodes=nodes,
         edges=(*arrows, *_endpoint_edges(nodes)),
         signals=tuple(signals(templates, box_list)),
-        notes=(_HELD_NOTE,) if at_zero else (),
+        notes=(_ZERO_NOTE,) if at_zero else (),
     )
 
 

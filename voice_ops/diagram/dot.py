@@ -24,7 +24,7 @@ TIERS = {
     "state": ("#fde8ea", "#e293a0"),
 }
 """Fill and border of the tiers on the callers' paths."""
-_OTHER_TIER = ("#f1f4f7", "#c3ccd5")
+_DEFAULT_TIER_COLORS = ("#f1f4f7", "#c3ccd5")
 
 _LABEL_WIDTH = 24
 """Maximum line length of an edge's label: the whole diagram stays within 1,000 units, so it is legible at 1,000
@@ -74,7 +74,7 @@ def _fits_one_shape(graph: Graph, tier: str) -> bool:
 
 
 def _tier(graph: Graph, tier: str) -> Iterator[str]:
-    fill, border = TIERS.get(tier, _OTHER_TIER)
+    fill, border = TIERS.get(tier, _DEFAULT_TIER_COLORS)
     title = f"<B>{escape(tier)}</B>: {escape(graph.tiers[tier])}"
     boxes = graph.tier_nodes(tier)
     if not _fits_one_shape(graph, tier):

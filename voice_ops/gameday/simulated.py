@@ -147,13 +147,13 @@ class _FaultComparison:
         return Simulation(self._plans, configured(self._plans), trace, settings, alerts_of=self._image_deployment).run()
 
 
-def _fired_alerts(faulty: Result, at_s: float) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(firing.id for firing in faulty.firings if firing.at_s >= at_s))
+def _fired_alerts(fault_result: Result, at_s: float) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(firing.id for firing in fault_result.firings if firing.at_s >= at_s))
 
 
-def _recovery(faulty: Result, requested_calls: NDArray[Any], at_s: float) -> float | None:
+def _recovery(fault_result: Result, requested_calls: NDArray[Any], at_s: float) -> float | None:
     """Return the time for which fewer calls are served than requested, beyond random variation."""
-    course = faulty.course
+    course = fault_result.course
     missing = requested_calls - course.carried > SCATTER * np.sqrt(np.maximum(requested_calls, 1))
     shortfall = np.flatnonzero(missing & (course.second > at_s))
     if not shortfall.size:

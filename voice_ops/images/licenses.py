@@ -32,7 +32,7 @@ TIMEOUT_S = 60
 HEADER = "# Written by `make lock` from the wheels that the images install (voice_ops/images/licenses.py).\n"
 
 _BUNDLED = re.compile(r"(?:^|/)(lib[\w+-]+?)(?:-[0-9a-f]{8}){0,2}(?:-[\d.]+)?\.so(?:\.[\d.]+)?$")
-_FROM_SOURCE = re.compile(r"--no-binary[ =]([a-z0-9-]+)")
+_SOURCE_BUILD = re.compile(r"--no-binary[ =]([a-z0-9-]+)")
 _MAX_NAME = 80
 """A longer field is the text of a license, not its name."""
 
@@ -206,7 +206,7 @@ def _fits(tag: Tag, python: str) -> bool:
 
 def built_from_source(spec: BuiltImage) -> set[str]:
     """Return the packages that an image compiles, which contain none of the libraries that their wheels bundle."""
-    return set(_FROM_SOURCE.findall((spec.folder / "Dockerfile").read_text(encoding="utf-8")))
+    return set(_SOURCE_BUILD.findall((spec.folder / "Dockerfile").read_text(encoding="utf-8")))
 
 
 def pinned_packages(spec: BuiltImage) -> dict[str, str]:

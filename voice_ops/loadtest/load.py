@@ -62,7 +62,7 @@ class Run:
         return [trace for trace in self.traces if trace.error is None]
 
 
-def pool_runs(runs: list[Run]) -> Run:
+def merge_runs(runs: list[Run]) -> Run:
     """Return several runs of the same load as one."""
     return Run(
         runs[0].load,

@@ -79,7 +79,7 @@ def _first_ms(trace: Trace) -> float | None:
     return None if trace.error is not None or trace.first_s is None else 1000 * trace.first_s
 
 
-def _firsts_ms(result: Result) -> list[float]:
+def _first_response_times_ms(result: Result) -> list[float]:
     return [value for trace in result.run.traces if (value := _first_ms(trace)) is not None]
 
 
@@ -97,7 +97,7 @@ def _label_axes(axes: Axes, title: str, x: str, y: str) -> None:
 def _distribution(axes: Axes, report: Report) -> None:
     """Plot the share of requests whose first piece had arrived over time; failed ones are never counted."""
     for result, name, color in zip(report.results, _names(report), _colors(report), strict=True):
-        values = sorted(_firsts_ms(result))
+        values = sorted(_first_response_times_ms(result))
         shares = 100 * np.arange(1, len(values) + 1) / len(result.run.traces)
         axes.step(values, shares, where="post", color=color, linewidth=2, label=name.replace("\n", ", "))
     metric_label = label("first", report.api)
@@ -122,7 +122,7 @@ def _percentiles(axes: Axes, report: Report) -> None:
     _plot_published(axes, report, "first", positions - 1.5 * width)
     _label_axes(axes, f"{label('first', report.api).capitalize()}, percentiles", "", "ms")
     axes.set_xticks(positions, _names(report))
-    _legend_above_bars(axes)
+    _place_legend(axes)
 
 
 def _throughput(axes: Axes, report: Report) -> None:
@@ -134,10 +134,10 @@ def _throughput(axes: Axes, report: Report) -> None:
     _plot_published(axes, report, "chars", positions - 0.25)
     _label_axes(axes, "Throughput", "", unit)
     axes.set_xticks(positions, _names(report))
-    _legend_above_bars(axes)
+    _place_legend(axes)
 
 
-def _legend_above_bars(axes: Axes) -> None:
+def _place_legend(axes: Axes) -> None:
     axes.set_ylim(0, 1.18 * axes.get_ylim()[1])
     axes.legend(frameon=False, fontsize=9, loc="upper left", ncols=4)
 

@@ -10,7 +10,7 @@ from voice_ops.loadtest.realtime import FRAME_S
 from voice_ops.loadtest.scenarios import Published
 from voice_ops.loadtest.summary import Summary
 
-_BUSY_CLIENT = 0.9
+_MAX_CLIENT_CPU = 0.9
 _LAG_SHARE = 0.1
 
 
@@ -32,7 +32,7 @@ class Result:
             for reason, count in self.summary.failures.items()
         ]
         harness, first = self.summary.harness, self.summary.metrics.get("first")
-        if harness.cpu_share > _BUSY_CLIENT:
+        if harness.cpu_share > _MAX_CLIENT_CPU:
             matches.append(
                 f"{subject}: the client used {harness.cpu_share:.0%} of a core and may itself be the bottleneck; "
                 "distribute the load over several machines"

@@ -12,7 +12,7 @@ from voice_ops.loadtest.compare import differences, interleave
 from voice_ops.loadtest.drivers import Api, Driver
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.failures import FAILURES, describe
-from voice_ops.loadtest.load import Generator, Load, pool_runs
+from voice_ops.loadtest.load import Generator, Load, merge_runs
 from voice_ops.loadtest.report import Comparison, Report, Result
 from voice_ops.loadtest.scenarios import Scenario
 from voice_ops.loadtest.summary import Slo, summarize
@@ -73,7 +73,7 @@ class LoadTest:
                     generator = Generator(self.timeout_s, self.seed, progress_count)
                     rounds = await interleave(generator, drivers, load, requests=requests, rounds=self.rounds)
                 for driver, runs in zip(drivers, zip(*rounds, strict=True), strict=True):
-                    run = pool_runs(list(runs))
+                    run = merge_runs(list(runs))
                     summary = summarize(run, slo=self.slo, gpus=self.gpus, usd_per_hour=self.usd_per_hour)
                     name = driver.endpoint.name
                     published = self.scenario.figures(name, load) if self.scenario else {}

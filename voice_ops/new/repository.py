@@ -35,7 +35,7 @@ _SHIPPED_FILES = (
     "package.json",
     "package-lock.json",
 )
-_MOVED_PATHS = {
+_PATH_REPLACEMENTS = {
     "make -C build/previous setup": "build/previous/.ci/setup",
     'make -C "build/$1" setup': '"build/$1/.ci/setup"',
     "run: make setup": "run: .ci/setup",
@@ -83,6 +83,6 @@ def files(name: str) -> dict[str, str]:
 
 
 def _rewrite_paths(text: str) -> str:
-    for old_path, new_path in _MOVED_PATHS.items():
+    for old_path, new_path in _PATH_REPLACEMENTS.items():
         text = text.replace(old_path, new_path)
     return _REPOSITORY_JOBS.sub("", text)

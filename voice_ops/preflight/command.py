@@ -164,10 +164,10 @@ def _file(rows: list[Row], unknown: list[str], *, confirm: bool) -> list[dict[st
         err.print(f"{increase.quota}: {increase.limit} -> {increase.desired}", soft_wrap=True)
     if confirm and not typer.confirm(f"request {len(increases)} increase(s)?", err=True):
         return []
-    return [_file_one(increase) for increase in increases]
+    return [_request_increase(increase) for increase in increases]
 
 
-def _file_one(increase: Increase) -> dict[str, object]:
+def _request_increase(increase: Increase) -> dict[str, object]:
     request: dict[str, object] = {"quota": increase.quota, "limit": increase.limit, "desired": increase.desired}
     try:
         command = increase.file()

@@ -131,7 +131,7 @@ class Month:
         yield from self._rehearsal.claims(self._now)
 
     def _roll_back(self) -> Iterator[Claim]:
-        before, (image, *_) = self._boots(), asr_images(self._now.aws.asr[0])
+        before, (image, *_) = self._hosts(), asr_images(self._now.aws.asr[0])
         broken_deployment = self._now.model_copy(update={"images": {**self._now.images, image: f"sha256:{'b' * 64}"}})
         alarm, *_ = rollback_alarms(broken_deployment, Tier.ASR, self._fleet)
         set_state = partial(self._client("cloudwatch").set_alarm_state, AlarmName=alarm, StateReason="a rehearsal")
@@ -145,15 +145,15 @@ class Month:
         (stack,) = self._client("cloudformation").describe_stacks(StackName=self._stack)["Stacks"]
         yield Claim(f"{alarm} ends it, and is named", alarm in message)
         yield Claim(f"{self._stack} goes back", stack["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE")
-        yield Claim(f"hosts of {self._group} run what they ran", set(self._boots().values()) == set(before.values()))
+        yield Claim(f"hosts of {self._group} run what they ran", set(self._hosts().values()) == set(before.values()))
 
     def _patch(self) -> Iterator[Claim]:
-        before, image = self._boots(), self._publish_image(self._fleet)
+        before, image = self._hosts(), self._publish_image(self._fleet)
         fleet, *others = self._now.aws.asr
         patched_fleet = fleet.model_copy(update={"machine_image": f"{PARAMETER.format(fleet=fleet.name)}:2"})
         self._now = _with_aws(self._now, asr=(patched_fleet, *others))
         self._roll(self._now)
-        after = self._boots()
+        after = self._hosts()
         yield Claim(f"every host of {self._group} is another one", bool(after) and not after.keys() & before.keys())
         yield Claim(f"they boot from {image}", {image_id for image_id, _ in after.values()} == {image})
 
@@ -167,7 +167,7 @@ class Month:
         yield Claim("two passwords let each user in meanwhile, and one at the end", counts == [{2}, {1}])
 
     def _restore(self) -> Iterator[Claim]:
-        before, account = self._boots(), self._account(self._now)
+        before, account = self._hosts(), self._account(self._now)
         self._ask(account, "SET session:7 open")
         create_snapshot(account, SNAPSHOT, None)
         state = self._now.aws.state.model_copy(update={"restore_from": SNAPSHOT})
@@ -181,7 +181,7 @@ class Month:
         yield Claim(
             "hosts read its endpoint", parameter == replication_groups["NodeGroups"][0]["PrimaryEndpoint"]["Address"]
         )
-        yield Claim("no host is replaced", self._boots() == before)
+        yield Claim("no host is replaced", self._hosts() == before)
         if shutil.which(REDIS):
             yield Claim("its sessions are there", self._ask(account, "GET session:7") == "open")
 
@@ -251,7 +251,7 @@ class Month:
     def _client(self, service: str) -> Any:  # noqa: ANN401  boto3's
         return self._aws.client(service, self._region)
 
-    def _boots(self) -> dict[str, tuple[str, str]]:
+    def _hosts(self) -> dict[str, tuple[str, str]]:
         return hosts(self._aws, self._group, self._region)
 
     def _account(self, deployment: Deployment) -> Account:

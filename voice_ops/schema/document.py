@@ -71,13 +71,13 @@ def schema() -> Schema:
 
 def types_in(setting: Schema) -> list[str]:
     """Return the names of the types of a setting or of its items."""
-    return list(dict.fromkeys(_types_in(setting)))
+    return list(dict.fromkeys(_setting_types(setting)))
 
 
-def _types_in(setting: Schema) -> Iterator[str]:
+def _setting_types(setting: Schema) -> Iterator[str]:
     if "$ref" in setting:
         yield setting["$ref"].removeprefix(_REF)
     for choice in (*setting.get("anyOf", ()), *setting.get("oneOf", ())):
-        yield from _types_in(choice)
+        yield from _setting_types(choice)
     if "items" in setting:
-        yield from _types_in(setting["items"])
+        yield from _setting_types(setting["items"])

@@ -58,7 +58,7 @@ class AlertRule:
     name: str
     rule: AlarmRule
     period_s: int
-    reads: tuple[Read, ...]
+    readers: tuple[Read, ...]
     statistics: tuple[str, ...]
     fold: Callable[[Sequence[float | None]], float | None]
     windows_s: tuple[int, ...] = ()
@@ -78,12 +78,12 @@ class Replay:
 
     def __init__(self, simulation: Simulation, watched: AlertRule) -> None:
         self._simulation, self._watched = simulation, watched
-        self._samples: list[list[Values]] = [[] for _ in watched.reads]
+        self._samples: list[list[Values]] = [[] for _ in watched.readers]
         self.firings: list[Firing] = []
 
     def sample(self) -> None:
         """Take the samples of a tick."""
-        for samples, read in zip(self._samples, self._watched.reads, strict=True):
+        for samples, read in zip(self._samples, self._watched.readers, strict=True):
             samples.append(read(self._simulation))
 
     def watch(self) -> Steps:
@@ -95,7 +95,7 @@ class Replay:
         state = AlarmState.OK
         while True:
             yield env.timeout(watched.period_s)
-            window.append(watched.fold([self._close(number) for number in range(len(watched.reads))]))
+            window.append(watched.fold([self._close(number) for number in range(len(watched.readers))]))
             before, state = state, evaluate(watched.rule, tuple(window), state)
             begins = 0 < env.now <= watched.period_s  # an alert that has fired since the lead-in is counted once
             if state is AlarmState.ALARM and env.now > 0 and (begins or before is not AlarmState.ALARM):
@@ -107,7 +107,7 @@ class Replay:
         minutes: deque[list[float]] = deque(maxlen=max(watched.windows_s) // MINUTE_S)
         while True:
             yield env.timeout(MINUTE_S)
-            minutes.append([self._close(number) or 0.0 for number in range(len(watched.reads))])
+            minutes.append([self._close(number) or 0.0 for number in range(len(watched.readers))])
             before = fires
             fires = all(self._breaches(minutes, window_s) for window_s in watched.windows_s)
             if fires and env.now > 0 and (not before or env.now <= MINUTE_S):
@@ -142,7 +142,7 @@ def watched(deployment: Deployment, simulation: Simulation) -> Iterator[AlertRul
     """
     if deployment.aws_section:
         for alert in aws_alerts(deployment):
-            if rules := _on_aws(deployment, simulation, alert):
+            if rules := _aws_rule(deployment, simulation, alert):
                 yield rules
     else:
         for rule in azure_alerts(deployment):
@@ -159,7 +159,7 @@ def watched(deployment: Deployment, simulation: Simulation) -> Iterator[AlertRul
 # --- AWS ------------------------------------------------------------------------------------------------------
 
 
-def _on_aws(deployment: Deployment, simulation: Simulation, alert: AwsAlert) -> AlertRule | None:
+def _aws_rule(deployment: Deployment, simulation: Simulation, alert: AwsAlert) -> AlertRule | None:
     reads = [_series(simulation, each) for each in alert.series]
     available = [each for each in reads if each]
     if len(available) < len(reads):

@@ -25,7 +25,7 @@ LOSSES = ("cell-loss", "account-loss", "cell-region-loss")
 """Values of ``--load`` for the loss of one cell, of an account's and of a region's cells at the peak."""
 CELL_TICK_S = DAY_TICK_S
 """Period of a simulated cell, also for short traces: samples differ by more than periods of 1 s and 10 s do."""
-_END_S = 120 * 60.0
+_DURATION_S = 120 * 60.0
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def loss(peak: float, count: int, lost: int, name: str) -> Trace:
         detected + ALIAS_TTL_S: during,
         restored: during,
         restored + ALIAS_TTL_S: before,
-        _END_S: before,
+        _DURATION_S: before,
     }
     return Trace(name, tuple(points), tuple(points.values()))
 

@@ -107,7 +107,7 @@ class Members:
         yield from heapq.merge(*self._by_zone.values(), key=lambda host: host.number)
 
 
-class Mover(Protocol):
+class CallMover(Protocol):
     """Moves the calls of a host that leaves to other hosts."""
 
     def move_calls(self, host: Host, gap_s: float) -> None:
@@ -189,7 +189,7 @@ class Group:
     """
 
     def __init__(  # noqa: PLR0917  one place calls it
-        self, env: simpy.Environment, fleet: Fleet, plan: GroupPlan, account: Account, mover: Mover, warm: int
+        self, env: simpy.Environment, fleet: Fleet, plan: GroupPlan, account: Account, mover: CallMover, warm: int
     ) -> None:
         self._env, self.fleet, self.plan, self._account, self._mover = env, fleet, plan, account, mover
         self._warm = warm
@@ -235,9 +235,9 @@ class Group:
 
     def reconcile(self) -> None:
         """Launch or drain until the group has the desired number of hosts."""
-        while len(self.hosts) < self.desired + self._spare_launches and self._has_room():
+        while len(self.hosts) < self.desired + self._spare_launches and self._has_reserved_capacity():
             # During a rollout, hosts in the pool belong to the previous release.
-            warm = None if self._spare_launches else self._take_warm()
+            warm = None if self._spare_launches else self._start_warm_host()
             host = self._new_host(warm)
             if host is None:
                 if warm:
@@ -271,7 +271,7 @@ class Group:
             self.reconcile()
         self._spare_launches = 0
 
-    def _has_room(self) -> bool:
+    def _has_reserved_capacity(self) -> bool:
         """Return True if a reservation has capacity; draining hosts still use it."""
         return self.fleet.plan.surges or len(self.hosts) + len(self.leaving) < self.plan.max_hosts
 
@@ -333,7 +333,7 @@ class Group:
         self.hosts.add(host)
         return host
 
-    def _take_warm(self) -> str | None:
+    def _start_warm_host(self) -> str | None:
         zone = next((zone for zone in self.pool if zone not in self._account.lost_zones), None)
         if zone:
             self.pool.remove(zone)

@@ -80,7 +80,7 @@ def check_modelled(plan: FleetPlan) -> None:
             )
 
 
-_FOLDS: dict[Statistic, tuple[Callable[[Values], float], Callable[[float, float], float]]] = {
+_AGGREGATIONS: dict[Statistic, tuple[Callable[[Values], float], Callable[[float, float], float]]] = {
     Statistic.AVERAGE: (np.add.reduce, operator.add),
     Statistic.SUM: (np.add.reduce, operator.add),
     Statistic.MAXIMUM: (np.maximum.reduce, max),
@@ -94,7 +94,7 @@ class Period:
 
     def __init__(self, statistic: Statistic) -> None:
         self._statistic = statistic
-        self._aggregate_tick, self._combine_ticks = _FOLDS[statistic]
+        self._aggregate_tick, self._combine_ticks = _AGGREGATIONS[statistic]
         self._value, self._count = math.nan, 0
 
     def add(self, values: Values) -> None:

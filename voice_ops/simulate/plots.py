@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from voice_ops.simulate.report import percent, summarize
 from voice_ops.simulate.run import Result
 
-_INK, _PLACES, _CARRIED, _REFUSED = "#222222", "#1f6fb4", "#a8d5ba", "#d1495b"
+_TEXT_COLOR, _SLOTS_COLOR, _CALLS_COLOR, _REFUSED_COLOR = "#222222", "#1f6fb4", "#a8d5ba", "#d1495b"
 _COLUMN_IN, _HEIGHT_IN = 4.2, 6.7
 _DAY_H = 20
 
@@ -51,16 +51,16 @@ def _format_axes(result: Result, above: Axes, below: Axes) -> None:
 def _fill(result: Result, above: Axes, below: Axes) -> None:
     course = result.course
     time = course.second / (3600 if _is_day(result) else 60)
-    above.fill_between(time, course.carried, color=_CARRIED, linewidth=0, label="carried")
+    above.fill_between(time, course.carried, color=_CALLS_COLOR, linewidth=0, label="carried")
     above.fill_between(
-        time, course.carried, course.wanted, where=course.wanted > course.carried, color=_REFUSED, alpha=0.35,
+        time, course.carried, course.wanted, where=course.wanted > course.carried, color=_REFUSED_COLOR, alpha=0.35,
         linewidth=0, label="offered, not carried",
     )  # fmt: skip
-    above.plot(time, course.wanted, color=_INK, linewidth=1.2, label="offered load")
-    above.step(time, course.places, color=_PLACES, linewidth=1.5, where="post", label="capacity in service (ASR)")
+    above.plot(time, course.wanted, color=_TEXT_COLOR, linewidth=1.2, label="offered load")
+    above.step(time, course.places, color=_SLOTS_COLOR, linewidth=1.5, where="post", label="capacity in service (ASR)")
     minute = max(1, 60 // result.tick_s)
     refused = np.diff(course.refused[::minute], prepend=0)
-    below.fill_between(time[::minute], refused, color=_REFUSED, step="post", linewidth=0)
+    below.fill_between(time[::minute], refused, color=_REFUSED_COLOR, step="post", linewidth=0)
 
 
 def _headline(result: Result) -> str:

@@ -10,7 +10,7 @@ class RetainedAzureResource:
     """A retained resource, with the reason."""
 
     resource: str
-    reason: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class AzureOrder:
 
     commands: tuple[str, ...]
     deleted: tuple[str, ...]
-    retained: tuple[RetainedAzureResource, ...]
+    kept: tuple[RetainedAzureResource, ...]
 
 
 def azure_order(deployment: Deployment) -> AzureOrder:

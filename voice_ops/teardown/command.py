@@ -120,7 +120,7 @@ def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, 
         err.print(f"no account was checked, so this is what the file creates: {result}", soft_wrap=True)
     planned = plan((live if account else None) or defined, deployment.aws, price_list(), stored)
     if account:
-        planned = replace(planned, retained=(*planned.retained, *machine_images(account)))
+        planned = replace(planned, kept=(*planned.kept, *machine_images(account)))
     removed_plan = plan(
         {stack: each for stack, each in defined.items() if stack not in live}, deployment.aws, price_list()
     )

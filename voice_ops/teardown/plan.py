@@ -57,17 +57,17 @@ class Plan:
     """
 
     deleted: Mapping[str, Counter[str]]
-    retained: tuple[RetainedResource, ...]
+    kept: tuple[RetainedResource, ...]
 
     @property
     def retained_kinds(self) -> set[str]:
         """Resource types that outlive the stacks."""
-        return {each.kind.removeprefix("snapshot of ") for each in self.retained}
+        return {each.kind.removeprefix("snapshot of ") for each in self.kept}
 
     @property
     def usd_per_month(self) -> float:
         """Known cost of the retained resources."""
-        return sum(each.usd_per_month or 0 for each in self.retained)
+        return sum(each.usd_per_month or 0 for each in self.kept)
 
 
 Sizes = Mapping[tuple[str, str], float]

@@ -28,7 +28,7 @@ _KINDS = {
 }
 """Names of the resource types that stacks may keep."""
 
-_GONE_STATES = {"PendingDeletion", "terminated", "shutting-down", "deleted", "deleting", "INACTIVE", None}
+_DELETED_STATES = {"PendingDeletion", "terminated", "shutting-down", "deleted", "deleting", "INACTIVE", None}
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _tagged(account: Account, region: str) -> Iterator[RemainingResource]:
     for arn in account.list_all("resourcegroupstaggingapi", "get_resources", path, region, TagFilters=tags):
         _, _, service, _, _, rest = arn.split(":", 5)
         kind = service if service in {"s3", "sns"} else f"{service} {re.split('[:/]', rest)[0]}"
-        if kind not in _STATES or _state(account, kind, arn, region) not in _GONE_STATES:
+        if kind not in _STATES or _state(account, kind, arn, region) not in _DELETED_STATES:
             yield RemainingResource(kind, arn, region)
 
 

@@ -12,12 +12,12 @@ from voice_ops.teardown.remains import RemainingResource
 def print_plan(plan: Plan) -> None:
     """Print the resources to delete, and the retained ones with their cost."""
     out.print(stack_table("deleted", {stack: types for stack, types in plan.deleted.items() if types}))
-    if not plan.retained:
+    if not plan.kept:
         out.print("  kept: nothing")
         return
     table = empty_table("kept by the deletion policies", ["stack", "kept"], ["USD per month"])
     groups: dict[tuple[str, str, str], list[RetainedResource]] = {}
-    for resource in plan.retained:
+    for resource in plan.kept:
         groups.setdefault((resource.stack, resource.kind, resource.why), []).append(resource)
     for (stack, kind, why), group in groups.items():
         description = f"{len(group)}×{kind.replace('AWS::', '')}" if stack else f"{kind} {group[0].name} {why}"
@@ -50,8 +50,8 @@ def print_azure(order: AzureOrder) -> None:
     out.print(f"  that deletes {len(order.deleted)} resources in this order:")
     for number, label in enumerate(order.deleted, start=1):
         out.print(f"  {number:4} {label}", soft_wrap=True)
-    for resource in order.retained:
-        out.print(styled("  [yellow]![/] kept: {}, {}", resource.resource, resource.reason), soft_wrap=True)
+    for resource in order.kept:
+        out.print(styled("  [yellow]![/] kept: {}, {}", resource.resource, resource.why), soft_wrap=True)
 
 
 def _count_by_kind(resources: Iterable[RemainingResource]) -> str:

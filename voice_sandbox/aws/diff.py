@@ -61,7 +61,7 @@ def compare(old: Templates, new: Templates) -> list[Step]:
             after[key]["Type"],
             changed[key],
             named[key] & replaced,
-            keeps_name=_keeps_name(before[key], after[key], named[key] & replaced, key[0]),
+            keeps_name=_has_fixed_name(before[key], after[key], named[key] & replaced, key[0]),
         )
         if key in replaced
         else Step(
@@ -146,7 +146,9 @@ def _exporters(name: str, templates: Templates) -> Iterator[ResourceKey]:
                 yield from ((stack, named) for named in references(output["Value"]))
 
 
-def _keeps_name(old: Mapping[str, Any], new: Mapping[str, Any], because: frozenset[ResourceKey], stack: str) -> bool:
+def _has_fixed_name(
+    old: Mapping[str, Any], new: Mapping[str, Any], because: frozenset[ResourceKey], stack: str
+) -> bool:
     names = [(_at(old.get("Properties"), [key]), _at(new.get("Properties"), [key])) for key in identifier(new["Type"])]
     referenced = {(stack, name) for _, values in names for value in values for name in references(value)}
     return bool(names) and all(before == after != [] for before, after in names) and not referenced & because

@@ -18,7 +18,7 @@ OBJECT = "00000000-0000-4000-8000-0b3ec0000001"
 _GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{{resourceGroupName}}"
 _REDIS = f"{_GROUP}/providers/Microsoft.Cache/redisEnterprise/{{clusterName}}"
 _STORAGE = f"{_GROUP}/providers/Microsoft.Storage/storageAccounts/{{accountName}}"
-_ELSEWHERE: Mapping[str, str] = {
+_EXTENSION_PATHS: Mapping[str, str] = {
     "authorization:RoleAssignment": "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
     "consumption:Budget": "{scope}/providers/Microsoft.Consumption/budgets/{budgetName}",
     "kubernetesconfiguration:Extension": (
@@ -40,7 +40,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "storage:ManagementPolicy": f"{_STORAGE}/managementPolicies/{{managementPolicyName}}",
     "storage:StorageAccount": _STORAGE,
 }
-_ONLY = "default"
+_SINGLETON_NAME = "default"
 """Name of a resource that exists only once, between its parent and its children."""
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
@@ -51,7 +51,7 @@ def template(kind: str) -> str:
     Args:
         kind: Type without its package, such as `containerservice:AgentPool`.
     """
-    return _ELSEWHERE.get(kind) or _derived(kind)
+    return _EXTENSION_PATHS.get(kind) or _derived(kind)
 
 
 def _derived(kind: str) -> str:
@@ -121,7 +121,7 @@ def arm_type(kind: str) -> str:
     path = template(kind).rpartition("/providers/")[2]
     if kind == "resources:ResourceGroup":
         return "Microsoft.Resources/resourceGroups"
-    return "/".join(part for part in path.split("/") if not part.startswith("{") and part != _ONLY)
+    return "/".join(part for part in path.split("/") if not part.startswith("{") and part != _SINGLETON_NAME)
 
 
 def inputs_for(kind: str, identifier: str) -> dict[str, str]:

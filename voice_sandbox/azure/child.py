@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-_FOREIGN = ("ARM_", "AZURE_", "PULUMI_", "OTEL_", "KUBECONFIG", "TRACEPARENT")
+_EXCLUDED_PREFIXES = ("ARM_", "AZURE_", "PULUMI_", "OTEL_", "KUBECONFIG", "TRACEPARENT")
 _STOP_S = 5.0
 _MAX_ANSWER = 4096
 """Maximum size of a response: a line of JSON with a number."""
@@ -84,6 +84,6 @@ def _own_environment() -> dict[str, str]:
     own_modules = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(_FOREIGN) and not name.lower().endswith("_proxy")
+        if not name.startswith(_EXCLUDED_PREFIXES) and not name.lower().endswith("_proxy")
     }
     return own_modules | {"PYTHONHASHSEED": "0"}

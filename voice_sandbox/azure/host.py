@@ -46,7 +46,7 @@ def main() -> None:
     import_by_file()
     with socket.socket(fileno=int(sys.argv[1])) as caller, caller.makefile() as requests:
         for program in sys.argv[2:]:
-            _import_first(Path(program))
+            _import_dependencies(Path(program))
         for line in requests:
             request = json.loads(line)
             answer = _run_pack(request["pack"]) if "pack" in request else _run_program(request)
@@ -87,7 +87,7 @@ def _run_pack(pack: Mapping[str, Any]) -> dict[str, int | None]:
     return {"port": next((int(line) for line in lines if line.strip().isdigit()), None)}
 
 
-def _import_first(program: Path) -> None:
+def _import_dependencies(program: Path) -> None:
     """Import the program's external dependencies, which its runs share.
 
     A failed import is repeated and reported in the run.

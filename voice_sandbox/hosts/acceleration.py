@@ -8,7 +8,7 @@ KVM, EMULATION = "kvm", "tcg,thread=multi"
 """Values of QEMU's ``-accel``."""
 BOOT_S = 60
 """Timeout of a kernel's boot with KVM, which usually takes two seconds."""
-_BOOTED = b"Kernel panic - not syncing: VFS"
+_BOOT_MESSAGE = b"Kernel panic - not syncing: VFS"
 """Last message of a kernel that has initialized its devices and finds no root file system."""
 
 
@@ -27,4 +27,4 @@ def accelerator(kernel: Path, within_s: float = BOOT_S) -> str:
         done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=within_s, check=False)  # noqa: S603
     except subprocess.TimeoutExpired:
         return EMULATION
-    return KVM if _BOOTED in done.stdout else EMULATION
+    return KVM if _BOOT_MESSAGE in done.stdout else EMULATION

@@ -117,9 +117,9 @@ class Balancer:
             for address, target in self._targets.items():
                 if time.monotonic() >= target.looked_at + self._rules.interval_s:
                     target.looked_at = time.monotonic()
-                    self._note(target, answered=_accepts_connection(address, self._rules.health_port))
+                    self._record_result(target, answered=_accepts_connection(address, self._rules.health_port))
 
-    def _note(self, target: Target, *, answered: bool) -> None:
+    def _record_result(self, target: Target, *, answered: bool) -> None:
         target.consecutive_results = target.consecutive_results + 1 if answered == target.answered else 1
         target.answered = answered
         if target.consecutive_results >= (self._rules.healthy_after if answered else self._rules.unhealthy_after):

@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 _VALIDITY = timedelta(days=825)
 _PEM = serialization.Encoding.PEM
-_SIGNS = x509.KeyUsage(
+_CA_KEY_USAGE = x509.KeyUsage(
     digital_signature=False,
     content_commitment=False,
     key_encipherment=False,
@@ -47,7 +47,7 @@ class Authority:
             files = (
                 _certificate(name, key.public_key(), name)
                 .add_extension(x509.BasicConstraints(True, 0), critical=True)
-                .add_extension(_SIGNS, critical=True)
+                .add_extension(_CA_KEY_USAGE, critical=True)
                 .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             )
             self.file.write_bytes(files.sign(key, hashes.SHA256()).public_bytes(_PEM))

@@ -29,7 +29,7 @@ ALL_INTERFACES = "0.0.0.0"  # noqa: S104  of a namespace that nobody else is in
 WAITING_STATE = "Pending:Wait"
 """State of an instance that a launch hook delays."""
 _REGISTRY_NAME = ".dkr.ecr."
-_FOLLOW_S = 1
+_POLL_INTERVAL_S = 1
 _MAX_HOOK_S = 7200
 """Source: Auto Scaling API Reference, PutLifecycleHook, HeartbeatTimeout."""
 _TARGETS = {"Terminating": "Terminated", "Terminated": "Terminated"}
@@ -95,7 +95,7 @@ class Cloud:
             stack.callback(self.store.close)
             self.balancer = self._open_balancer()
             stack.callback(self.balancer.close)
-            self._wait_longer()
+            self._extend_hook_timeouts()
             follow_thread = threading.Thread(target=self._follow, daemon=True)
             follow_thread.start()
             stack.callback(follow_thread.join)
@@ -229,7 +229,7 @@ class Cloud:
         (group_state,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
         return {instance["InstanceId"]: instance["LifecycleState"] for instance in group_state["Instances"]}
 
-    def _wait_longer(self) -> None:
+    def _extend_hook_timeouts(self) -> None:
         """Set the timeout of each launch hook to the maximum, since an emulated pull alone exceeds the deployed one."""
         client = self.aws.client("autoscaling")
         for group in client.describe_auto_scaling_groups()["AutoScalingGroups"]:
@@ -246,7 +246,7 @@ class Cloud:
     def _follow(self) -> None:
         """Cache the states of all hosts, since a host waits two seconds at most for its metadata."""
         client = self.aws.client("autoscaling")
-        while not self._closing.wait(_FOLLOW_S):
+        while not self._closing.wait(_POLL_INTERVAL_S):
             groups = client.describe_auto_scaling_groups()["AutoScalingGroups"]
             self._states = {
                 each["InstanceId"]: each["LifecycleState"] for group in groups for each in group["Instances"]

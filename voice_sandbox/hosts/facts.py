@@ -27,7 +27,7 @@ _CAPABILITIES = {
     "BPF": 39,
 }
 """Capability bits. Source: include/uapi/linux/capability.h"""
-_REACHED = "Connection refused"
+_REFUSED_MESSAGE = "Connection refused"
 _FILTERED = "2"
 """``Seccomp`` of a process with a filter. Source: proc_pid_status(5)"""
 
@@ -51,7 +51,7 @@ def vad_facts(deployment: Deployment, host: Host) -> Iterator[Claim]:
     has_internet_route = bool(deployment.aws.network.nat_gateways)
     yield Claim(
         f"a connection to the internet was rejected by the VPC with: {reason}",
-        (reason == _REACHED) == has_internet_route,
+        (reason == _REFUSED_MESSAGE) == has_internet_route,
     )
     process = run("pgrep --exact --oldest vad-dataplane").strip()
     yield from _pollers(run(f"grep -H -e Name: -e Cpus_allowed_list: /proc/{process}/task/*/status"), path.rx_queues)

@@ -79,7 +79,7 @@ class Network:
             run("ip", "rule", "add", "priority", "1", "from", str(subnet), "to", INTERNET, "unreachable")
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
 
-    def subnet_of(self, address: str) -> IPv4Network:
+    def subnet_for(self, address: str) -> IPv4Network:
         (network,) = [subnet for subnet in self._subnets if IPv4Address(address) in subnet]
         return network
 

@@ -30,7 +30,7 @@ class Router:
     """The machine, in the subnet of a host; it boots while others do."""
 
     def __init__(self, cloud: Cloud, host: Host) -> None:
-        self._address = str(cloud.network.subnet_of(host.address)[-2])
+        self._address = str(cloud.network.subnet_for(host.address)[-2])
         self._host = host.address
         self._network = cloud.network
         self._tap = cloud.network.attach(_MAC, self._address)

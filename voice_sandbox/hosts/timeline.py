@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from voice_sandbox.hosts.machine import NOTE, Line
 
 _LOGS = re.compile(rf"(?:voice-host: |{NOTE})(.*)")
-_BEGINS = {
+_PHASE_STARTS = {
     "huge_pages": "huge pages",
     "mtu": "MTU",
     "af_xdp": "queues and ring",
@@ -23,9 +23,9 @@ _BEGINS = {
     "draining": "drain",
 }
 """Phases by the first word that the script logs at their start; before the first one, the machine boots."""
-_ENDS = re.compile(r"\w+: (CONTINUE|ABANDON)|FAILED|heard")
+_PHASE_ENDS = re.compile(r"\w+: (CONTINUE|ABANDON)|FAILED|heard")
 """Logged when a lifecycle action is completed, or a call has ended: a phase ends and none starts."""
-_SERVES = "in service"
+_IN_SERVICE = "in service"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def timeline(lines: Iterable[Line]) -> Iterator[Phase]:
         match = _LOGS.search(line.text)
         if not match:
             continue
-        phase = _BEGINS.get(match[1].split()[0])
-        if phase or _ENDS.match(match[1]):
+        phase = _PHASE_STARTS.get(match[1].split()[0])
+        if phase or _PHASE_ENDS.match(match[1]):
             yield Phase(name, begin_s, line.at_s - begin_s)
-            name, begin_s = phase or _SERVES, line.at_s
+            name, begin_s = phase or _IN_SERVICE, line.at_s

@@ -56,7 +56,7 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
         if step.keeps_name:
             down.append("nothing, but the deploy fails: CloudFormation cannot replace a resource with an explicit name")
         if down and name not in set(accepted):
-            also_replaced = len(_also_replaced(step.key, replaced)) if step.changes else 0
+            also_replaced = len(_dependent_replacements(step.key, replaced)) if step.changes else 0
             changes = (
                 step.changes or step.downgrades or tuple(f"a reference to {each}" for _, each in sorted(step.because))
             )
@@ -64,7 +64,7 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
     return result
 
 
-def _also_replaced(cause: ResourceKey, replaced: Sequence[Step]) -> set[ResourceKey]:
+def _dependent_replacements(cause: ResourceKey, replaced: Sequence[Step]) -> set[ResourceKey]:
     """Return the resources that are replaced together with a resource, directly or indirectly."""
     affected = {cause}
     while newly_affected := {step.key for step in replaced if step.because & affected} - affected:

@@ -43,7 +43,7 @@ OUTAGES_BY_TYPE: Mapping[str, str] = {
     "resources:ResourceGroup": f"everything in it: {_CLUSTER}",
 }
 """Outages by type; durations are estimates from `docs/cold-start.md`."""
-_EMPTY_BEFORE = frozenset({"network:PublicIPAddress", "network:Subnet"})
+_DELETED_AFTER_USERS = frozenset({"network:PublicIPAddress", "network:Subnet"})
 """Azure only deletes them after their users, which are deleted as well, and contain the outage."""
 
 
@@ -54,14 +54,14 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
     for step in steps:
         kind, name = short_type(step.resource.type), step.resource.name
         changes = tuple(change.path for change in step.changes if change.replaces)
-        deleted = step.op is Op.DELETE and kind not in _EMPTY_BEFORE
+        deleted = step.op is Op.DELETE and kind not in _DELETED_AFTER_USERS
         if (deleted or changes) and kind in OUTAGES_BY_TYPE and name not in set(accepted):
-            also_replaced = len(_also_replaced(step, replaced)) if changes else 0
+            also_replaced = len(_dependent_replacements(step, replaced)) if changes else 0
             result.append(Outage(name, step.resource.label, changes, OUTAGES_BY_TYPE[kind], also_replaced))
     return result
 
 
-def _also_replaced(cause: Step, replaced: Sequence[Step]) -> set[str]:
+def _dependent_replacements(cause: Step, replaced: Sequence[Step]) -> set[str]:
     """Return the URNs of the resources that are replaced together with a resource, directly or indirectly."""
     affected = {cause.urn}
     for step in replaced:  # in the order of creation

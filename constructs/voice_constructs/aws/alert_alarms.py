@@ -71,7 +71,9 @@ class AlertAlarms(Construct):
 
     def _build_metric_alarm(self, alert: Alert, ending: str = "", *, actions: list[str]) -> cloudwatch.CfnAlarm:
         rule, period_s = alert.rule, alert.windows[ending]
-        watched = self._alarm_properties(alert) if len(alert.series) == 1 else self._several(alert, period_s)
+        watched = (
+            self._alarm_properties(alert) if len(alert.series) == 1 else self._combined_properties(alert, period_s)
+        )
         return cloudwatch.CfnAlarm(
             self,
             _logical_id(alert, ending),
@@ -100,7 +102,7 @@ class AlertAlarms(Construct):
             "evaluate_low_sample_count_percentile": "ignore" if percentile else None,
         }
 
-    def _several(self, alert: Alert, period_s: int) -> dict[str, object]:
+    def _combined_properties(self, alert: Alert, period_s: int) -> dict[str, object]:
         ids = [f"m{number}" for number in range(len(alert.series))]
         data = cloudwatch.CfnAlarm.MetricDataQueryProperty
         return {

@@ -65,7 +65,7 @@ class TlsLoadBalancer(Construct):
         )
         self.host = self._name(domain, host)
         self._listen(domain)
-        self._keep_access_logs()
+        self._store_access_logs()
 
     def _name(self, domain: HostDomain | None, host: str | None) -> str:
         balancer = self.load_balancer
@@ -91,7 +91,7 @@ class TlsLoadBalancer(Construct):
             default_target_groups=[self.targets],
         )
 
-    def _keep_access_logs(self) -> None:
+    def _store_access_logs(self) -> None:
         """Store the access logs of TLS connections; AWS writes none for UDP."""
         deployment = self._context.deployment
         bucket = s3.Bucket(

@@ -18,7 +18,7 @@ from voice_blueprint.observability.azure.alerts import (
 from voice_blueprint.observability.azure.platform import MonitoredService, PlatformAlert, platform_alerts
 from voice_constructs.azure.scope import Scope
 
-_EVERY = "PT1M"
+_EVALUATION_INTERVAL = "PT1M"
 """Evaluation interval; Azure's minimum."""
 _ERROR, _WARNING = 1, 2
 """Severities of Azure Monitor, 0 to 4."""
@@ -75,7 +75,7 @@ class Alerts(pulumi.ComponentResource):
             location=self._scope.location,
             cluster_name=self._cluster_name,
             scopes=[self._metrics],
-            interval=_EVERY,
+            interval=_EVALUATION_INTERVAL,
             enabled=True,
             rules=rules,
             tags=self._scope.tags,

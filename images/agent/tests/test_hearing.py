@@ -7,7 +7,7 @@ from pipecat.frames.frames import EagerEndOfTurnCancelFrame, EagerTranscriptionF
 
 from images.agent.tests.conftest import settings_of
 from images.agent.tests.engines import Engines
-from voice_agent.hearing import GatewaySTTService, Line, NothingHeardFrame
+from voice_agent.hearing import GatewaySTTService, Line, NoSpeechFrame
 from voice_agent.trace import Traces
 
 
@@ -67,7 +67,7 @@ async def test_the_transcripts_of_all_commits_are_passed_on_together_and_marked_
     assert (frame.text, frame.finalized) == ("What is this?", True)
     await service.stops()
     [silence] = await service.receives("")
-    assert isinstance(silence, NothingHeardFrame), "the first transcripts are not repeated"
+    assert isinstance(silence, NoSpeechFrame), "the first transcripts are not repeated"
 
 
 async def test_a_transcript_of_a_pause_is_preliminary_and_can_be_withdrawn(service: Service) -> None:

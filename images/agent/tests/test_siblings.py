@@ -111,7 +111,7 @@ async def test_siblings_with_more_free_slots_are_mostly_asked_first(
         await registry.send_heartbeat(Host(name, HostKind.AGENT, "10.0.0.1", slots, draining=False))
     own, hosts = siblings.Siblings(settings_of(engines, 1), store), await registry.live_hosts()
     monkeypatch.setattr(own._registry, "live_hosts", lambda: asyncio.sleep(0, hosts))  # they expire on a busy machine
-    orders = [[host.id for host in await own._with_room()] for _ in range(200)]
+    orders = [[host.id for host in await own._free_siblings()] for _ in range(200)]
     assert all(sorted(order) == ["10.0.0.9", "many"] for order in orders)
     assert 140 < sum(order[0] == "many" for order in orders) < 200, "nine of ten"
 

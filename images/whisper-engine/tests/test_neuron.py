@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from voice_whisper.backends import on_neuron
-from voice_whisper.backends.base import CannotLoadError, Decoded, Role
+from voice_whisper.backends.base import Decoded, ModelLoadError, Role
 from voice_whisper.settings import ModelSettings
 from voice_whisper.window import MAX_WINDOW_ROWS
 
@@ -131,5 +131,5 @@ def test_a_model_of_english_supports_it_alone(settings: ModelSettings, monkeypat
 
 def test_a_host_without_the_packages_cannot_load(settings: ModelSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, f"{INFERENCE}.models.config", None)
-    with pytest.raises(CannotLoadError, match="cannot be loaded on Neuron"):
+    with pytest.raises(ModelLoadError, match="cannot be loaded on Neuron"):
         on_neuron.load(settings, Role.ENCODER, threads=1, number=0)

@@ -23,7 +23,7 @@ from voice_whisper import pool as pool_module
 from voice_whisper import process as process_module
 from voice_whisper import stage as stage_module
 from voice_whisper.backends.base import Decoded, Role
-from voice_whisper.backends.on_ctranslate2 import TOKENS_PER_S, max_length_of
+from voice_whisper.backends.on_ctranslate2 import TOKENS_PER_S, max_length_for
 from voice_whisper.job import MAX_ATTEMPTS, Job, JobFailedError, JobQueue, Priority, StaleError
 from voice_whisper.memory import SharedSlots
 from voice_whisper.messages import Request, States
@@ -369,7 +369,7 @@ def test_token_limit_of_a_window_allows_fast_speech() -> None:
         ctranslate2.StorageView.from_array(hidden),
         [[tokenizer.token_to_id("<|startoftranscript|>"), tokenizer.token_to_id("<|notimestamps|>")]],
         beam_size=1,
-        max_length=max_length_of(hidden),
+        max_length=max_length_for(hidden),
         suppress_tokens=[-1, tokenizer.token_to_id("<|endoftext|>")],
     )
     assert len(result.sequences_ids[0]) == ROWS / ROWS_PER_S * TOKENS_PER_S

@@ -5,7 +5,7 @@ import pytest
 
 from voice_ops.loadtest.compare import Round, differences
 from voice_ops.loadtest.inputs import PASSAGE, rotate
-from voice_ops.loadtest.load import ClosedLoop, Generator, OpenLoop, Run, pool_runs
+from voice_ops.loadtest.load import ClosedLoop, Generator, OpenLoop, Run, merge_runs
 from voice_ops.loadtest.price import PriceError, usd_per_hour
 from voice_ops.loadtest.report import Result
 from voice_ops.loadtest.scenarios import SCENARIOS, TEXT_CHARS
@@ -136,7 +136,7 @@ def test_equal_endpoints_rarely_show_a_difference(monkeypatch: pytest.MonkeyPatc
 
 def test_pooled_runs_contain_every_request() -> None:
     one, two = Run(ClosedLoop(1), [spoken((1.0, 1.0))], 1.0, [0.1], 0.5), Run(ClosedLoop(1), [spoken((2.0, 1.0))], 2.0)
-    both = pool_runs([one, two])
+    both = merge_runs([one, two])
     assert (len(both.traces), both.elapsed_s, both.loop_lags_s, both.cpu_s) == (2, 3.0, [0.1], 0.5)
 
 

@@ -45,12 +45,12 @@ def teardown_plan(name: str, sizes: Sizes | None = None) -> Plan:
 
 
 def kept_resources(teardown: Plan, kind: str) -> list[RetainedResource]:
-    return [each for each in teardown.retained if each.kind == kind]
+    return [each for each in teardown.kept if each.kind == kind]
 
 
 def test_a_sandbox_retains_nothing() -> None:
     found = teardown_plan("sandbox")
-    assert found.retained == ()
+    assert found.kept == ()
     assert found.usd_per_month == 0
     assert found.deleted["sandbox-network"]["AWS::EC2::Subnet"] == 9
 
@@ -84,7 +84,7 @@ def test_capacity_reservations_are_retained() -> None:
     ]
     fleets = [fleet.model_copy(update={"purchase": bought}) for fleet, bought in zip(half.asr, purchases, strict=False)]
     found = plan({}, half.model_copy(update={"asr": tuple(fleets)}), price_book())
-    assert [(each.name, each.usd_per_month) for each in found.retained] == [
+    assert [(each.name, each.usd_per_month) for each in found.kept] == [
         ("cr-0123456789abcdef0", None),
         ("cr-0fedcba9876543210", 0),
     ]

@@ -14,7 +14,7 @@ from voice_sandbox.azure.schema import SDKS, Shape, args_shape, definitions, res
 from voice_sandbox.azure.sdk_imports import Service
 from voice_sandbox.azure.values import UNKNOWN, Secret
 
-KINDS = sorted({*definitions(), *arm._ELSEWHERE})
+KINDS = sorted({*definitions(), *arm._EXTENSION_PATHS})
 
 
 def shape_for(token: str) -> Shape:

@@ -28,7 +28,7 @@ NIXL_ROLES = {Role.PREFILL: "kv_producer", Role.DECODE: "kv_consumer"}
 """``kv_both`` is deprecated for NIXL, so each side specifies its role."""
 
 
-_ON_FAILURE: Config = {"kv_load_failure_policy": "recompute"}
+_FAILURE_POLICY: Config = {"kv_load_failure_policy": "recompute"}
 """The scheduler only reads it from the outermost configuration (vllm 0.32.0: ``v1/core/sched/scheduler.py``)."""
 
 
@@ -57,14 +57,14 @@ class KvTransfer:
         ``v1/core/sched/scheduler.py``).
         """
         if self.role is Role.AGGREGATED:
-            return self._lmcache() | _ON_FAILURE
+            return self._lmcache() | _FAILURE_POLICY
         nixl: Config = {"kv_connector": "NixlConnector", "kv_role": NIXL_ROLES[self.role]}
         if self.lmcache_port is None:
-            return nixl | _ON_FAILURE
+            return nixl | _FAILURE_POLICY
         return {
             "kv_connector": "MultiConnector",
             "kv_role": NIXL_ROLES[self.role],
-            **_ON_FAILURE,
+            **_FAILURE_POLICY,
             "kv_connector_extra_config": {"connectors": [nixl, self._lmcache()]},
         }
 

@@ -27,7 +27,7 @@ from voice_blueprint.azure.contract import (
     WEIGHTS_DIR,
     Component,
 )
-from voice_blueprint.azure.names import engines_name
+from voice_blueprint.azure.names import engine_service_name
 from voice_blueprint.azure.rollout import surge_pods
 from voice_blueprint.catalog import ModelCard
 from voice_blueprint.contract.environment import CACHE_DIR
@@ -256,7 +256,7 @@ def _pods(service: AzureService) -> Pods:
     pools = service.pools if isinstance(service, ChatService) else (service.pool,)
     bounds = [service.replicas_on(pool) for pool in pools]
     slots = sum(each.max + surge_pods(each) for each in bounds)
-    return Pods(service.name, f"{engines_name(service)}.{CLUSTER_DOMAIN}", ENGINE_HTTP.number, slots)
+    return Pods(service.name, f"{engine_service_name(service)}.{CLUSTER_DOMAIN}", ENGINE_HTTP.number, slots)
 
 
 def dcgm_launch() -> DcgmExporter:
@@ -301,7 +301,7 @@ class Preparation(Launcher):
         return dict(self.variables)
 
 
-_START_ONCE = """\
+_START_SCRIPT = """\
 set -e
 HF_HUB_OFFLINE=0 {fetch}
 "$@" &
@@ -322,7 +322,7 @@ def preparation(fleet: AsrFleet) -> Preparation:
     if fleet.vllm:
         server = fleet_launch(fleet)
         fetch = shlex.join(download_command(server.model, server.repository, fleet.vllm.revision))
-        script = _START_ONCE.format(fetch=fetch, port=VLLM.number)
+        script = _START_SCRIPT.format(fetch=fetch, port=VLLM.number)
         program = ("bash", "-c", script, "prepare", *server.command())
         return Preparation(Image.ASR_VLLM, program, server.environment())
     image = asr_images(fleet)[0]

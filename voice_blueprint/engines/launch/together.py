@@ -35,10 +35,10 @@ DEFAULT_BLOCK_TOKENS = 16
 """vLLM's block size on GPUs without ``--block-size`` (vllm 0.32.0: ``config/cache.py``, ``DEFAULT_BLOCK_SIZE``)."""
 
 _PORT_FLAGS = ("--port", "--http-port", "--prometheus-port")
-_SIDES = {"--prefill": NIXL_ROLES[Role.PREFILL], "--decode": NIXL_ROLES[Role.DECODE]}
-_SERVES = ("vllm", "serve")
-_CACHES = ("lmcache", "server")
-_LISTENS = re.compile(r"^\s*listen (\d+);", re.MULTILINE)
+_ROLES_BY_FLAG = {"--prefill": NIXL_ROLES[Role.PREFILL], "--decode": NIXL_ROLES[Role.DECODE]}
+_SERVE_COMMAND = ("vllm", "serve")
+_CACHE_COMMAND = ("lmcache", "server")
+_LISTEN_PORT = re.compile(r"^\s*listen (\d+);", re.MULTILINE)
 _CONNECTS = re.compile(rf"\b{re.escape(LOOPBACK)}:(\d+)\b")
 
 
@@ -84,7 +84,7 @@ class _Member:
 
     @property
     def repository(self) -> str:
-        return self.argv[self.argv.index(_SERVES[1]) + 1]
+        return self.argv[self.argv.index(_SERVE_COMMAND[1]) + 1]
 
     @cached_property
     def connectors(self) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ class _Member:
 
     def listening_ports(self) -> Iterator[str]:
         yield from filter(None, (*map(self.value, _PORT_FLAGS), self.environment.get(SIDE_CHANNEL_PORT, "")))
-        yield from _LISTENS.findall(self.text)
+        yield from _LISTEN_PORT.findall(self.text)
 
 
 def _ports(members: Iterable[_Member]) -> Iterator[str]:
@@ -125,10 +125,10 @@ def _connections(members: list[_Member]) -> Iterator[str]:
 
 
 def _caches(members: list[_Member]) -> Iterator[str]:
-    servers = {member.value("--port"): member for member in members if member.runs(_CACHES)}
+    servers = {member.value("--port"): member for member in members if member.runs(_CACHE_COMMAND)}
     engines: dict[str, list[_Member]] = defaultdict(list)
     for member in members:
-        if member.runs(_SERVES) and member.cache_port:
+        if member.runs(_SERVE_COMMAND) and member.cache_port:
             engines[member.cache_port].append(member)
     for port, engines_on_port in engines.items():
         if len(engines_on_port) > 1:
@@ -164,7 +164,7 @@ def _hash_seeds(members: list[_Member]) -> Iterator[str]:
         seeds = {
             member.name: member.environment.get(variable, "random")
             for member in members
-            if member.runs(_CACHES) or (member.runs(_SERVES) and member.cache_port)
+            if member.runs(_CACHE_COMMAND) or (member.runs(_SERVE_COMMAND) and member.cache_port)
         }
         if len(set(seeds.values())) > 1 or "random" in seeds.values():
             description = ", ".join(f"{name} {seed}" for name, seed in seeds.items())
@@ -173,8 +173,8 @@ def _hash_seeds(members: list[_Member]) -> Iterator[str]:
             )
 
 
-def _sides(members: list[_Member]) -> Iterator[str]:
-    cell_engines = [member for member in members if member.runs(_SERVES) and member.nixl_role]
+def _role_inconsistencies(members: list[_Member]) -> Iterator[str]:
+    cell_engines = [member for member in members if member.runs(_SERVE_COMMAND) and member.nixl_role]
     if not cell_engines:
         return
     roles = sorted(str(engine.nixl_role) for engine in cell_engines)
@@ -195,12 +195,12 @@ def _describe_difference(subject: str, values: Mapping[str, str]) -> str:
 
 
 def _routes(members: list[_Member]) -> Iterator[str]:
-    roles = {member.value("--port"): member.nixl_role for member in members if member.runs(_SERVES)}
+    roles = {member.value("--port"): member.nixl_role for member in members if member.runs(_SERVE_COMMAND)}
     for member in members:
-        for flag, role in _SIDES.items():
+        for flag, role in _ROLES_BY_FLAG.items():
             port = member.value(flag).rpartition(":")[2]
             if port and roles.get(port) != role:
                 yield f"{member.name}: {flag} is port {port}, whose engine is {roles.get(port, 'none')}, not {role}"
 
 
-_RULES = (_ports, _connections, _caches, _hash_seeds, _sides, _routes)
+_RULES = (_ports, _connections, _caches, _hash_seeds, _role_inconsistencies, _routes)

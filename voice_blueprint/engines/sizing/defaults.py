@@ -10,7 +10,7 @@ BLOCK_SIZE = 16
 MAX_CAPTURED_SEQS = 512
 """Largest batch with a CUDA graph by default (config/compilation.py); larger ones decode without graphs."""
 
-_FINE_UP_TO, _FINE_STEP, _COARSE_STEP = 256, 8, 16
+_SMALL_STEP_MAX, _SMALL_STEP, _LARGE_STEP = 256, 8, 16
 _LARGEST_GPU_GIB, _LARGE_GPU_GIB = 160, 70
 
 
@@ -35,13 +35,13 @@ def batch_defaults(gpu: Gpu) -> BatchDefaults:
     return BatchDefaults(2048, 256)
 
 
-def batch_bucket(seqs: int) -> int:
-    """Return the smallest of vLLM's graph sizes that is at least ``seqs``."""
+def batch_bucket(sequences: int) -> int:
+    """Return the smallest of vLLM's graph sizes that is at least ``sequences``."""
     for size in (1, 2, 4):
-        if seqs <= size:
+        if sequences <= size:
             return size
-    step = _FINE_STEP if seqs <= _FINE_UP_TO else _COARSE_STEP
-    return -(-seqs // step) * step
+    step = _SMALL_STEP if sequences <= _SMALL_STEP_MAX else _LARGE_STEP
+    return -(-sequences // step) * step
 
 
 def capture_sizes(max_num_seqs: int) -> tuple[int, ...]:
@@ -49,5 +49,11 @@ def capture_sizes(max_num_seqs: int) -> tuple[int, ...]:
 
     vLLM's default continues to twice ``max_num_seqs``, up to ``MAX_CAPTURED_SEQS``.
     """
-    sizes = (1, 2, 4, *range(_FINE_STEP, _FINE_UP_TO, _FINE_STEP), *range(_FINE_UP_TO, max_num_seqs + 1, _COARSE_STEP))
+    sizes = (
+        1,
+        2,
+        4,
+        *range(_SMALL_STEP, _SMALL_STEP_MAX, _SMALL_STEP),
+        *range(_SMALL_STEP_MAX, max_num_seqs + 1, _LARGE_STEP),
+    )
     return tuple(size for size in sizes if size <= max_num_seqs)

@@ -83,7 +83,7 @@ class AgentRules(Model):
     """Time without speech from either side after which a conversation is closed, seconds."""
 
     @model_validator(mode="after")
-    def _has_one_prompt(self) -> "AgentRules":
+    def _check_prompt(self) -> "AgentRules":
         if (self.prompt is None) == (self.prompt_secret is None):
             raise ValueError("the language model requires a prompt: set either `prompt` or `prompt_secret`")
         return self

@@ -43,7 +43,7 @@ class Network(Model):
 
     @field_validator("cidr")
     @classmethod
-    def _is_a_network(cls, value: str) -> str:
+    def _check_network(cls, value: str) -> str:
         network = private_network(value)
         if not 16 <= network.prefixlen <= 24:  # noqa: PLR2004  the bounds are EC2's for a VPC, less what subnets need
             raise ValueError(f"{value} is a /{network.prefixlen}; a VPC here is a /16 to a /24")

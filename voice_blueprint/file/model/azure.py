@@ -422,7 +422,7 @@ class Azure(Model):
         return self
 
     @model_validator(mode="after")
-    def _callers_have_what_they_need(self) -> "Azure":
+    def _check_callers(self) -> "Azure":
         for index, pool in enumerate(self.pools):
             if self.cpu_pool and pool.name == CPU_POOL:
                 raise SettingError(("pools", index, "name"), f"{CPU_POOL} is the name of `cpu_pool`; use another name")

@@ -84,7 +84,7 @@ class Deployment(Model):
     azure_section: Azure | None = Field(default=None, alias="azure")
 
     _source: SourceMap = PrivateAttr(default_factory=SourceMap)
-    _elsewhere: tuple[Domain, ...] = PrivateAttr(default=())
+    _other_domains: tuple[Domain, ...] = PrivateAttr(default=())
     _shared_domain: Domain | None = PrivateAttr(default=None)
     _is_first_region: bool = PrivateAttr(default=True)
     _file_name: str | None = PrivateAttr(default=None)
@@ -149,7 +149,7 @@ class Deployment(Model):
             region._is_first_region = region is regions[0]
             region._file_name = self.name
             region._file_regions = tuple(other.aws.region for other in regions)
-            region._elsewhere = tuple(filter(None, domains))
+            region._other_domains = tuple(filter(None, domains))
             if named := self.aws_section.edge.domain:
                 region._shared_domain = named.model_copy(update={"name": f"any.{named.name}"})
         return regions
@@ -213,7 +213,7 @@ class Deployment(Model):
     @property
     def elsewhere(self) -> tuple[Domain, ...]:
         """Domains of the other regions, for a deployment that ``in_regions`` returned."""
-        return self._elsewhere
+        return self._other_domains
 
     @property
     def is_first_region(self) -> bool:

@@ -107,7 +107,7 @@ class GatewayService(Model):
     """Measured calls per task. The default is an assumption per core."""
 
     @model_validator(mode="after")
-    def _is_a_fargate_size(self) -> "GatewayService":
+    def _check_fargate_size(self) -> "GatewayService":
         if self.vcpu not in FARGATE_MEMORY_GIB:
             raise SettingError(
                 ("vcpu",), f"Fargate has no {self.vcpu:g} vCPU; take {', '.join(f'{v:g}' for v in FARGATE_MEMORY_GIB)}"

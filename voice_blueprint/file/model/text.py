@@ -28,7 +28,7 @@ def matching(pattern: str, form: str, example: str, *, max_length: int | None = 
     return Field(pattern=pattern, examples=[example], json_schema_extra={MESSAGE: words}, max_length=max_length)
 
 
-def _is_a_day(value: str) -> str:
+def _check_date(value: str) -> str:
     date.fromisoformat(value)
     return value
 
@@ -44,12 +44,12 @@ def _is_an_origin(value: str) -> str:
     return value
 
 
-def _is_a_range(value: str) -> str:
+def _check_range(value: str) -> str:
     IPv4Network(value, strict=False)
     return value
 
 
-Day = Annotated[str, matching(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a day", "2026-11-22"), AfterValidator(_is_a_day)]
+Day = Annotated[str, matching(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a day", "2026-11-22"), AfterValidator(_check_date)]
 
 Curve = Annotated[
     str,
@@ -110,10 +110,10 @@ TimeOfDay = Annotated[
 _LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = rf"{_LABEL}(\.{_LABEL})*"
 _PORT = ":[1-9][0-9]{0,4}"
-_IN_PATH = r"(%[0-9A-Fa-f]{2}|[A-Za-z0-9._~:@!$&'()*+,;=/-])"
+_PATH_CHARACTER = r"(%[0-9A-Fa-f]{2}|[A-Za-z0-9._~:@!$&'()*+,;=/-])"
 """https://www.rfc-editor.org/rfc/rfc3986#section-3.3; other characters are percent-encoded."""
-_NOT_SLASH = _IN_PATH.replace("/", "")
-_REST = rf"(/({_IN_PATH}|[?#])*)?"
+_SEGMENT_CHARACTER = _PATH_CHARACTER.replace("/", "")
+_REST = rf"(/({_PATH_CHARACTER}|[?#])*)?"
 
 DomainName = Annotated[
     str,
@@ -133,7 +133,7 @@ HttpsUrl = Annotated[
 PublicUrl = Annotated[
     str,
     matching(
-        rf"^https://{_HOST}(/{_IN_PATH}*{_NOT_SLASH})?$",
+        rf"^https://{_HOST}(/{_PATH_CHARACTER}*{_SEGMENT_CHARACTER})?$",
         "an https URL on port 443, without query, fragment and final slash",
         "https://engines.example.com/v1",
     ),
@@ -145,7 +145,7 @@ CollectorUrl = Annotated[
 RunbookUrl = Annotated[
     str,
     matching(
-        rf"^https://{_HOST}({_PORT})?(/({_IN_PATH}|[?#])*{_NOT_SLASH})?$",
+        rf"^https://{_HOST}({_PORT})?(/({_PATH_CHARACTER}|[?#])*{_SEGMENT_CHARACTER})?$",
         "an https URL without a final slash",
         "https://wiki.example.com/runbooks",
     ),
@@ -267,6 +267,6 @@ VaultId = Annotated[str, _azure_id("KeyVault", ("vaults", "[a-z][a-z0-9-]{1,22}[
 AddressRange = Annotated[
     str,
     matching(r"^([0-9]{1,3}\.){3}[0-9]{1,3}(/[0-9]{1,2})?$", "an IPv4 address or range", "198.51.100.0/24"),
-    AfterValidator(_is_a_range),
+    AfterValidator(_check_range),
 ]
 AzureZone = Annotated[str, matching("^[1-9]$", "the number of a zone, in quotes", "1")]

@@ -42,7 +42,7 @@ class Caller:
 
     def _reset(self) -> None:
         self._chunks: list[bytes] = []
-        self._audible_until = 0.0
+        self._playback_ends_at = 0.0
         self._onset = self.interrupted_s = 0.0
 
     async def __aenter__(self) -> Self:
@@ -64,7 +64,7 @@ class Caller:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while not await is_answered():
                 await asyncio.sleep(PAUSE_S)
-        await self._wait_until(lambda: self._now() > self._audible_until)
+        await self._wait_until(lambda: self._now() > self._playback_ends_at)
         return self._received_audio()
 
     async def interrupt(self, question: Samples, objection: Samples, delay_s: float) -> float:
@@ -108,8 +108,8 @@ class Caller:
                 case "audio":
                     self.heard_rate = frame.audio.sample_rate
                     self._chunks.append(frame.audio.audio)
-                    begin = max(self._now(), self._audible_until)
-                    self._audible_until = begin + len(frame.audio.audio) / 2 / self.heard_rate
+                    begin = max(self._now(), self._playback_ends_at)
+                    self._playback_ends_at = begin + len(frame.audio.audio) / 2 / self.heard_rate
                 case "message":
                     message: dict[str, Any] = json.loads(frame.message.data)
                     self.conversation, self.token = message["id"], message["token"]
@@ -117,8 +117,8 @@ class Caller:
                     self.interruptions += 1
                     # Audio that was received but not played is discarded.
                     if self._onset and not self.interrupted_s:
-                        self.interrupted_s = min(self._now(), self._audible_until) - self._onset
-                    self._audible_until = min(self._now(), self._audible_until)
+                        self.interrupted_s = min(self._now(), self._playback_ends_at) - self._onset
+                    self._playback_ends_at = min(self._now(), self._playback_ends_at)
 
     async def _speak(self) -> None:
         begin, sent = self._now(), 0

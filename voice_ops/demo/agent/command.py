@@ -171,7 +171,7 @@ async def talk(path: AgentPath, questions: Iterable[str]) -> ConversationResult:
         resample_for_caller(path.synthesize(text), rate) for text in (*questions, LONG_STORY_PROMPT, OBJECTION)
     ]
     store = connect(path.store_settings)
-    answer_list: list[tuple[str, Samples]] = []
+    answers: list[tuple[str, Samples]] = []
     async with Caller(f"ws://{LOOPBACK}:{path.ports['agent']}/v1/conversations") as caller:
         for number, question in enumerate(spoken_questions, start=1):
 
@@ -180,7 +180,7 @@ async def talk(path: AgentPath, questions: Iterable[str]) -> ConversationResult:
 
             answer_audio = await caller.ask_question(question, is_answered)
             answer_text = await remembered(store, caller.conversation)
-            answer_list.append((answer_text[-1]["content"], answer_audio))
+            answers.append((answer_text[-1]["content"], answer_audio))
             out.print(styled("[dim]{}[/]\n{}", answer_text[-2]["content"], answer_text[-1]["content"]), soft_wrap=True)
         interrupted_s = await caller.interrupt(story, objection, INTERRUPT_AFTER_S)
     await store.aclose()

@@ -11,7 +11,7 @@ _STACKS = {
     "sts:GetCallerIdentity",
 }
 _OTHER_REGIONS = {"ec2:DescribeRegions"}
-_ROOM = {
+_QUOTA_ACTIONS = {
     "ec2:DescribeInstanceTypes",
     "ec2:DescribeInstances",
     "servicequotas:GetAWSDefaultServiceQuota",
@@ -74,7 +74,7 @@ ACTIONS: dict[str, frozenset[str]] = {
             "servicequotas:RequestServiceQuotaIncrease",
             "ssm:GetParameter",
             *_STACKS,
-            *_ROOM,
+            *_QUOTA_ACTIONS,
             *_ARTIFACTS,
         },
         "prune": {
@@ -108,7 +108,7 @@ ACTIONS: dict[str, frozenset[str]] = {
             "ssm:GetParameter",
             "ssm:PutParameter",
             *_STACKS,
-            *_ROOM,
+            *_QUOTA_ACTIONS,
             *_ARTIFACTS,
         },
         "rotate": {

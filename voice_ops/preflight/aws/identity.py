@@ -54,7 +54,7 @@ def permission_rows(account: Account) -> Iterator[Row]:
 def _commands_row(account: Account, caller: str) -> Row:
     """Compare the caller's permissions with the calls of the commands; they are not needed for deploys only."""
     needs = sorted(frozenset().union(*ACTIONS.values()))
-    denied = set(_denied_on_all(account, caller, needs))
+    denied = set(_denied_actions(account, caller, needs))
     commands = [command for command, actions in ACTIONS.items() if actions & denied]
     result = f"denied on *: {_shown(sorted(denied))}; used by {', '.join(commands)}" if denied else "allowed"
     remedy = "`voice preflight FILE --permissions` prints a policy for each command" if denied else ""
@@ -65,7 +65,7 @@ def _execution_row(account: Account, role: str) -> Row:
     needs = simulable(actions_for(resource["Type"] for resource in account.resources()))
     question, requirement = "permissions of CloudFormation's role", f"{len(needs)} actions"
     try:
-        denied = _denied_on_all(account, role, needs)
+        denied = _denied_actions(account, role, needs)
     except ClientError as error:
         if error_code(error) != "NoSuchEntity":
             raise
@@ -87,7 +87,7 @@ def _shown(denied: list[str]) -> str:
     return ", ".join(denied[:SHOWN]) + more
 
 
-def _denied_on_all(account: Account, principal: str, actions: list[str]) -> list[str]:
+def _denied_actions(account: Account, principal: str, actions: list[str]) -> list[str]:
     """Return the actions that IAM's simulator does not allow a principal on every resource."""
     batches = [actions[start : start + BATCH] for start in range(0, len(actions), BATCH)]
     return [action for batch in batches for action in _denied(account, principal, batch, "*")]

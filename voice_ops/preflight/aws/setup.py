@@ -39,7 +39,7 @@ def domain_rows(account: Account) -> Iterator[Row]:
         yield _zone(account, edge.domain)
         yield _made_certificate(account, edge.domain)
     if edge.certificate_arn:
-        yield _given_certificate(account, edge.certificate_arn)
+        yield _existing_certificate_row(account, edge.certificate_arn)
 
 
 def _zone(account: Account, domain: Domain) -> Row:
@@ -68,7 +68,7 @@ def _made_certificate(account: Account, domain: Domain) -> Row:
     return make_row(AREA, f"certificate of {domain.name}", result or "none yet", "created by the deploy", warns=remedy)
 
 
-def _given_certificate(account: Account, arn: str) -> Row:
+def _existing_certificate_row(account: Account, arn: str) -> Row:
     question, requirement = "certificate of the TLS listener", f"issued, in {account.region}"
     region = arn.split(":")[3]
     if region != account.region:

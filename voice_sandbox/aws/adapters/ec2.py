@@ -76,7 +76,7 @@ def _permission(rule: Properties) -> dict[str, Any]:
     return result
 
 
-def _as_written(rule: Properties) -> Properties:
+def _template_rule(rule: Properties) -> Properties:
     """Return a rule of EC2's response in the format of a template."""
     result = select(rule, "IpProtocol", "FromPort", "ToPort", "CidrIpv6", "Description")
     side = "Destination" if rule["IsEgress"] else "Source"
@@ -114,7 +114,7 @@ class SecurityGroup(Adapter):
         response = self.call("describe_security_group_rules", Filters=[{"Name": "group-id", "Values": [self.id]}])
         rules = [rule for rule in response["SecurityGroupRules"] if rule["SecurityGroupRuleId"] not in rule_ids]
         for key, always in _DEFAULT_RULES.items():
-            inline_rules = [_as_written(rule) for rule in rules if rule["IsEgress"] == key.endswith("Egress")]
+            inline_rules = [_template_rule(rule) for rule in rules if rule["IsEgress"] == key.endswith("Egress")]
             pairs[key] = (self.properties.get(key, always), inline_rules)
         return pairs
 

@@ -33,22 +33,22 @@ class TagOperations:
         return [dict(zip(self.pair, tag, strict=True)) for tag in tags.items()]
 
 
-_USUAL = TagOperations()
+_DEFAULT_OPERATIONS = TagOperations()
 
 TAG_CALLS: dict[str, TagOperations] = {
     "acm": TagOperations("add_tags_to_certificate", "remove_tags_from_certificate", "CertificateArn", keys="Tags"),
-    "apigateway": _USUAL,
+    "apigateway": _DEFAULT_OPERATIONS,
     "cloudwatch": TagOperations(resource="ResourceARN"),
     "ec2": TagOperations("create_tags", "delete_tags", "Resources", keys="Tags"),
-    "ecr": _USUAL,
-    "ecs": _USUAL,
+    "ecr": _DEFAULT_OPERATIONS,
+    "ecs": _DEFAULT_OPERATIONS,
     "elasticache": TagOperations("add_tags_to_resource", "remove_tags_from_resource", "ResourceName"),
     "elbv2": TagOperations("add_tags", "remove_tags", "ResourceArns"),
     "iam": TagOperations("tag_role", "untag_role", "RoleName"),  # the only type with tags here
     "kms": TagOperations(resource="KeyId", pair=("TagKey", "TagValue")),
-    "logs": _USUAL,
+    "logs": _DEFAULT_OPERATIONS,
     "secretsmanager": TagOperations(resource="SecretId"),
-    "sns": _USUAL,
+    "sns": _DEFAULT_OPERATIONS,
     "ssm": TagOperations(
         "add_tags_to_resource", "remove_tags_from_resource", "ResourceId", always={"ResourceType": "Parameter"}
     ),

@@ -12,7 +12,7 @@ from typing import Any
 from voice_sandbox.aws.cloudformation.template import SUBSTITUTION, TemplateError
 from voice_sandbox.aws.shapes import Json
 
-_NOTHING = object()  # value of Ref to AWS::NoValue, which removes the property or list item
+_NO_VALUE = object()  # value of Ref to AWS::NoValue, which removes the property or list item
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Evaluator:
     def value(self, node: Json) -> Json:
         """Evaluate a part of a template."""
         result = self._value(node)
-        return None if result is _NOTHING else result
+        return None if result is _NO_VALUE else result
 
     def condition(self, name: str) -> bool:
         if name not in self._conditions:
@@ -50,7 +50,7 @@ class Evaluator:
 
     def _value(self, node: Json) -> Json:
         if isinstance(node, list):
-            return [value for item in node if (value := self._value(item)) is not _NOTHING]
+            return [value for item in node if (value := self._value(item)) is not _NO_VALUE]
         if not isinstance(node, dict):
             return node
         if len(node) == 1:
@@ -60,11 +60,11 @@ class Evaluator:
                 return function(self, argument)
             if key.startswith("Fn::"):
                 raise TemplateError(f"Template error: the sandbox does not support {key}")
-        return {key: value for key, item in node.items() if (value := self._value(item)) is not _NOTHING}
+        return {key: value for key, item in node.items() if (value := self._value(item)) is not _NO_VALUE}
 
     def ref(self, name: str) -> Json:
         if name == "AWS::NoValue":
-            return _NOTHING
+            return _NO_VALUE
         return self.parameters[name] if name in self.parameters else self.resource(name)
 
     def get_att(self, argument: str | list[Any]) -> Json:

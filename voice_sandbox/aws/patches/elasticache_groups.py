@@ -134,7 +134,7 @@ class GroupResponses(ElastiCacheResponse):
         """Handle DeleteCacheParameterGroup; a group in use is kept."""
         name = self._get_param("CacheParameterGroupName")
         self._parameter_group(name)
-        self._refuse_if_used("cache_parameter_group_name", name, "InvalidCacheParameterGroupState")
+        self._check_unused("cache_parameter_group_name", name, "InvalidCacheParameterGroupState")
         del self._parameter_groups[name]
         return ActionResult({})
 
@@ -159,7 +159,7 @@ class GroupResponses(ElastiCacheResponse):
         """Handle DeleteCacheSubnetGroup; a group in use is kept."""
         name = self._get_param("CacheSubnetGroupName")
         self.elasticache_backend.describe_cache_subnet_groups(name)
-        self._refuse_if_used("cache_subnet_group_name", name, "CacheSubnetGroupInUse")
+        self._check_unused("cache_subnet_group_name", name, "CacheSubnetGroupInUse")
         del self.elasticache_backend.cache_subnet_groups[name]
         return ActionResult({})
 
@@ -191,7 +191,7 @@ class GroupResponses(ElastiCacheResponse):
         for user in self.elasticache_backend.users.values():
             user.user_group_ids = [name for name, group in self._user_groups.items() if user.id in group["UserIds"]]
 
-    def _refuse_if_used(self, attribute: str, name: str, code: str) -> None:
+    def _check_unused(self, attribute: str, name: str, code: str) -> None:
         groups = self.elasticache_backend.replication_groups.values()
         users = [group.replication_group_id for group in groups if getattr(group, attribute) == name]
         if users:

@@ -12,7 +12,7 @@ from typing import Any
 from moto.cloudwatch.exceptions import ValidationError
 
 Point = float | None
-_FOLDS: dict[str, Callable[[Sequence[float]], float]] = {"MAX": max, "MIN": min, "SUM": sum, "AVG": fmean}
+_AGGREGATIONS: dict[str, Callable[[Sequence[float]], float]] = {"MAX": max, "MIN": min, "SUM": sum, "AVG": fmean}
 _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -54,7 +54,7 @@ def _at(tree: ast.expr, now: dict[str, Point]) -> Point:
             if first is None or second is None or (isinstance(op, ast.Div) and not second):
                 return None
             return _OPERATORS[type(op)](first, second)
-        case ast.Call(func=ast.Name(id=name), args=[ast.List(elts=members)]) if name in _FOLDS:
+        case ast.Call(func=ast.Name(id=name), args=[ast.List(elts=members)]) if name in _AGGREGATIONS:
             values = [value for value in (_at(member, now) for member in members) if value is not None]
-            return _FOLDS[name](values) if values else None
+            return _AGGREGATIONS[name](values) if values else None
     raise ValidationError(f"Error in expression: the sandbox does not support '{ast.unparse(tree)}'")

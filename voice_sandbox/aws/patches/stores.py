@@ -11,7 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
-_PATIENCE_S = 60
+_START_TIMEOUT_S = 60
 _running: dict[str, subprocess.Popen[bytes]] = {}
 _folder: Path | None = None
 
@@ -33,7 +33,7 @@ def start(group: str, snapshot: str | None) -> None:
     options = ["--port", "0", "--unixsocket", str(_folder / f"{group}.sock"), "--dir", str(_folder), "--save", ""]
     command = ["redis-server", *options, "--dbfilename", data.name]
     _running[group] = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603  Redis
-    end = time.monotonic() + _PATIENCE_S
+    end = time.monotonic() + _START_TIMEOUT_S
     while _command(group, "PING").strip() != "PONG":
         if time.monotonic() > end:
             raise RuntimeError(f"the store of {group} did not start")

@@ -26,7 +26,7 @@ _AKS = f"{LEARN}/aks"
 _FILE = f"{AZURERM_FILES}/containers/kubernetes_cluster_resource.go"
 _NOTES = f"{AZURERM_DOCS}/kubernetes_cluster.html.markdown"
 _MAX_RANGES = 200
-_OWN_ZONE = equal("apiServerAccessProfile.privateDNSZone", "system", "none", None)
+_HAS_MANAGED_ZONE = equal("apiServerAccessProfile.privateDNSZone", "system", "none", None)
 _PRIVATE = equal("apiServerAccessProfile.enablePrivateCluster", True)
 _CLEANER = "securityProfile.imageCleaner"
 _MINUTES = ("maxNodeProvisionTime", "scaleDownDelayAfterAdd", "scaleDownUnneededTime", "scaleDownUnreadyTime")
@@ -47,7 +47,7 @@ def _ranges(request: Request) -> Iterator[str]:
 def _zone_name(request: Request) -> Iterator[str]:
     zone = request.body.text("apiServerAccessProfile.privateDNSZone").rpartition("/")[2].lower()
     zone_name = f"privatelink.{request.body.text('location')}.azmk8s.io"
-    if not _OWN_ZONE(request.body) and zone != zone_name and not zone.endswith(f".{zone_name}"):
+    if not _HAS_MANAGED_ZONE(request.body) and zone != zone_name and not zone.endswith(f".{zone_name}"):
         yield f"privateDNSZone is {zone}; it must be {zone_name}, or a zone below it"
 
 
@@ -154,7 +154,7 @@ ROWS = (
     ),
     Refusal(
         "zone-with-system-identity", CLUSTER, BAD, "A custom private DNS zone requires a user-assigned identity",
-        only("identity.type", "UserAssigned", when=negated(_OWN_ZONE)),
+        only("identity.type", "UserAssigned", when=negated(_HAS_MANAGED_ZONE)),
         "set identity.type to UserAssigned", f"{_AKS}/private-clusters",
     ),
     Refusal(

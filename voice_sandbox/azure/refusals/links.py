@@ -89,7 +89,7 @@ def _audiences(request: Request) -> Iterator[str]:
         yield f"audiences are {', '.join(audiences) or 'missing'}"
 
 
-def _granted_twice(request: Request) -> Iterator[str]:
+def _duplicate_grants(request: Request) -> Iterator[str]:
     def grant_key(grant: Part) -> tuple[str, ...]:
         return tuple(grant.text(name).lower() for name in ("scope", "principalId", "roleDefinitionId"))
 
@@ -151,7 +151,7 @@ ROWS = (
     ),
     Refusal(
         "granted-twice", GRANT, "RoleAssignmentExists", "The role assignment already exists",
-        _granted_twice, "assign each role only once per resource", f"{AZURERM}/issues/17421",
+        _duplicate_grants, "assign each role only once per resource", f"{AZURERM}/issues/17421",
     ),
     Refusal(
         "pinned-extension", EXTENSION, BAD, "A version must not be supplied with automatic upgrades",

@@ -17,7 +17,7 @@ _SETTING_FILE = f"{AZURERM_FILES}/monitor/monitor_diagnostic_setting_resource.go
 _BUDGET_FILES = f"{AZURERM_FILES}/consumption"
 _ALERT_PROPERTIES = ("actions", "severity", "annotations", "for", "resolveConfiguration")
 _MAX_ACTIONS, _MAX_SEVERITY = 5, 4
-_CONTACTS = ("contactEmails", "contactGroups", "contactRoles")
+_CONTACT_FIELDS = ("contactEmails", "contactGroups", "contactRoles")
 
 
 def _rule_kind(rule: Part) -> Iterator[str]:
@@ -88,8 +88,8 @@ def _past_month(request: Request) -> Iterator[str]:
 
 def _notified(notification: Part) -> Iterator[str]:
     threshold = notification.number("threshold")
-    if not any(notification.texts(name) for name in _CONTACTS):
-        yield f"{notification.path} has no {', '.join(_CONTACTS)}"
+    if not any(notification.texts(name) for name in _CONTACT_FIELDS):
+        yield f"{notification.path} has no {', '.join(_CONTACT_FIELDS)}"
     if threshold is not None and not 0 <= threshold <= 1000:  # noqa: PLR2004  the service's range
         yield f"{notification.at('threshold')} is {threshold:g}; it must be at least 0 and at most 1000"
 

@@ -15,7 +15,7 @@ ACCESS, CLAIM = "redisenterprise:AccessPolicyAssignment", "core/v1:PersistentVol
 _REGISTRY_FILE = f"{AZURERM_FILES}/containers/container_registry_resource.go"
 _REDIS_FILE = f"{AZURERM_FILES}/managedredis"
 _CLI = "https://github.com/Azure/azure-cli/issues"
-_NOT_PREMIUM = negated(equal("sku.name", "Premium"))
+_IS_NOT_PREMIUM = negated(equal("sku.name", "Premium"))
 _MAX_UNCLUSTERED_GB = 25
 
 
@@ -62,7 +62,7 @@ def _bytes(quantity: str) -> float:
     return float(match[1]) * _UNITS[match[2] or ""] if match else 0
 
 
-def _shrinks(request: Request) -> Iterator[str]:
+def _size_decrease(request: Request) -> Iterator[str]:
     path = "spec.resources.requests.storage"
     old, new = request.before.text(path) if request.before else "", request.body.text(path)
     if old and new and _bytes(new) < _bytes(old):
@@ -72,12 +72,12 @@ def _shrinks(request: Request) -> Iterator[str]:
 ROWS = (
     Refusal(
         "registry-closed", REGISTRY, BAD, "Public network access can only be disabled for a Premium SKU",
-        only("publicNetworkAccess", "Enabled", when=_NOT_PREMIUM),
+        only("publicNetworkAccess", "Enabled", when=_IS_NOT_PREMIUM),
         "set sku.name to Premium", f"{_REGISTRY_FILE}#L389",
     ),
     Refusal(
         "registry-retention", REGISTRY, BAD, "A retention policy can only be applied when using the Premium SKU",
-        only("policies.retentionPolicy.status", "disabled", when=_NOT_PREMIUM),
+        only("policies.retentionPolicy.status", "disabled", when=_IS_NOT_PREMIUM),
         "set sku.name to Premium", f"{_REGISTRY_FILE}#L307",
     ),
     Refusal(
@@ -151,7 +151,7 @@ ROWS = (
     ),
     Refusal(
         "claim-shrinks", CLAIM, "Forbidden", "A volume claim can not be less than before",
-        _shrinks, "do not change model_cache_gib, or accept the replacement of the claim",
+        _size_decrease, "do not change model_cache_gib, or accept the replacement of the claim",
         "https://github.com/kubernetes/kubernetes/blob/master/pkg/apis/core/validation/validation.go",
     ),
 )  # fmt: skip

@@ -63,7 +63,7 @@ a container that requests GPUs itself (https://github.com/NVIDIA/nvidia-containe
 _ROUTER_PROBE = "import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
 
 
-class GpuHolder(Launcher):
+class GpuReservation(Launcher):
     """The container that requests the GPUs and sleeps."""
 
     def command(self) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ def _engines(
     holder = LaunchedContainer(
         name="gpus",
         image=image,
-        launcher=GpuHolder(),
+        launcher=GpuReservation(),
         share=Share(HOLDER_CPUS, HOLDER_GIB, size.gpu_count),
         ports={},
     )

@@ -4,7 +4,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, ENGINE_HTTP, ROUTER_HTTP, SERVICE_LABEL, Component
-from voice_blueprint.azure.names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, engines_name
+from voice_blueprint.azure.names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, engine_service_name
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.router import HEALTH_PATH
 from voice_blueprint.engines.launch.router import Router as RouterLauncher
@@ -60,7 +60,7 @@ class Router(pulumi.ComponentResource):
     def _build_engine_services(self) -> None:
         """Create a headless Service for each service, whose DNS record contains the address of every ready pod."""
         for service in self._context.azure.services:
-            name = engines_name(service)
+            name = engine_service_name(service)
             k8s.core.v1.Service(
                 name,
                 metadata=metadata(name, self._context.namespace, annotations={"pulumi.com/skipAwait": "true"}),

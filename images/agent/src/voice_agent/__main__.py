@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from loguru import Message
 
 
-def pass_on(message: "Message") -> None:
+def log_source(message: "Message") -> None:
     """Log where Pipecat fails without its message, which may contain callers' speech."""
     record = message.record
     failed = record["exception"] and record["exception"].type
@@ -31,7 +31,7 @@ def main() -> int:
     settings, store = environment.read(AgentSettings), environment.read(StoreSettings)
     logs.set_up()
     logger.remove()
-    logger.add(pass_on, level="ERROR")
+    logger.add(log_source, level="ERROR")
     try:
         asyncio.run(serve(settings, store))
     except OSError as error:

@@ -73,7 +73,7 @@ class Engines:
 
 
 IDLE = Close(1000, "nobody has said anything for a while")
-TAKEN = Close(1008, "another connection has this conversation")
+CONVERSATION_TAKEN = Close(1008, "another connection has this conversation")
 RESTART = Close(1012, "this agent is stopping; connect again with the conversation's token")
 BROKEN = Close(1013, "an engine fails; connect again with the conversation's token")
 
@@ -125,7 +125,7 @@ class Conversation:
                     with contextlib.suppress(RedisError):  # the store recovers, or the lease expires
                         await self._memory.renew()
             except LostLeaseError:
-                await end(TAKEN)
+                await end(CONVERSATION_TAKEN)
 
         async def wait_for_departure() -> None:
             await leaving()
@@ -249,7 +249,7 @@ class Conversation:
         @caller.event_handler("on_user_turn_stopped")
         async def on_user_turn(_aggregator: object, _strategy: object, message: UserTurnStoppedMessage) -> None:
             if message.content:
-                await self._note_question(worker, entrance, message.content)
+                await self._record_question(worker, entrance, message.content)
             elif isinstance(
                 self._engines.speech_to_text, GatewaySTTService
             ):  # otherwise the language model reports its transcript
@@ -268,9 +268,9 @@ class Conversation:
 
         @chat.event_handler("on_heard")
         async def on_transcript(_: object, text: str) -> None:
-            await self._note_question(worker, entrance, text)
+            await self._record_question(worker, entrance, text)
 
-    async def _note_question(self, worker: PipelineWorker, entrance: CallerConnection, text: str) -> None:
+    async def _record_question(self, worker: PipelineWorker, entrance: CallerConnection, text: str) -> None:
         await _queue_messages(worker, entrance.question_messages(text))
         await self._remember(worker, entrance, "user", text)
 
@@ -297,8 +297,8 @@ class Conversation:
         try:
             await self._memory.add(role, content)
         except LostLeaseError:
-            entrance.socket.ending = TAKEN
-            await worker.cancel(reason=TAKEN.reason)
+            entrance.socket.ending = CONVERSATION_TAKEN
+            await worker.cancel(reason=CONVERSATION_TAKEN.reason)
         except RedisError:
             # The conversation continues; only a reconnect would miss this turn.
             log.exception("a turn could not be stored")

@@ -72,7 +72,7 @@ def caller_name(opened: ClientConnection) -> str:
     return opened.response.headers.get(CALLER_HEADER, "") if opened.response else ""
 
 
-class NothingHeardFrame(SystemFrame):
+class NoSpeechFrame(SystemFrame):
     """Reports that the audio up to the last end of speech contains no words."""
 
 
@@ -137,7 +137,7 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
         """Transcripts that may be continued."""
         self._expects_end = False
         """Whether the caller pauses, possibly at the end of a turn."""
-        self._has_predicted = False
+        self._has_early_transcript = False
         """Whether the transcript up to that pause was passed on."""
 
     async def _websocket_connect(self, uri: str, **_: Any) -> ClientConnection:  # noqa: ANN401, ARG002  Pipecat's
@@ -173,15 +173,15 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
     async def continue_transcription(self) -> None:
         """Withdraw the transcript of a pause, since the caller continues."""
         self._expects_end = False
-        if self._has_predicted:
-            self._has_predicted = False
+        if self._has_early_transcript:
+            self._has_early_transcript = False
             await self.push_frame(EagerEndOfTurnCancelFrame())
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
         """Commit at each end of speech."""
         await super().process_frame(frame, direction)
         if isinstance(frame, VADUserStoppedSpeakingFrame):
-            self._expects_end = self._has_predicted = False
+            self._expects_end = self._has_early_transcript = False
 
     async def _handle_transcription_completed(self, evt: dict[str, Any]) -> None:
         self._unanswered = max(0, self._unanswered - 1)
@@ -191,7 +191,7 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
         text = " ".join(self._pending_transcripts)
         if not text:
             if not self._user_speaking:
-                await self.push_frame(NothingHeardFrame())
+                await self.push_frame(NoSpeechFrame())
             return
         if not self._user_speaking:
             self._pending_transcripts = []
@@ -199,5 +199,5 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
                 TranscriptionFrame(text, self._user_id, time_now_iso8601(), result=evt, finalized=True)
             )
         elif self._expects_end:
-            self._has_predicted = True
+            self._has_early_transcript = True
             await self.push_frame(EagerTranscriptionFrame(text, self._user_id, time_now_iso8601(), result=evt))

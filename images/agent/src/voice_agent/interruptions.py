@@ -23,7 +23,7 @@ from pipecat.frames.frames import (
 from pipecat.turns.types import ProcessFrameResult
 from pipecat.turns.user_start import BaseUserTurnStartStrategy
 
-from voice_agent.hearing import NothingHeardFrame
+from voice_agent.hearing import NoSpeechFrame
 from voice_agent.playback import Playback
 
 INTERRUPTS_S = 1.0
@@ -103,7 +103,7 @@ class Interruptions(BaseUserTurnStartStrategy):
                     return await self._interrupt()
             case TranscriptionFrame() if not self._has_caller_turn:  # it started while an answer was pending or spoken
                 return await self._judge(frame.text)
-            case NothingHeardFrame():
+            case NoSpeechFrame():
                 await self._continue()
         return ProcessFrameResult.CONTINUE
 

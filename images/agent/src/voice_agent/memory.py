@@ -58,7 +58,7 @@ class Memory:
         Raises:
             LostLeaseError: Another connection has taken over the conversation.
         """
-        await self._as_holder(lambda pipe: pipe.set(self._lease, self._owner_token, ex=LEASE_S))
+        await self._write_with_lease(lambda pipe: pipe.set(self._lease, self._owner_token, ex=LEASE_S))
 
     async def add(self, role: Role, content: str) -> None:
         """Store a message, as far as it was spoken.
@@ -72,16 +72,16 @@ class Memory:
             pipe.ltrim(self._messages, -MESSAGES, -1)
             pipe.expire(self._messages, self._retention_s)
 
-        await self._as_holder(write)
+        await self._write_with_lease(write)
 
     async def release(self) -> None:
         """Release the lease for the next connection."""
         try:
-            await self._as_holder(lambda pipe: pipe.delete(self._lease))
+            await self._write_with_lease(lambda pipe: pipe.delete(self._lease))
         except LostLeaseError:
             return
 
-    async def _as_holder(self, write: Callable[[Pipeline], object]) -> None:
+    async def _write_with_lease(self, write: Callable[[Pipeline], object]) -> None:
         async with self._store.pipeline(transaction=True) as pipe:
             while True:
                 await pipe.watch(self._lease)

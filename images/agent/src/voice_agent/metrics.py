@@ -103,17 +103,17 @@ class _BargeIn(BaseObserver):
     def __init__(self, record_latency: Callable[[float], None]) -> None:
         super().__init__()
         self._record_latency = record_latency
-        self._speaks = False
+        self._is_agent_speaking = False
         self._onset = 0.0
 
     async def on_push_frame(self, data: FramePushed) -> None:
         """Observe a frame between two processors."""
         frame: Frame = data.frame
         if isinstance(frame, (BotStartedSpeakingFrame, BotStoppedSpeakingFrame)):
-            self._speaks = isinstance(frame, BotStartedSpeakingFrame)
+            self._is_agent_speaking = isinstance(frame, BotStartedSpeakingFrame)
         elif isinstance(frame, VADUserStartedSpeakingFrame):
             # Every turn of a caller starts with an interruption, but most interrupt nothing.
-            self._onset = frame.timestamp - frame.start_secs if self._speaks else 0.0
+            self._onset = frame.timestamp - frame.start_secs if self._is_agent_speaking else 0.0
         elif isinstance(frame, InterruptionFrame) and isinstance(data.source, BaseOutputTransport) and self._onset:
             self._record_latency(time.time() - self._onset)
             self._onset = 0.0

@@ -191,13 +191,13 @@ class Agent:
             memory = Memory(self.store, conversation, settings.token_ttl_s)
             holding = Conversation(settings, self.models, self.metrics, memory, engines)
             try:
-                await holding.run(entrance, partial(self._has_to_end, forwarder))
+                await holding.run(entrance, partial(self._wait_for_end, forwarder))
             finally:
                 usage.publish(caller.name, conversation)
                 with contextlib.suppress(RedisError):  # the error has been logged
                     await usage.count(self.store, caller.name)
 
-    async def _has_to_end(self, forwarder: str) -> None:
+    async def _wait_for_end(self, forwarder: str) -> None:
         """Wait until this process stops, or the one that forwards a caller's bytes."""
         while not self.leaving.is_set() and not (forwarder and await self.siblings.is_forwarder_gone(forwarder)):
             with contextlib.suppress(TimeoutError):

@@ -90,7 +90,7 @@ class AgentSettings(BaseSettings):
 
     @field_validator("tools_key")
     @classmethod
-    def _is_a_key(cls, key: SecretStr) -> SecretStr:
+    def _check_key(cls, key: SecretStr) -> SecretStr:
         if key.get_secret_value():
             key_bytes(key.get_secret_value())
         return key

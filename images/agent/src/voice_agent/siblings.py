@@ -193,7 +193,7 @@ class Siblings:
         line, rest = request.split(b"\r\n", 1)
         token = tokens.make(self._key, _subject(self._address), TOKEN_TTL_S)
         signed = b"\r\n".join([line, f"{HEADER}: {self._address} {token}".encode(), rest])
-        for host in await self._with_room():
+        for host in await self._free_siblings():
             with contextlib.suppress(OSError, TimeoutError):
                 side = await self._connect(host)
                 side.transport.write(signed)
@@ -214,7 +214,7 @@ class Siblings:
             _, side = await loop.create_connection(_ForwardedEnd, host.address, self._settings.http_port)
         return side
 
-    async def _with_room(self) -> list[Host]:
+    async def _free_siblings(self) -> list[Host]:
         """Return the siblings with free slots in random order, weighted by the number of slots."""
         hosts = [
             host for host in await self._registry.live_hosts() if host.accepts_sessions and host.id != self._address

@@ -98,7 +98,7 @@ class SpeechSynthesisService(TTSService):
         self._client = client
         self._trace = trace
         self._usage = usage
-        self._per_character_s = SECONDS_PER_CHARACTER
+        self._seconds_per_character = SECONDS_PER_CHARACTER
         self.answer = ""
         self._context = ""
 
@@ -139,14 +139,14 @@ class SpeechSynthesisService(TTSService):
                     if begin is None:
                         begin = self._spoken_s = self._sentence_begins()
                     self._spoken_s += frame.num_frames / frame.sample_rate
-                    due = [word for word in words if begin + word[1] * self._per_character_s < self._spoken_s]
+                    due = [word for word in words if begin + word[1] * self._seconds_per_character < self._spoken_s]
                     words = words[len(due) :]
                     await self._tell(due, begin, context_id)
         except httpx2.HTTPError as error:
             yield ErrorFrame(f"{self._url} cannot be reached: {str(error) or type(error).__name__}")
             return
         if begin is not None:
-            self._per_character_s = (self._spoken_s - begin) / len(text)
+            self._seconds_per_character = (self._spoken_s - begin) / len(text)
             await self._tell(words, begin, context_id)
 
     def _sentence_begins(self) -> float:
@@ -162,7 +162,7 @@ class SpeechSynthesisService(TTSService):
         times = []
         for word, position in words:
             # Not before the preceding word, nor after its sentence; otherwise, they would be stored in another order.
-            due = min(begin + position * self._per_character_s, self._spoken_s)
+            due = min(begin + position * self._seconds_per_character, self._spoken_s)
             self._reported_s = max(due, self._reported_s)
             times.append((word, self._reported_s))
         await self.add_word_timestamps(times, context_id)

@@ -20,7 +20,7 @@ from voice_gateway.pacer import FRAME_S, REDUCED_BUFFER_S, Pacer
 from voice_gateway.rtp import BYE, COMMIT, RtpSender
 from voice_gateway.slot_reservations import RESERVATION_TTL_S
 from voice_gateway.socket_lease import SocketLease
-from voice_gateway.waits import Waits
+from voice_gateway.waits import SocketLatencies
 from voice_runtime.sessions import Session, SessionState
 from voice_runtime.transcripts import BEFORE_ALL
 
@@ -332,7 +332,7 @@ class AudioSocket:
         trace = self._gateway.traces.begin(self._session, self._requested_at)
         if await followers.next_events(self._session.ssrc, after, EARLIER_EVENTS_WAIT_S):
             return
-        waits = Waits(self._gateway.metrics, trace, self._pacer.sent_at)
+        waits = SocketLatencies(self._gateway.metrics, trace, self._pacer.sent_at)
         while not waits.is_done:
             for position, transcript in await followers.next_events(self._session.ssrc, after, EVENT_WAIT_S):
                 after = position

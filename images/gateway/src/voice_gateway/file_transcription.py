@@ -82,7 +82,7 @@ class Upload:
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._bytes = 0
-        self._has_more = True
+        self._is_incomplete = True
 
     async def receive(self) -> Message:
         """Return the next part of the body.
@@ -91,7 +91,7 @@ class Upload:
             Refusal: It is too large.
         """
         message = await self._receive()
-        self._has_more = message.get("more_body", False)
+        self._is_incomplete = message.get("more_body", False)
         self._bytes += len(message.get("body", b""))
         if self._bytes > MAX_FILE_BYTES:
             raise too_large()
@@ -146,7 +146,7 @@ class Upload:
     async def discard(self) -> None:
         """Read and discard the remaining body."""
         with contextlib.suppress(Refusal):
-            while self._has_more:
+            while self._is_incomplete:
                 await self.receive()
 
 

@@ -84,8 +84,10 @@ class FileTranscript:
             SpokenWord(word.text, *(round(segment.start_s + at_ms / 1000, 3) for at_ms in (word.start_ms, word.end_ms)))
             for word in result.words
         ]
-        untimed = [Segment(result.text, round(segment.start_s, 3), round(segment.end_s, 3))] if result.text else []
-        added = list(_segments(words)) or untimed
+        untimed_segments = (
+            [Segment(result.text, round(segment.start_s, 3), round(segment.end_s, 3))] if result.text else []
+        )
+        added = list(_segments(words)) or untimed_segments
         self.words += words
         self.speech_s += segment.end_s - segment.start_s
         offset_ms = round(1000 * segment.start_s)

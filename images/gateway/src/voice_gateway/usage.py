@@ -90,7 +90,7 @@ class Usage:
         Args:
             timeout_s: Time after which it ends unless its caller reconnects.
         """
-        task = asyncio.get_running_loop().create_task(self._settle(session, timeout_s + FINALS_TIMEOUT_S))
+        task = asyncio.get_running_loop().create_task(self._report_usage(session, timeout_s + FINALS_TIMEOUT_S))
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
 
@@ -106,7 +106,7 @@ class Usage:
                 await self._add(caller, used)
             self._report(caller, "", used)
 
-    async def _settle(self, session: Session, timeout_s: float) -> None:
+    async def _report_usage(self, session: Session, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         record: Session | None = None
         with contextlib.suppress(RedisError):

@@ -8,7 +8,7 @@ from voice_runtime.metrics import Metrics
 from voice_runtime.transcripts import EventKind, Transcript
 
 
-class Waits:
+class SocketLatencies:
     """The measurements of a socket, from its first utterance on.
 
     Attributes:

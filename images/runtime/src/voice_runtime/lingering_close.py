@@ -31,7 +31,7 @@ class _Connection:
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive, self._send = receive, send
         self._is_incomplete = True
-        self._closes = False
+        self._closes_connection = False
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -40,9 +40,9 @@ class _Connection:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self._closes = (b"connection", b"close") in message["headers"]
+            self._closes_connection = (b"connection", b"close") in message["headers"]
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if is_last and self._closes and self._is_incomplete:
+        if is_last and self._closes_connection and self._is_incomplete:
             await self._send({**message, "more_body": True})
             await self._discard()
             message = {"type": "http.response.body"}

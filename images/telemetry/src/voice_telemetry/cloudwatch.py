@@ -21,9 +21,9 @@ MAX_KEPT = 36_000
 
 MAX_PAUSE_S = 60.0
 _REFUSED = 400
-_TOO_MANY = 429
+_TOO_MANY_REQUESTS = 429
 _THROTTLED = {"Throttling", "ThrottlingException", "RequestLimitExceeded"}
-_OF_CREDENTIALS = {"AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException",
+_CREDENTIAL_ERRORS = {"AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException",
                    "InvalidClientTokenId", "UnrecognizedClientException"}  # fmt: skip
 """Errors of the credentials, not of the values, which are accepted after the problem is fixed."""
 
@@ -45,7 +45,7 @@ class CloudWatch:
         self._client = client
         self._own = {DEPLOYMENT_DIMENSION: deployment, FLEET_DIMENSION: fleet}
         self._waiting: deque[Sample] = deque()
-        self._most_kept = max_kept
+        self._max_waiting = max_kept
         self._failures = 0
         self.lost = 0
 
@@ -57,7 +57,7 @@ class CloudWatch:
     def add(self, samples: list[Sample]) -> None:
         """Add values; above the maximum, the oldest are discarded."""
         self._waiting.extend(samples)
-        while len(self._waiting) > self._most_kept:
+        while len(self._waiting) > self._max_waiting:
             self._waiting.popleft()
             self.lost += 1
 
@@ -70,7 +70,7 @@ class CloudWatch:
                     self._client.put_metric_data, Namespace=NAMESPACE, MetricData=[self._datum(each) for each in batch]
                 )
             except ClientError as error:
-                if _is_of_the_values(error):
+                if _is_value_error(error):
                     self.lost += len(batch)
                     log.error("CloudWatch refuses %d values: %s", len(batch), error)  # noqa: TRY400  an answer, no bug
                     continue
@@ -106,7 +106,7 @@ class CloudWatch:
         }
 
 
-def _is_of_the_values(error: ClientError) -> bool:
+def _is_value_error(error: ClientError) -> bool:
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     code = error.response.get("Error", {}).get("Code", "")
-    return _REFUSED <= status < 500 and status != _TOO_MANY and code not in _THROTTLED | _OF_CREDENTIALS  # noqa: PLR2004
+    return _REFUSED <= status < 500 and status != _TOO_MANY_REQUESTS and code not in _THROTTLED | _CREDENTIAL_ERRORS  # noqa: PLR2004

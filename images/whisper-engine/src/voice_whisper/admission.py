@@ -77,7 +77,7 @@ class Admission:
         self._opening: set[int] = set()
         self._releasing = 0
         self._refused_until: dict[int, float] = {}
-        self._full_until: dict[int, float] = {}
+        self._full_report_due: dict[int, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -143,7 +143,7 @@ class Admission:
         self._held[ssrc] = []
         try:
             if is_own or await self._services.journal.claim_session(ssrc):
-                await self._open_adopted(ssrc)
+                await self._open_session(ssrc)
         finally:
             self._lead_held(ssrc)
 
@@ -191,8 +191,8 @@ class Admission:
             self._held[ssrc] = [arrival]
             self._look_up(ssrc, arrival.source)
             return None
-        if self._full_until.get(ssrc, 0.0) <= now:
-            _remember(self._full_until, ssrc, now + FULL_REPORT_INTERVAL_S)
+        if self._full_report_due.get(ssrc, 0.0) <= now:
+            _remember(self._full_report_due, ssrc, now + FULL_REPORT_INTERVAL_S)
             self._look_up(ssrc, arrival.source)
         return Refused.FULL
 
@@ -228,7 +228,7 @@ class Admission:
             self._opening.discard(ssrc)
             self._lead_held(ssrc)
 
-    async def _open_adopted(self, ssrc: int) -> None:
+    async def _open_session(self, ssrc: int) -> None:
         record = await self._sessions.read(ssrc)
         if record is None:
             await self._services.journal.release(ssrc)

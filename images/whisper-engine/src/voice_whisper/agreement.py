@@ -64,7 +64,7 @@ class Agreement:
         """Process a hypothesis for all audio so far."""
         if _is_repetitive(hypothesis):
             return
-        new_words = self._fresh(hypothesis)
+        new_words = self._new_words(hypothesis)
         if counts:
             # The last word may have been cut off.
             agreed = _common(self._last, new_words[:-1])
@@ -75,10 +75,10 @@ class Agreement:
 
     def end(self, hypothesis: Sequence[Word]) -> None:
         """Process the final hypothesis, after which nothing is tentative."""
-        self.committed += self._fresh(hypothesis)
+        self.committed += self._new_words(hypothesis)
         self.tentative = self._last = []
 
-    def _fresh(self, hypothesis: Sequence[Word]) -> list[Word]:
+    def _new_words(self, hypothesis: Sequence[Word]) -> list[Word]:
         """Return the part of a hypothesis after the committed words."""
         words = self._previous_words + self.committed
         if not words:

@@ -110,7 +110,7 @@ class Engine:
                 group.create_task(server.serve([listener]))
                 group.create_task(self._admission.run())
                 group.create_task(self._keeper.run(self._batch))
-                group.create_task(self._files.run(lambda: self._has_time))
+                group.create_task(self._files.run(lambda: self._has_spare_capacity))
         finally:
             receiving.close()
             listener.close()
@@ -121,7 +121,7 @@ class Engine:
         return "stuck: there is work, and none of it gets done" if self._transcriber.is_stuck else ""
 
     @property
-    def _has_time(self) -> bool:
+    def _has_spare_capacity(self) -> bool:
         """Whether live calls leave capacity."""
         return not self._unready() and self._admission.free_slots > 0 and not any(self._transcriber.depths)
 

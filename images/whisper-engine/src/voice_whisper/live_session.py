@@ -109,8 +109,8 @@ class LiveSession:
             services.transcriber.longest_frames,
             services.transcriber.overlap_frames,
         )
-        self._settle(record)
-        self._digits_before = 0
+        self._apply_settings(record)
+        self._previous_digits = 0
         """Number of digits at the end of the last final, for redacting card numbers."""
         self._services = services
         self._outbox: deque[_PendingEvent] = deque()
@@ -161,12 +161,12 @@ class LiveSession:
             self._stop_partial(utterance)
             self._end(utterance)
         if silent := self._audio.next_utterance(now):
-            self._transcribe_ahead(silent)
+            self._transcribe_early(silent)
         if begun := self._audio.current_or_none():
             self._announce(begun)
         self._start_partial_if_due()
 
-    def _settle(self, record: Session) -> None:
+    def _apply_settings(self, record: Session) -> None:
         """Apply settings that the caller may change during the session."""
         self._language = primary_language(record.language) if record.language else None
         self._prompt, self._redact = record.prompt, record.redact
@@ -175,7 +175,7 @@ class LiveSession:
     async def _refresh(self) -> None:
         with contextlib.suppress(*STORE_ERRORS):  # the previous settings remain
             if record := await self._services.sessions.read(self._ssrc):
-                self._settle(record)
+                self._apply_settings(record)
 
     def drop(self) -> None:
         """Stop, since another host has the session."""
@@ -294,7 +294,7 @@ class LiveSession:
         self._services.counters.worked(time.monotonic(), result.processing_s)
         return result
 
-    def _transcribe_ahead(self, utterance: Utterance) -> None:
+    def _transcribe_early(self, utterance: Utterance) -> None:
         """Transcribe an utterance that may be complete, once per silence."""
         end = utterance.start + utterance.frames
         if self._outbox or (self._ahead and (self._ahead.utterance, self._ahead.end) == (utterance, end)):
@@ -401,9 +401,9 @@ class LiveSession:
         if not self._redact:
             return transcript
         is_final = transcript.kind is EventKind.FINAL
-        redactions = redact_transcript(transcript, self._redact, self._digits_before)
+        redactions = redact_transcript(transcript, self._redact, self._previous_digits)
         if is_final and transcript.text:
-            self._digits_before = digits_at_end(transcript.text.split(), self._digits_before)
+            self._previous_digits = digits_at_end(transcript.text.split(), self._previous_digits)
         return redactions
 
     def _publish_stable_part(self, utterance: Utterance) -> None:

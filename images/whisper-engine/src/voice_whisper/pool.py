@@ -78,12 +78,12 @@ class WorkerPool:
         self._starting = sum(self._workers.values())
         self._ready = asyncio.Event()
         self._waiting_for_slot: list[Job] = []
-        self._stalled = dict.fromkeys(self.stages, 0)
+        self._stalled_polls = dict.fromkeys(self.stages, 0)
 
     @property
     def is_stuck(self) -> bool:
         """Whether a stage has work and has completed none of it for too long."""
-        return any(polls * POLL_INTERVAL_S >= STALLED_S for polls in self._stalled.values())
+        return any(polls * POLL_INTERVAL_S >= STALLED_S for polls in self._stalled_polls.values())
 
     @property
     def depths(self) -> tuple[int, int]:
@@ -160,7 +160,7 @@ class WorkerPool:
             await asyncio.sleep(POLL_INTERVAL_S)
             for role, stage in self.stages.items():
                 is_stalled = stage.is_busy and stage.done == done[role]
-                self._stalled[role] = self._stalled[role] + 1 if is_stalled else 0
+                self._stalled_polls[role] = self._stalled_polls[role] + 1 if is_stalled else 0
                 done[role] = stage.done
 
     async def _work(self, role: Role, process: Process, batch: list[Job]) -> None:

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from voice_whisper.backends.base import CannotLoadError, Role, load
+from voice_whisper.backends.base import ModelLoadError, Role, load
 from voice_whisper.settings import ModelSettings
 
 
@@ -11,7 +11,7 @@ def main() -> int:
     """Load both parts of the model once; exit with 1 on failure."""
     try:
         load(ModelSettings(), Role.COLOCATED, os.cpu_count() or 1, 0)
-    except CannotLoadError as error:
+    except ModelLoadError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0

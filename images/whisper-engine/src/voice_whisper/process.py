@@ -19,7 +19,7 @@ ANSWER_TIMEOUT_S = 60
 
 STOP_TIMEOUT_S = 5
 
-_FIRST_WORDS: TypeAdapter[Ready | Failed] = TypeAdapter(Ready | Failed)
+_START_MESSAGE: TypeAdapter[Ready | Failed] = TypeAdapter(Ready | Failed)
 T = TypeVar("T")
 
 
@@ -133,7 +133,7 @@ class Process:
 
 
 def _model(first_words: bytes) -> Ready:
-    words = _FIRST_WORDS.validate_json(first_words)
+    words = _START_MESSAGE.validate_json(first_words)
     if isinstance(words, Failed):
         raise CannotStartError(words.why)
     return words

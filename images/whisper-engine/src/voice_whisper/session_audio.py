@@ -67,7 +67,7 @@ class SessionAudio:
         self.end_of_turn_s = end_of_turn_s
         self._transcribe_after_s = TRANSCRIBE_AFTER_S
         self._last_mark = -1
-        self._finished_to = transcribed_until
+        self._completed_until = transcribed_until
         self._next_number = next_number
         self._utterances: list[Utterance] = []
 
@@ -123,7 +123,7 @@ class SessionAudio:
                 self._detect_gap(utterance)
             self._next_number = utterance.next_number
             utterance.end = utterance.start + utterance.frames
-            self.transcribed_until = self._finished_to = max(utterance.end, utterance.last + 1)
+            self.transcribed_until = self._completed_until = max(utterance.end, utterance.last + 1)
             ended.append(utterance)
             self._before = None if utterance.is_mark else utterance
         return ended
@@ -132,13 +132,13 @@ class SessionAudio:
         """Split the current utterance."""
         index = self._utterances.index(utterance)
         self._utterances[index] = utterance.split(at)
-        self.transcribed_until = self._finished_to = utterance.last + 1
+        self.transcribed_until = self._completed_until = utterance.last + 1
 
     def _detect_gap(self, utterance: Utterance) -> None:
         """Record a loss before an utterance, if its number is not the expected one."""
         first, _ = utterance.numbers or (0, 0)
-        if first > self._next_number and self._finished_to < utterance.start:
-            utterance.gap_before = (self._finished_to, utterance.start)
+        if first > self._next_number and self._completed_until < utterance.start:
+            utterance.gap_before = (self._completed_until, utterance.start)
 
     def _is_over(self, utterance: Utterance, now: float) -> bool:
         silence_s, is_last = now - utterance.last_audio_at, utterance is self._utterances[-1]
@@ -159,7 +159,7 @@ class SessionAudio:
                 return self._utterance_at_or_before(index, chunk, starts=starts)
             if utterance.may_begin_with(chunk):
                 return utterance
-        return self._begin_with(0, chunk, starts=starts)
+        return self._begin_utterance(0, chunk, starts=starts)
 
     def _utterance_at_or_before(self, index: int, chunk: AudioChunk, *, starts: bool) -> Utterance:
         utterance = self._utterances[index]
@@ -169,7 +169,7 @@ class SessionAudio:
         ended = utterance.end is not None and chunk.sequence >= utterance.end
         gap = chunk.sequence - utterance.last > LARGEST_GAP_FRAMES
         if (another or ended or gap) and not self._continues_utterance(index, chunk):
-            return self._begin_with(index + 1, chunk, starts=starts)
+            return self._begin_utterance(index + 1, chunk, starts=starts)
         pieces = (chunk.sequence - utterance.begin) // self._longest_frames
         if pieces <= 0:
             return utterance
@@ -188,7 +188,7 @@ class SessionAudio:
         longest = round(INCOMPLETE_SENTENCE_FACTOR * self.end_of_turn_s * 1000 / FRAME_MS)
         return pause <= longest and longest > 0
 
-    def _begin_with(self, index: int, chunk: AudioChunk, *, starts: bool) -> Utterance:
+    def _begin_utterance(self, index: int, chunk: AudioChunk, *, starts: bool) -> Utterance:
         utterance = Utterance(chunk.sequence, chunk.kind, opened=starts)
         before = self._utterances[index - 1] if index else self._before
         if before and before.end is not None and before.kind is chunk.kind and not is_mark(chunk):

@@ -175,7 +175,7 @@ class Streams:
                     return await self._send_audio(progress, utterance, is_partial)
                 except StreamError as error:
                     problem = str(error)
-                    await self._forget(progress, utterance)
+                    await self._reset(progress, utterance)
         raise JobFailedError(problem)
 
     def _close_stream(self, progress: _UtteranceProgress) -> None:
@@ -184,16 +184,16 @@ class Streams:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
-    async def _forget(self, progress: _UtteranceProgress, utterance: Utterance) -> None:
+    async def _reset(self, progress: _UtteranceProgress, utterance: Utterance) -> None:
         if progress.stream:
             await progress.stream.close()
         progress.begin, progress.stream, progress.text, progress.at = utterance.begin, None, "", 0
 
     async def _send_audio(self, progress: _UtteranceProgress, utterance: Utterance, is_partial: bool) -> str:
         if progress.begin != utterance.begin:
-            await self._forget(progress, utterance)
+            await self._reset(progress, utterance)
         samples, longest = utterance.samples(), round(SAMPLE_RATE * self._recognizer.longest_s)
-        end = _certain(utterance, len(samples)) if is_partial else len(samples)
+        end = _complete_samples(utterance, len(samples)) if is_partial else len(samples)
         while progress.at < end:
             if progress.stream is None:
                 progress.stream, progress.since, progress.overlaps = await self._recognizer.open(), progress.at, False
@@ -243,7 +243,7 @@ def _plain(words: list[str]) -> list[str]:
     return [re.sub(r"\W", "", word).casefold() for word in words]
 
 
-def _certain(utterance: Utterance, samples: int) -> int:
+def _complete_samples(utterance: Utterance, samples: int) -> int:
     """Return the samples up to the first chunk that may still arrive."""
     newest = utterance.start + utterance.frames - LATE_FRAMES
     late = next((first for first, _ in utterance.gaps if first >= newest), None)

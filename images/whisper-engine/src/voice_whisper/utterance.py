@@ -23,7 +23,7 @@ STEADY = 0.12
 """Standard deviation of log10 of energy: white noise has 0.02, a sentence 0.5 and more."""
 
 MARKS = ChunkFlag.COMMIT | ChunkFlag.LAST
-_OF_NOTHING = ChunkFlag.START_OF_SPEECH | ChunkFlag.END_OF_SPEECH
+_EMPTY_FLAGS = ChunkFlag.START_OF_SPEECH | ChunkFlag.END_OF_SPEECH
 
 SILENCE = -10.0
 """log10 of the minimum energy of a mel bin, which represents lost audio."""
@@ -74,12 +74,12 @@ class Utterance:
         self._chunks: dict[int, AudioChunk] = {}
         self._extractor: LogMel | None = None
         self._extracted: list[Rows] = []
-        self._extracted_to = start
+        self._extracted_frames_end = start
 
     def add(self, chunk: AudioChunk, now: float) -> None:
         if not self.continues and chunk.sequence < self.start:
             self.start, self.begin = chunk.sequence, min(self.begin, chunk.sequence)
-        if chunk.sequence < self._extracted_to:
+        if chunk.sequence < self._extracted_frames_end:
             self._extractor = None  # features of a gap are wrong
         self.opened = self.opened or bool(chunk.flags & ChunkFlag.START_OF_SPEECH)
         first, end = self.numbers or (chunk.number, chunk.number)
@@ -87,11 +87,11 @@ class Utterance:
         self.marks |= chunk.flags & MARKS
         if not (self._chunks and is_mark(chunk)):  # a mark during a pause ends it where the speech ended
             self._chunks[chunk.sequence] = chunk
-            self._move_end(chunk)
+            self._extend_end(chunk)
             self.last_audio_at = now
         self.last = max(self.last, chunk.sequence)
 
-    def _move_end(self, chunk: AudioChunk) -> None:
+    def _extend_end(self, chunk: AudioChunk) -> None:
         if chunk.sequence < self.last:
             return  # it may be the end of a segment that another one has already followed
         if chunk.flags & ChunkFlag.END_OF_SPEECH:
@@ -264,11 +264,11 @@ class Utterance:
 
     def _own(self, bins: int, *, until_end: bool) -> Rows:
         if self._extractor is None:
-            self._extractor, self._extracted, self._extracted_to = LogMel(bins), [], self.begin
+            self._extractor, self._extracted, self._extracted_frames_end = LogMel(bins), [], self.begin
         audio = self.samples()
-        new_audio = audio[(self._extracted_to - self.begin) * CHUNK_FRAME_SAMPLES :]
+        new_audio = audio[(self._extracted_frames_end - self.begin) * CHUNK_FRAME_SAMPLES :]
         self._extracted.append(self._extractor.push(new_audio))
-        self._extracted_to = self.start + self.frames
+        self._extracted_frames_end = self.start + self.frames
         if not until_end:
             return np.concatenate(self._extracted)
         rows = np.concatenate([*self._extracted, self._extractor.flush()])
@@ -293,7 +293,7 @@ def _is_pause(before: AudioChunk | None, chunk: AudioChunk) -> bool:
 
 def is_mark(chunk: AudioChunk) -> bool:
     """Return True if a chunk is a mark during silence, which starts and ends no utterance."""
-    return bool(chunk.flags & MARKS) and chunk.flags & _OF_NOTHING == _OF_NOTHING and not len(chunk.values)
+    return bool(chunk.flags & MARKS) and chunk.flags & _EMPTY_FLAGS == _EMPTY_FLAGS and not len(chunk.values)
 
 
 def end_position(chunk: AudioChunk) -> int:

@@ -13,7 +13,7 @@ from typing import cast
 
 import numpy as np
 
-from voice_whisper.backends.base import Array, Backend, CannotLoadError, Role, load
+from voice_whisper.backends.base import Array, Backend, ModelLoadError, Role, load
 from voice_whisper.memory import SharedSlots
 from voice_whisper.messages import Failed, Ready, Reply, Request, States
 from voice_whisper.settings import ModelSettings
@@ -26,7 +26,7 @@ def main() -> int:
     memory = SharedSlots(slots, descriptor)
     try:
         backend = load(ModelSettings(), role, threads, number)
-    except CannotLoadError as error:
+    except ModelLoadError as error:
         _send_line(replies, Failed(why=str(error)).model_dump_json())
         return 1
     ready = Ready(bins=backend.bins, languages=backend.languages, encodes_batches=backend.encodes_batches)

@@ -28,7 +28,7 @@ _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "!=": operator.ne,
 }
 _POINTS = {">": BadDirection.UP, ">=": BadDirection.UP, "<": BadDirection.DOWN, "<=": BadDirection.DOWN}
-_CLAMPS: Mapping[str, Callable[[float, float], float]] = {"clamp_min": max, "clamp_max": min}
+_CLAMP_FUNCTIONS: Mapping[str, Callable[[float, float], float]] = {"clamp_min": max, "clamp_max": min}
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def _call_reach(call: Call) -> ValueRange:
     if inner is None:
         return ValueRange(None, -math.inf, math.inf, None)
     limit = call.arguments[-1]
-    if call.name in _CLAMPS and isinstance(limit, Number):
-        clamp = _CLAMPS[call.name]
+    if call.name in _CLAMP_FUNCTIONS and isinstance(limit, Number):
+        clamp = _CLAMP_FUNCTIONS[call.name]
         healthy = None if inner.healthy is None else clamp(inner.healthy, limit.value)
         return replace(inner, healthy=healthy, low=clamp(inner.low, limit.value), high=clamp(inner.high, limit.value))
     return inner

@@ -51,7 +51,7 @@ def load_balancers_show_senders(stack: Stack) -> Iterator[Violation]:
         selector, policy = spec["selector"].texts(), spec["externalTrafficPolicy"].text or "Cluster"
         for pod in (p for p in pods(stack) if selector and selector.items() <= p.labels.items()):
             udp = any(port["protocol"].text == "UDP" for port in spec["ports"])
-            if policy != "Local" and (udp or _opened_to_addresses(stack, pod)):
+            if policy != "Local" and (udp or _admits_addresses(stack, pod)):
                 reason = (
                     ("only accepts packets from configured addresses")
                     if udp
@@ -69,7 +69,7 @@ def load_balancers_show_senders(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _opened_to_addresses(stack: Stack, pod: Pod) -> bool:
+def _admits_addresses(stack: Stack, pod: Pod) -> bool:
     return any(
         peer.at("ipBlock", "cidr").text
         for policy in stack.of("networking.k8s.io/v1:NetworkPolicy")

@@ -166,7 +166,7 @@ def scaling_has_a_target(stack: Stack) -> Iterator[Violation]:
     remedy="use the labels of the pod template",
     source="https://kubernetes.io/docs/concepts/overview/working-with-objects/labels",
 )
-def selectors_select(stack: Stack) -> Iterator[Violation]:
+def selectors_match_pods(stack: Stack) -> Iterator[Violation]:
     existing = pods(stack)
     for pod in existing:
         desired = pod.resource.props.at("spec", "selector", "matchLabels").texts()

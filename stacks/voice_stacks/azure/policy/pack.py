@@ -113,7 +113,7 @@ def rule_for(check: Check) -> Rule:
             if (urn := str(violation.location[0])) in urns:
                 yield Violation(urn, f"{violation.message}; {violation.remedy}")
 
-    return Rule(check.id, check.about, "", check.source, examine, sees_stack=True)
+    return Rule(check.id, check.about, "", check.source, examine, requires_stack=True)
 
 
 RULES = (
@@ -138,7 +138,7 @@ def policies(folder: Path = Path(__file__).parent) -> list[Policy]:
     deployment = configured_deployment(folder)
     accepted = {check.id for check in deployment.accepted_checks} if deployment else set()
     return [
-        (_on_stack if rule.sees_stack else _on_resource)(
+        (_on_stack if rule.requires_stack else _on_resource)(
             rule,
             EnforcementLevel.ADVISORY if rule.name in accepted & ACCEPTABLE else EnforcementLevel.MANDATORY,
             deployment,

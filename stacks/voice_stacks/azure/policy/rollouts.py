@@ -165,14 +165,14 @@ def scaling_can_grow(stack: Stack) -> Iterator[Violation]:
 
 def min_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
     """Return the minimum replicas of each workload: ``minReplicaCount`` of its ScaledObject, or its ``replicas``."""
-    min_replicas_all = {(pod.namespace, pod.name): _own_delay(pod) for pod in pods(stack)}
+    min_replicas_all = {(pod.namespace, pod.name): _replica_delay(pod) for pod in pods(stack)}
     for scaled in stack.of(":ScaledObject"):
         key = (scaled.props.at("metadata", "namespace").text, scaled.props.at("spec", "scaleTargetRef", "name").text)
         min_replicas_all[key] = int(scaled.props.at("spec", "minReplicaCount").number or 0)
     return min_replicas_all
 
 
-def _own_delay(pod: Pod) -> int:
+def _replica_delay(pod: Pod) -> int:
     replicas = pod.resource.props.at("spec", "replicas").number
     return 1 if replicas is None else int(replicas)
 

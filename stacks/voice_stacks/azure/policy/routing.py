@@ -17,7 +17,7 @@ _BACKEND = re.compile(r"^backend (\S+)$", re.MULTILINE)
 _USED = re.compile(r"^\s+use_backend (\S+)", re.MULTILINE)
 _BOUND = re.compile(r"^\s+bind \S*?:(\d+)", re.MULTILINE)
 _STOP = re.compile(r"^\s+hard-stop-after (\d+)s", re.MULTILINE)
-_SILENT = re.compile(r"^\s+timeout (server|tunnel) (\d+)s", re.MULTILINE)
+_IDLE_TIMEOUT = re.compile(r"^\s+timeout (server|tunnel) (\d+)s", re.MULTILINE)
 _PODS = re.compile(r"^\s+server-template \S+ (?:1-)?(\d+) ([\w-]+)\.([\w-]+)\S*?:(\d+)", re.MULTILINE)
 HAPROXY = "https://docs.haproxy.org/3.2/configuration.html"
 
@@ -134,7 +134,7 @@ def routers_outlive_engines(stack: Stack) -> Iterator[Violation]:
         ends = [30 if grace is None else grace, *(float(text) for text in _STOP.findall(router.text))]
         if min(ends) < longest:
             yield Violation(urn, f"{name} stops after {min(ends):g} s; engines drain for {longest:g} s")
-        for kind, text in _SILENT.findall(router.text):
+        for kind, text in _IDLE_TIMEOUT.findall(router.text):
             if int(text) < ANSWER_TIMEOUT_S:
                 yield Violation(
                     urn, f"{name}: timeout {kind} {text} s; a complete response may take {ANSWER_TIMEOUT_S} s"

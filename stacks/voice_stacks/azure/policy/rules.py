@@ -77,7 +77,7 @@ class Rule:
         about: The requirement in one sentence.
         remedy: How to fix a violation; empty if each message contains its own remedy.
         source: Source of the rule.
-        sees_stack: Whether it requires the whole stack instead of one resource.
+        requires_stack: Whether it requires the whole stack instead of one resource.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Rule:
     remedy: str
     source: str
     examine: CheckFunction
-    sees_stack: bool = False
+    requires_stack: bool = False
 
 
 def rule(name: str, summary: str, *, remedy: str, source: str) -> Callable[[CheckFunction], Rule]:
@@ -98,4 +98,4 @@ def rule(name: str, summary: str, *, remedy: str, source: str) -> Callable[[Chec
 
 def stack_rule(name: str, summary: str, *, remedy: str, source: str) -> Callable[[CheckFunction], Rule]:
     """Return a decorator that makes a rule from a function over all resources and their dependencies."""
-    return lambda examine: Rule(name, summary, remedy, source, examine, sees_stack=True)
+    return lambda examine: Rule(name, summary, remedy, source, examine, requires_stack=True)

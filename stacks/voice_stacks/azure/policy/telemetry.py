@@ -149,11 +149,11 @@ def scaling_reads_its_target(stack: Stack) -> Iterator[Violation]:
         if isinstance(tree, str) or target is None:
             continue
         for selector in selectors(tree):
-            for problem in _elsewhere(selector, target):
+            for problem in _missing_labels(selector, target):
                 yield Violation(query.resource.urn, f"{query.label} scales {target.name} and reads {problem}")
 
 
-def _elsewhere(selector: Selector, target: Pod) -> Iterator[str]:
+def _missing_labels(selector: Selector, target: Pod) -> Iterator[str]:
     """Yield labels of a selector that the target's pods do not have."""
     pod_ports = {
         SERVICE_SERIES: target.labels.get(SERVICE_LABEL, ""),
@@ -217,7 +217,7 @@ def _unscraped(stack: Stack, pod: Pod) -> Iterator[Violation]:
         if port["containerPort"].number in desired and not matches and not _repeats(pod, port):
             yield Violation(pod.urn, f"no monitor scrapes port {name} of {pod.name}")
         for monitor, endpoint in matches:
-            for label in _unlabelled(pod, endpoint):
+            for label in _missing_service_labels(pod, endpoint):
                 yield Violation(
                     monitor.urn, f"monitor {monitor.name} does not add the label {label} to series of {pod.name}"
                 )
@@ -240,7 +240,7 @@ def _repeats(pod: Pod, port: Value) -> bool:
     return port["containerPort"].number == ENGINE_HTTP.number and CellRole.DECODE.value in names
 
 
-def _unlabelled(pod: Pod, endpoint: Value) -> Iterator[str]:
+def _missing_service_labels(pod: Pod, endpoint: Value) -> Iterator[str]:
     """Yield labels of a service's series that a scrape does not add."""
     if SERVICE_LABEL not in pod.labels:
         return

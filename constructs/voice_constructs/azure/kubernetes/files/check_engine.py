@@ -140,7 +140,7 @@ class Probe:
 
     def __init__(self, check: Check) -> None:
         self._check = check
-        self._ends_at = time.monotonic() + check.limit_s
+        self._deadline = time.monotonic() + check.limit_s
 
     def judge(self) -> tuple[bool, str]:
         """Return True if the engine works, and the reason."""
@@ -189,7 +189,7 @@ class Probe:
         return request(check.url, timeout_s, json.dumps(check.body).encode(), "application/json")
 
     def _remaining_s(self) -> float:
-        return self._ends_at - time.monotonic()
+        return self._deadline - time.monotonic()
 
     def _load(self) -> dict[str, Sample]:
         try:

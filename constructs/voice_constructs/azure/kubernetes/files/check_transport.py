@@ -34,7 +34,7 @@ GRACE_S = 10
 """Time for the table, which is written before the response, to arrive through the pipe."""
 TRANSFER_PATTERN = "cuda_ipc"
 
-_BETWEEN_GPUS = re.compile(r"remote memory (?:read|write) by ucp_(?:get|put)\S* (?:into|from) cuda\S* (?:from|to) cuda")
+_GPU_TRANSFER = re.compile(r"remote memory (?:read|write) by ucp_(?:get|put)\S* (?:into|from) cuda\S* (?:from|to) cuda")
 _COLUMNS = ("Range", "Description", "Config")
 
 
@@ -86,7 +86,7 @@ def choices(log: Iterable[str]) -> Iterator[Choice]:
             operations[process] = titles[0]
         elif len(cells) == len(_COLUMNS) and cells[0].endswith("inf"):
             operation = operations.get(process, "")
-            if _BETWEEN_GPUS.search(operation):
+            if _GPU_TRANSFER.search(operation):
                 yield Choice(operation, *cells[1:])
 
 
@@ -101,7 +101,7 @@ class Watch:
         self.refusal = ""
         self._expected = expected
         self._engine = engine
-        self._has_reported: set[str] = set()
+        self._reported: set[str] = set()
         self._chosen = threading.Event()
 
     def follow(self, log: Iterable[str]) -> None:
@@ -142,9 +142,9 @@ class Watch:
         Path(self._expected.ready).touch()
 
     def _report(self, text: str) -> None:
-        if text not in self._has_reported:
+        if text not in self._reported:
             sys.stderr.write(f"check-transport: {text}\n")
-            self._has_reported.add(text)
+            self._reported.add(text)
 
 
 def copy_to_stderr(log: Iterable[str]) -> Iterator[str]:

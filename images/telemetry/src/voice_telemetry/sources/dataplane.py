@@ -12,7 +12,7 @@ from voice_blueprint.contract.metrics import Allowance, DataPlaneEvent, DropReas
 from voice_telemetry.sample import Sample
 from voice_telemetry.sources import SourceError
 
-_ASK = json.dumps({"command": "counters"}).encode() + b"\n"
+_COUNTERS_REQUEST = json.dumps({"command": "counters"}).encode() + b"\n"
 _MAX_ANSWER = 1 << 20
 SUSTAINED_OVER = 10
 """Number of readings, one per second, whose minimum represents a sustained value."""
@@ -96,7 +96,7 @@ class DataPlane:
         except OSError as error:
             raise SourceError(f"the data plane is not there: {self._socket}: {error.strerror}") from None
         try:
-            writer.write(_ASK)
+            writer.write(_COUNTERS_REQUEST)
             await writer.drain()
             answer = json.loads(await reader.readline())
         except (OSError, ValueError) as error:

@@ -84,7 +84,7 @@ class Backend(Protocol):
         ...
 
 
-class CannotLoadError(Exception):
+class ModelLoadError(Exception):
     """A model cannot be loaded. The message contains the remedy."""
 
 
@@ -95,7 +95,7 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> Back
         number: Index of the worker among those of its role, from 0.
 
     Raises:
-        CannotLoadError: It does not exist, or does not fit the hardware.
+        ModelLoadError: It does not exist, or does not fit the hardware.
     """
     # Each image only contains the libraries of one backend.
     module = importlib.import_module(f"voice_whisper.backends.on_{settings.backend}")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from voice_whisper.backends.base import Array, CannotLoadError, Decoded, Role, Word
+from voice_whisper.backends.base import Array, Decoded, ModelLoadError, Role, Word
 from voice_whisper.backends.weights import snapshot_folder
 from voice_whisper.settings import ModelSettings
 from voice_whisper.window import ROWS_PER_S
@@ -59,7 +59,7 @@ class _ControlTokens:
 def _token(tokenizer: Tokenizer, name: str) -> int:
     token_id = tokenizer.token_to_id(name)
     if token_id is None:
-        raise CannotLoadError(f"tokenizer.json does not contain {name}, so that it is not a tokenizer of Whisper")
+        raise ModelLoadError(f"tokenizer.json does not contain {name}, so that it is not a tokenizer of Whisper")
     return token_id
 
 
@@ -73,7 +73,7 @@ def _starts_word(piece: str, language: str) -> bool:
     return piece.startswith(WORD_START_MARKER) or language in LANGUAGES_WITHOUT_SPACES
 
 
-def max_length_of(hidden: Array) -> int:
+def max_length_for(hidden: Array) -> int:
     """Return CTranslate2's parameter for the maximum number of tokens of a window."""
     states: int = hidden.shape[1]
     return states * ROWS_PER_STATE // ROWS_PER_S * TOKENS_PER_S * MAX_LENGTH_PER_TOKEN
@@ -106,7 +106,7 @@ class CTranslate2Backend:
             view,
             [[*before, *self._prompt(language)] for language in spoken],
             beam_size=1,
-            max_length=max_length_of(hidden),
+            max_length=max_length_for(hidden),
             return_scores=True,
             return_no_speech_prob=True,
         )
@@ -175,7 +175,7 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> CTra
     """Load a model, on the worker's GPU if there are several; CTranslate2 loads encoder and decoder together.
 
     Raises:
-        CannotLoadError: The model or the device does not exist.
+        ModelLoadError: The model or the device does not exist.
     """
     folder = snapshot_folder(settings.model, settings.model_revision, settings.cache_dir)
     try:
@@ -189,11 +189,11 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> CTra
         )
         return CTranslate2Backend(model, _tokenizer(folder))
     except (RuntimeError, ValueError) as error:
-        raise CannotLoadError(f"{folder} cannot be loaded: {error}") from error
+        raise ModelLoadError(f"{folder} cannot be loaded: {error}") from error
 
 
 def _tokenizer(folder: Path) -> Tokenizer:
     file = folder / "tokenizer.json"
     if not file.is_file():
-        raise CannotLoadError(f"{file} is missing: copy it from the model that {folder.name} was converted from")
+        raise ModelLoadError(f"{file} is missing: copy it from the model that {folder.name} was converted from")
     return Tokenizer.from_file(str(file))

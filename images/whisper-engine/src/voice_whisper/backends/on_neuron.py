@@ -17,7 +17,7 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from voice_whisper.backends.base import Array, CannotLoadError, Decoded, Role
+from voice_whisper.backends.base import Array, Decoded, ModelLoadError, Role
 from voice_whisper.backends.weights import snapshot_folder
 from voice_whisper.settings import ModelSettings
 from voice_whisper.window import MAX_WINDOW_ROWS
@@ -64,7 +64,7 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> Neur
     """Load one part of a model, or both; the first worker that needs a part compiles it.
 
     Raises:
-        CannotLoadError: The packages, the weights or a free NeuronCore are missing.
+        ModelLoadError: The packages, the weights or a free NeuronCore are missing.
     """
     # A launcher specifies all cores of the host; each worker uses a free one.
     os.environ.pop("NEURON_RT_VISIBLE_CORES", None)
@@ -77,7 +77,7 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> Neur
             _load_module(getattr(application, role_), settings.cache_dir / "neuron-whisper" / folder.name / role_)
         return NeuronBackend(application)
     except (ImportError, OSError, RuntimeError) as error:
-        raise CannotLoadError(f"{folder} cannot be loaded on Neuron: {error}") from error
+        raise ModelLoadError(f"{folder} cannot be loaded on Neuron: {error}") from error
 
 
 def _load_module(module: Any, compiled: Path) -> None:  # noqa: ANN401  as above

@@ -5,7 +5,7 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-from voice_whisper.backends.base import CannotLoadError
+from voice_whisper.backends.base import ModelLoadError
 
 
 def snapshot_folder(model: str, revision: str, cache_dir: Path) -> Path:
@@ -15,14 +15,14 @@ def snapshot_folder(model: str, revision: str, cache_dir: Path) -> Path:
         revision: Commit of the repository; empty for the latest.
 
     Raises:
-        CannotLoadError: There is no such folder, and the repository is unreachable.
+        ModelLoadError: There is no such folder, and the repository is unreachable.
     """
     if Path(model).is_dir():
         return Path(model)
     try:
         return Path(snapshot_download(model, revision=revision or None, cache_dir=cache_dir / "weights"))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise CannotLoadError(
+        raise ModelLoadError(
             f"VOICE_MODEL={model}: no such folder, and it cannot be downloaded ({type(error).__name__}): "
             f"give a folder, or a repository at Hugging Face that this host can reach"
         ) from error
