@@ -12,7 +12,7 @@ class Goal:
     """One figure and its limit.
 
     Attributes:
-        value: The measured figure; NaN, for no measurement, misses every limit.
+        value: The measured figure; NaN means no measurement, and misses every limit.
         unit: Unit of both, with a space before it.
         at_least: Whether the limit is the minimum; otherwise it is the maximum.
     """

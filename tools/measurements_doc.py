@@ -77,7 +77,7 @@ def _run(name: str, policy: Policy | None, busy: float, lower_minimums: tuple[tu
 
 
 def _with_minimum(plan: FleetPlan, hosts: int | None) -> FleetPlan:
-    """Return a fleet of one group with this minimum of hosts, or unchanged."""
+    """Return a fleet of one group with this minimum number of hosts; ``None`` leaves the minimum unchanged."""
     if hosts is None:
         return plan
     (group,) = plan.groups

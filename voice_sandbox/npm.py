@@ -32,7 +32,7 @@ def modules(package: str, report: Callable[[str], None] = lambda _: None) -> Pat
         report: Receives a line before a download.
 
     Raises:
-        NpmError: It does not exist, and cannot be installed.
+        NpmError: The package is not installed, and cannot be.
     """
     if not INSTALLED:
         folder = CHECKOUT / "node_modules"

@@ -75,7 +75,7 @@ class Sender:
         command = [sys.executable, "-m", "bench.dataplane.sender", *address, audio, str(streams)]
         with plane.network.far():
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
-        self._process: Any = process  # its pipes were requested, so they are not None
+        self._process: Any = process  # not None, since the pipes were requested
         os.sched_setaffinity(self._process.pid, set(cores[:-1]) or set(cores))
 
     def send(self, streams: int, seconds: float, speed: float = 1) -> dict[str, float]:
@@ -165,7 +165,7 @@ def main() -> None:
     """Measure according to the command line."""
     audio, rounds, seconds, *streams = sys.argv[1:]
     os.setpriority(os.PRIO_PROCESS, 0, URGENT)
-    with contextlib.suppress(OSError):  # if the kernel ranks sessions first
+    with contextlib.suppress(OSError):  # only on kernels with session-based scheduling (autogroup)
         Path("/proc/self/autogroup").write_text(str(URGENT))
     for _ in range(int(rounds)):
         with TemporaryDirectory() as folder:

@@ -26,7 +26,7 @@ BASELINE = "6b9bf0b0714d591d1104c0eba7cd472a50919095"
 """Commit whose streams per core from memory are the baseline: the last before the VAD computed eight numbers at a
 time."""
 BASELINE_PATCH = Path(__file__).with_name("baseline.patch")
-"""It writes the packets on the other CPU, as ours are, so that neither finds them in its caches."""
+"""Patch that makes the baseline write its packets on the other CPU, as here, so that neither has them in its caches."""
 LIVE_STREAMS = (1000, 2000, 3000, 4000, 4500, 5000, 5500, 6000, 7000)
 LIVE_SECONDS = 4
 LOSS_FREE = 1e-5
@@ -133,7 +133,7 @@ def _summary(streams: int, rounds: list[dict[str, Any]]) -> LiveRounds:
 
 
 def loss_free(results: Sequence[LiveRounds], of: str = "best") -> int:
-    """Return the maximum number of streams up to which all are free of loss, in the best or the median round."""
+    """Return the maximum number of streams up to which none loses packets, in the best or the median round."""
     max_streams = 0
     for one in results:
         lost = min(one.lost) if of == "best" else median(one.lost)

@@ -25,7 +25,7 @@ from bench.vad.rivals import Silero, Webrtc
 
 OURS, WITH_PRE_ROLL = "ours (wasm)", " + pre-roll"
 PRE_ROLL = 3
-"""Pre-roll of the module, which the alternatives get as well."""
+"""Pre-roll of the module, which is also applied to the alternatives."""
 RECALL, DROPPED, COST_NS = 0.98, 0.80, 2000
 COST_TRACKS = (("none", 60), ("white", 10), ("pink", 0), ("babble", 5))
 
@@ -86,7 +86,7 @@ def _table(kind: str, results: Results) -> str:
 
 
 def _settled(sent: Flags, track: Track) -> str:
-    """Return the share of a track without speech that is sent after two seconds, and when the last of it is."""
+    """Return the share of a track without speech that is sent after two seconds, and the time of the last one."""
     detected = sent[int(track.speech.sum()) :]
     last = np.flatnonzero(detected)[-1] / 50 if detected.any() else 0.0
     return f"{detected[ADAPTATION_FRAMES:].mean():.1%} / {last:.1f} s"

@@ -119,7 +119,7 @@ def compare(model: Path, streams: int, before: str, output: Path) -> list[str]:
 
 
 def run(model: Path, streams: int, minutes: float) -> dict[str, Search]:
-    """Run the contestants in turn until each has found its limit, or the time is up.
+    """Run the contestants in turn until each has found its limit, or time has run out.
 
     Raises:
         ServiceError: A program of the voice path does not start.

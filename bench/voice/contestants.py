@@ -27,7 +27,7 @@ class Contestant:
     """A configuration of the voice path.
 
     Attributes:
-        root: Checkout of the programs, with this one's data plane.
+        root: Checkout of the programs; the data plane is this checkout's.
     """
 
     name: str

@@ -90,7 +90,7 @@ class Definitions:
     def _properties(self, types: list[Any], type_: Mapping[str, Any], names: NameTree) -> Iterator[tuple[str, Any]]:
         for name, each in type_.items():
             read_only = each["flags"] & READ_ONLY and name != "name"
-            # The SDK omits `properties`: its children are given at the parent's level.
+            # The SDK omits `properties`: its children are specified at the parent's level.
             children = {**names, **names.get(name, {})} if name == "properties" else names.get(name)
             flags = each["flags"] & ~READ_ONLY if name == "name" else each["flags"]
             yield name, [flags, "any" if read_only else self._node(types, each["type"], children)]
@@ -113,7 +113,7 @@ def _limits(type_: Mapping[str, Any], min_key: str, max_key: str) -> dict[str, i
 
 
 def _add_names(value: Any, into: NameTree) -> NameTree:  # noqa: ANN401  whatever an input holds
-    """Add the names of a value."""
+    """Add the names in a mapping or a list, including nested ones."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             _add_names(item, into.setdefault(name, {}))

@@ -25,7 +25,7 @@ class FieldArguments:
     changed: dict[str, Arguments] = field(default_factory=dict)
 
     def of(self, name: str) -> Arguments:
-        """Return those of one field, the same object each time."""
+        """Return the arguments of one field, as the same object each time."""
         return self.changed.setdefault(name, Arguments(origin=self.fields.get(name)))
 
 

@@ -8,7 +8,7 @@ from tools.engine_tables.source import Import, Module, Node, Symbols, Tree
 
 
 class MovedError(Exception):
-    """A release lacks a name in a recipe."""
+    """A release lacks a name to which a recipe refers."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"this release has no {name}; update its location in tools/engine_tables/recipes.yaml")

@@ -75,7 +75,7 @@ class Tree:
     def modules(self, under: str = "", containing: str = "", pattern: re.Pattern[str] = _MATCH_ALL) -> Iterator[Module]:
         """Yield modules by path: those in a folder whose text contains a word and matches a pattern.
 
-        The text is searched first, since parsing all of a large distribution takes long.
+        The text is searched first, since parsing all of a large distribution takes a long time.
         """
         for name, path in sorted(self._paths.items(), key=lambda item: item[1]):
             if not path.startswith(under):

@@ -66,7 +66,7 @@ class Reader(Names):
         """Return an expression's value.
 
         Raises:
-            UnknownValueError: It cannot be determined statically.
+            UnknownValueError: The value cannot be determined statically.
         """
         match node:
             case ast.Constant(value=value):

@@ -1,4 +1,4 @@
-"""Renders typed values into the bash script that a host gets as user data."""
+"""Renders typed values into the bash script that a host receives as user data."""
 
 import base64
 import bz2
@@ -52,8 +52,8 @@ def render(boot: HostBoot) -> str:
     """Render the user data of a fleet's hosts.
 
     Values are quoted assignments at the top, so that CDK tokens in them reach CloudFormation unchanged. They are
-    followed by the compressed bodies of the required step files, without comments and indentation; no string in them
-    may depend on these.
+    followed by the compressed bodies of the required step files, without comments and indentation, which no string in
+    them may depend on.
 
     Raises:
         ValueError: A value spans several lines, or the script exceeds EC2's limit.

@@ -175,8 +175,8 @@ class Container:
         capabilities: Linux capabilities to add, without ``CAP_``.
         devices: Additional device files.
         mounts: Mounted host directories.
-        hardware: Whether it gets the resources of the data path or accelerator: huge pages and locked memory, the VFIO
-            group, Neuron devices, or GPUs.
+        hardware: Whether it receives the resources of the data path or accelerator: huge pages and locked memory, the
+            VFIO group, Neuron devices, or GPUs.
         shared_memory_mib: Size of ``/dev/shm``; Docker's default is 64.
         arguments: Arguments of the image's entry point.
         start_log: For the container that determines the host's start-up time: the log text that precedes the seconds of

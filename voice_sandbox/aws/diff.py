@@ -46,7 +46,7 @@ https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/VersionManagement.HowTo.
 
 
 def compare(old: Templates, new: Templates) -> list[Step]:
-    """Return a step for each resource of both."""
+    """Return a step for each resource of either set of stacks."""
     before, after = _resources(old), _resources(new)
     unchanged_types = {key for key in before.keys() & after.keys() if before[key]["Type"] == after[key]["Type"]}
     changed = {key: tuple(_fixed_changes(before[key], after[key])) for key in unchanged_types}
@@ -112,7 +112,7 @@ def _downgrades(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]
 
 
 def is_older(version: str, other: str) -> bool:
-    """Return True if a version such as ``7.2`` is older than another, up to the shorter length."""
+    """Return True if a version such as ``7.2`` is older than another, compared up to the shorter length."""
     pairs = [(int(one), int(two)) for one, two in zip(version.split("."), other.split("."), strict=False)]
     return [one for one, _ in pairs] < [two for _, two in pairs]
 

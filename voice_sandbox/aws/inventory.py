@@ -1,4 +1,4 @@
-"""Inventory of the local AWS by kind: it must be equal before a deploy and after a teardown."""
+"""Inventory of the local AWS by kind: it must be the same before a deploy and after a teardown."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Combines the local AWS: moto, the patches and the CloudFormation of this package."""
+"""Assembles the local AWS from moto, and from this package's patches and CloudFormation."""
 
 from __future__ import annotations
 

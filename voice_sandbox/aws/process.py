@@ -1,4 +1,4 @@
-"""Starts the local AWS as a child process, and contains its endpoint."""
+"""Starts the local AWS as a child process, and provides its endpoint."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LocalAws:
         if faults:
             command += ["--faults", str(faults)]
         root = Path(__file__).resolve().parents[2]
-        # In a file of its own, since a server that is kept must not hold its parent's output open.
+        # In a file of its own, since a server that is kept must not keep its parent's output open.
         with log.open("w") as errors:
             self._process = subprocess.Popen(  # noqa: S603
                 command,
@@ -111,7 +111,7 @@ class LocalAws:
         )
 
     def client(self, service: str, region: str | None = None) -> Any:
-        """Return the client of a service; each is created once, since that takes longer than most calls."""
+        """Return the client of a service; each is created once, since its creation takes longer than most calls."""
         key = service, region
         if key not in self._clients:
             self._clients[key] = self.session(region).client(service, endpoint_url=self.endpoint)  # type: ignore[call-overload]

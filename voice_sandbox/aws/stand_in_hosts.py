@@ -20,7 +20,7 @@ BOOT_S = 0.2
 
 
 def play(stop: threading.Event) -> None:
-    """Complete waiting hooks until the event is set, at the second poll."""
+    """Complete each pending hook at its second poll, until the event is set."""
     processed: set[tuple[str, ...]] = set()
     while not stop.wait(BOOT_S):
         waiting = set(_waiting())
@@ -48,5 +48,5 @@ def _answer(account: str, region: str, group: str, instance: str, hook: str) -> 
             AutoScalingGroupName=group, LifecycleHookName=hook, InstanceId=instance, LifecycleActionResult="CONTINUE"
         )
     except ClientError:
-        # It was completed otherwise, or the group no longer exists.
+        # The hook has been completed elsewhere, or the group no longer exists.
         return

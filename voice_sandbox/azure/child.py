@@ -23,7 +23,7 @@ _MAX_ANSWER = 4096
 class Child(AbstractContextManager["Child"]):
     """A language host; neither it nor its forks outlive the `with` block.
 
-    Its processes hold the other end of stdin, to which nothing is written; when it closes, even by a crash, they exit.
+    Its processes read a stdin to which nothing is written; when it closes, even because of a crash, they exit.
 
     Args:
         programs: Pulumi programs that it will run; it imports their dependencies in advance.
@@ -46,7 +46,7 @@ class Child(AbstractContextManager["Child"]):
             )
 
     def send_request(self, request: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any] | None:
-        """Return the response to a request, which is empty if the host has crashed; `None` after the timeout."""
+        """Send a request and return the response, which is empty if the host has crashed; `None` after the timeout."""
         self._requests.settimeout(timeout_s)
         try:
             self._requests.sendall(json.dumps(request).encode() + b"\n")
@@ -58,12 +58,12 @@ class Child(AbstractContextManager["Child"]):
         return answer
 
     def errors(self) -> str:
-        """Return its stderr so far."""
+        """Return the host's stderr so far."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
     def stop(self) -> None:
-        """Stop it if it is running."""
+        """Stop the host if it is running."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
             try:
@@ -80,7 +80,7 @@ class Child(AbstractContextManager["Child"]):
 
 
 def _own_environment() -> dict[str, str]:
-    """Return the environment without credentials, foreign configuration and proxies, and with deterministic hashes."""
+    """Return the environment with deterministic hashes, and without credentials, other configuration and proxies."""
     own_modules = {
         name: value
         for name, value in os.environ.items()

@@ -22,7 +22,7 @@ class Fake:
         kind: Type without the package.
         inputs: Inputs, without secret marks.
         id: Id.
-        name: Name at the provider.
+        name: Name that the provider uses.
         location: Region, from the inputs or the resource group.
     """
 

@@ -24,7 +24,7 @@ class Resource:
         name: Name in the program.
         parent: URN of its parent; `None` for the stack itself.
         custom: Whether a provider manages it, unlike a component.
-        id: Id at the provider; `None` in a preview and for components.
+        id: Id that the provider has assigned; `None` in a preview and for components.
         inputs: Inputs of the program, with names filled in as by the provider.
         outputs: Outputs of the provider: the inputs, and computed values (`UNKNOWN` in a preview).
         dependencies: Sorted URNs of all resources to which its inputs or its `depends_on` refer.
@@ -122,7 +122,7 @@ class Graph:
         """Return the only resource with a name, and optionally a type.
 
         Raises:
-            KeyError: None or several have that name.
+            KeyError: No resource has that name, or several do.
         """
         matches = [resource for resource in (self.of_type(kind) if kind else self.resources) if resource.name == name]
         if len(matches) != 1:

@@ -15,7 +15,7 @@ _KUBERNETES_PARTS = 3
 
 
 def problems(token: str, inputs: Properties) -> list[str]:
-    """Return what a provider would reject in a custom resource; empty if no problem is known."""
+    """Return the reasons why a provider would reject a custom resource; empty if none is known."""
     unknown = _type_problem(token, inputs)
     if unknown:
         return [unknown]

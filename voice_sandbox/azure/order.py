@@ -93,7 +93,7 @@ def check_creation(graph: Graph) -> None:
     """Check the order of a simulated up.
 
     Raises:
-        OrderError: Resources do not wait for their dependencies; the message contains both of each.
+        OrderError: Resources do not wait for their dependencies; the message contains both resources of each pair.
     """
     position = {resource.urn: index for index, resource in enumerate(graph.resources)}
     broken: dict[tuple[str, str], str] = {}

@@ -37,7 +37,7 @@ class PreexistingResources:
     resources: tuple[Resource, ...] = ()
 
     def with_stack(self, name: str, graph: Graph) -> PreexistingResources:
-        """Return the same with an additional created stack."""
+        """Return a copy with an additional created stack."""
         return PreexistingResources({**self.outputs, name: graph.outputs}, (*self.resources, *graph.resources))
 
 
@@ -69,7 +69,7 @@ class Recorder:
         """Plan or create a resource.
 
         Raises:
-            EngineError: It is rejected; the message contains the resource.
+            EngineError: The resource is rejected; the message contains its label.
         """
         with self._lock:
             if declared.urn in self._resources:
@@ -101,7 +101,7 @@ class Recorder:
         """Return the result of a function that the program calls.
 
         Raises:
-            EngineError: There is no result, or not yet.
+            EngineError: The engine has no result for it, or does not have one yet.
         """
         with self._lock:
             return invokes.answer(token, reveal(arguments), [*self._existing.resources, *self._resources.values()])
@@ -167,7 +167,7 @@ class Recorder:
         return fakes.azure_outputs(fake), identifier
 
     def _check_twin(self, created: Resource) -> None:
-        """Reject a second resource with another name in the program and the same one in the cloud."""
+        """Reject a second resource that has another name in the program but the same one in the cloud."""
         if created.id is None or created.type.startswith(PROVIDER_PREFIX):
             return
         for other in self._resources.values():

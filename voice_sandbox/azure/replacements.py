@@ -1,8 +1,9 @@
 """Inputs whose change makes a provider replace a resource instead of updating it.
 
-Names and ids that are part of a resource's id, and its region, replace it everywhere in Azure. Other immutable inputs
-are read from the SDK's own definitions if these specify them, otherwise from replacements.yaml, with sources. If the
-provider does not know one of them, it attempts an update that the cloud rejects, so a new resource is required anyway.
+Everywhere in Azure, a change of the region, or of a name or an id that is part of the resource's own id, replaces the
+resource. Other immutable inputs are read from the SDK's own definitions if these specify them, otherwise from
+replacements.yaml, with sources. If the provider does not know one of them, it attempts an update that the cloud
+rejects, so a new resource is required anyway.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from voice_sandbox.azure.schema import Shape, args_shape, resource_shape
 
 _INDEX = re.compile(r"\[\d+\]")
 _DEPTH = 3
-"""Maximum depth of definitions; a resource has no own properties below."""
+"""Maximum depth of definitions; below it, a resource has no properties of its own."""
 
 _TABLE: dict[str, dict[str, dict[str, list[str]]]] = yaml.safe_load(
     Path(__file__).with_name("replacements.yaml").read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ SDKS: Mapping[str, str] = {"azure-native": "pulumi_azure_native", "kubernetes": 
 _GETTER = re.compile(r'@pulumi\.getter(?:\(name="(\w+)"\))?\n    def (\w+)\(self\) -> ([^\n]*):\n')
 _PARAMETER = re.compile(r"^                 (\w+): (.*?)(,|\):)$", re.MULTILINE)
 _IMMUTABLE = re.compile(r"cannot be (changed|updated)|not allowed to changed? once set")
-"""Wording of Azure's definitions; a switch that cannot be disabled again ("reverted") is something else."""
+"""Wording of Azure's definitions; a switch that cannot be disabled again ("reverted") is a different case."""
 _API_VERSION = re.compile(r"Uses Azure REST API version ([\w-]+)\.")
 _ARGS = re.compile(r"'([\w.]+Args)'")
 _NEXT = re.compile(r"^\S", re.MULTILINE)
@@ -45,7 +45,7 @@ class Field:
         annotation: Python type in the SDK.
         required: Whether it is required (an input), or always present (an output).
         args: Class of the object; `None` for plain values and for unions of classes.
-        immutable: Whether its definition says that it cannot change after creation.
+        immutable: Whether its definition marks it as immutable after creation.
     """
 
     name: str
@@ -161,7 +161,7 @@ def _outputs(text: str) -> dict[str, Field]:
 
 def _class(source: str, name: str) -> str:
     """Return the source of a class; empty if there is none."""
-    # A text search, since the sources have megabytes, for which a regular expression takes a hundred times as long.
+    # A text search, since a regular expression takes a hundred times as long for these megabytes of sources.
     start = max(source.find(f"\nclass {name}{after}") for after in "(:")
     if start < 0:
         return ""

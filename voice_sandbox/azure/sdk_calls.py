@@ -1,4 +1,4 @@
-"""Disables work of Pulumi's SDK that the local engine does not need, which is more than half of a run."""
+"""Disables work of Pulumi's SDK that the local engine does not need, which takes more than half of a run's time."""
 
 import pulumi.log
 import pulumi.resource

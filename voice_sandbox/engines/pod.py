@@ -112,7 +112,7 @@ class Pod:
         return [*self._sidecars, *self._engines]
 
     def passes(self, name: str, probe: str) -> bool:
-        """Return True if a container passes its probe now; without a probe, if it runs."""
+        """Return True if a container passes its probe now; without a probe, if it is running."""
         (container,) = (each for each in self._all() if each.name == name)
         probe_spec, process = container.manifest.get(probe), self.containers[name]
         if process.exit_code() is not None:
@@ -145,7 +145,7 @@ class Pod:
         """Wait until a container passes a probe, and return the duration in seconds.
 
         Raises:
-            EngineError: It exited, or does not pass in time.
+            EngineError: The container exited, or does not pass in time.
         """
         began, process = time.monotonic(), self.containers[name]
         while not self.passes(name, probe):

@@ -74,7 +74,7 @@ class Running:
         return self._child.pid
 
     def start(self) -> Self:
-        """Start it without waiting.
+        """Start the process without waiting.
 
         Raises:
             EngineError: The engines' environment is missing, or another process uses its port.
@@ -107,7 +107,7 @@ class Running:
         return self
 
     def wait_ready(self, within_s: float = READY_TIMEOUT_S) -> Self:
-        """Wait until it is ready.
+        """Wait until the process is ready.
 
         Raises:
             EngineError: It exited, or is not ready in time.
@@ -143,7 +143,7 @@ class Running:
             self._child.terminate()
 
     def wait(self, within_s: float = STOP_TIMEOUT_S) -> int:
-        """Wait until it exits, and return the exit code.
+        """Wait until the process exits, and return the exit code.
 
         Raises:
             EngineError: It does not exit in time.
@@ -156,7 +156,7 @@ class Running:
             raise EngineError(f"{self.name} did not exit within {within_s:.0f} s:\n{self.tail()}") from None
 
     def kill(self) -> None:
-        """Kill it and its children, as the loss of a node does.
+        """Kill the process and its children, as the loss of a node does.
 
         Wait until all have exited, since they share its port.
         """
@@ -174,7 +174,7 @@ class Running:
             psutil.wait_procs(children, timeout=_EXIT_TIMEOUT_S)
 
     def stop(self) -> None:
-        """Stop it, and kill it after a timeout."""
+        """Stop the process, and kill it after a timeout."""
         self.thaw()
         self.terminate()
         with contextlib.suppress(EngineError):
@@ -186,7 +186,7 @@ class Running:
         """Suspend the computing processes while the HTTP server continues, as for an engine that hangs on its device.
 
         Raises:
-            EngineError: It has none.
+            EngineError: There are none.
         """
         cores = [each for each in psutil.Process(self.pid).children(recursive=True) if "EngineCore" in _title(each)]
         if not cores:
@@ -196,7 +196,7 @@ class Running:
         self._frozen = cores
 
     def freeze(self) -> None:
-        """Suspend all of it, as for a node that hangs."""
+        """Suspend all processes, as for a node that hangs."""
         parent = psutil.Process(self.pid)
         self._frozen = [parent, *parent.children(recursive=True)]
         for each in self._frozen:
@@ -210,13 +210,13 @@ class Running:
         self._frozen = []
 
     def tail(self, lines: int = 30) -> str:
-        """Return the end of its log."""
+        """Return the end of the log."""
         if not self.log.exists():
             return "it wrote no log"
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
 
     def metrics(self, path: str = "/metrics") -> dict[str, float]:
-        """Return the sum over all labels of each series that it publishes."""
+        """Return each published metric, summed over all of its labels."""
         with urllib.request.urlopen(self.url + path, timeout=60) as answer:  # noqa: S310  this machine
             text = answer.read().decode()
         sums: dict[str, float] = {}

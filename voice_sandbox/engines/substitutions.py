@@ -189,7 +189,7 @@ class Substitutes:
 
 
 def _program(argv: Sequence[str]) -> str:
-    """Return the program in terms of substitutions: a cell's decode engine is the child of its transport check."""
+    """Return the program to which substitutions apply: a cell's decode engine is the child of its transport check."""
     if VLLM in argv:
         return VLLM
     return argv[0] if argv[1:2] != ["coordinator"] else argv[1]

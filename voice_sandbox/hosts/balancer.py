@@ -1,4 +1,4 @@
-"""The Network Load Balancer's part for UDP: it checks the health of targets, and forwards packets to one of them.
+"""The UDP part of a Network Load Balancer: it checks the health of targets, and forwards packets to one of them.
 
 It follows the deployed target group: the hosts registered by Auto Scaling, the health check port, its interval and
 thresholds. A caller's packets keep their source address and go to the same target while it is healthy; without healthy
@@ -75,7 +75,7 @@ class Balancer:
         self._public = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._public.settimeout(_LOOK_S)
         self._public.bind((address, rules.port))
-        # The IP headers are ours, so that packets keep the caller's source address.
+        # This process writes the IP headers, so that packets keep the caller's source address.
         self._private = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
         self._closing = threading.Event()
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._forward, self._look)]

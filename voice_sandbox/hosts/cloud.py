@@ -41,7 +41,7 @@ class Host:
     """An instance of a group, and its virtual machine.
 
     Attributes:
-        notice: Whether its metadata contain a spot notice.
+        notice: Whether its metadata contains a spot notice.
     """
 
     instance: str
@@ -273,7 +273,7 @@ class Cloud:
         return host
 
     def reuse(self, host: Host, snapshot: str, instance: str) -> None:
-        """Restore a machine to a snapshot, from where it is another instance of its group, with the same address."""
+        """Restore a machine to a snapshot, after which it is another instance of its group, with the same address."""
         host.machine.restore(snapshot)
         host.instance, host.notice = instance, {}
         self._register(host, self._described(host.instance))

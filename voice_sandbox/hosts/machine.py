@@ -50,7 +50,7 @@ class Hardware:
 
     Attributes:
         queues: Queues of its interface. If possible, virtio-net adds a queue per CPU to XDP's and spreads packets over
-            all of them; with one less, it uses those configured by user data, as ENA does.
+            all of them; with one fewer, it uses those configured by user data, as ENA does.
         mtu: Maximum MTU of its interface, as on EC2.
         disks: Number of NVMe disks of 1 GiB in addition to the root's.
         numa: CPUs of each NUMA node, each with a PCI device of its own; empty for one node of ``cpus``.
@@ -231,7 +231,7 @@ class Machine:
         self._command(f"savevm {name}")
 
     def restore(self, name: str) -> None:
-        """Restore a snapshot at the present time: its console and age start again, and its clock jumps."""
+        """Restore a snapshot at the present time: its console and its age are reset, and its clock jumps."""
         self._command("stop")
         self._command(f"loadvm {name}")
         with self._changed:
@@ -277,7 +277,7 @@ def _interface(hardware: Hardware, link: Link) -> list[str]:
 
 
 def _memory(hardware: Hardware) -> Iterator[str]:
-    """Yield the arguments of CPUs and memory. Unused pages take no memory here."""
+    """Yield the arguments of CPUs and memory. Unused pages use no memory of the host."""
     yield from ("-m", f"{hardware.memory_mib}M", "-smp", str(sum(hardware.numa) or hardware.cpus))
     if not hardware.numa:
         yield from ("-object", f"memory-backend-ram,id=memory,size={hardware.memory_mib}M,reserve=off")

@@ -22,7 +22,7 @@ class InstanceMetadata:
     """Metadata of a host.
 
     Attributes:
-        user_data: User data of the launch template, byte by byte.
+        user_data: User data of the launch template, unchanged.
         hop_limit: Hop limit of tokens.
         tree: Current ``meta-data``.
     """

@@ -62,7 +62,8 @@ def launch(cloud: Cloud, host: Host) -> None:
 
 def _in_service(cloud: Cloud, host: Host) -> bool:
     failure_line = host.machine.find_line("voice-host: FAILED: ")
-    # Read before the group, since everything that a host has reported until its script ended is known there.
+    # The console is read before the group, whose state then includes all that the host reported before its script
+    # ended.
     has_ended = failure_line and host.machine.run("systemctl is-active voice-host", check=False).strip() != "active"
     state = cloud.instances(host.group).get(host.instance)
     if state is None or state.startswith("Terminat"):
@@ -101,7 +102,7 @@ def _is_ready(host: Host) -> bool:
 
 
 def terminate(cloud: Cloud, host: Host) -> None:
-    """Terminate a host through its group, and wait until the host has completed it."""
+    """Terminate a host through its group, and wait until the host has completed its termination."""
     before_s = host.machine.age_s
     cloud.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=host.instance, ShouldDecrementDesiredCapacity=True
@@ -141,7 +142,7 @@ def wait_for_growth(cloud: Cloud, host: Host) -> None:
     """Wait until a host's own metrics trigger its fleet's alarm, and scale the fleet out.
 
     Raises:
-        HostsError: It does not fire.
+        HostsError: The alarm does not fire.
     """
     client = cloud.aws.client
     drill = Drill(cloud.deployment, cloudwatch=client("cloudwatch"), autoscaling=client("autoscaling"))

@@ -48,7 +48,7 @@ class Router:
         run("ip", "route", "delete", *route)
 
     def lost(self) -> int:
-        """Return the number of audio packets that it has dropped."""
+        """Return the number of audio packets that the router has dropped."""
         queues = json.loads(self._machine.run("tc -statistics -json qdisc show dev ens5"))
         (lost,) = [int(queue["drops"]) for queue in queues if queue["kind"] == "netem"]
         return lost

@@ -73,7 +73,7 @@ def _settings(storage: Path) -> dict[str, object]:
         "version": 0.1,
         "log": {"level": "info"},
         "storage": {"filesystem": {"rootdirectory": str(storage)}},
-        # Behind the TLS server, it does not see that its clients use TLS.
+        # The TLS server forwards plain HTTP, so the registry does not know that its clients use TLS.
         "http": {"addr": f"127.0.0.1:{REGISTRY_PORT}", "relativeurls": True},
     }
 

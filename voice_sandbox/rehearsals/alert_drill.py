@@ -84,7 +84,7 @@ class AlertDrill:
                 self._cloudwatch.set_alarm_state(AlarmName=child, StateValue="OK", StateReason="the drill is over")
 
     def _trigger_alarm(self, composite: CompositeAlarmTypeDef) -> str:
-        """Trigger the first alarm of the composite that reads a metric of ours; return its name."""
+        """Trigger the first alarm of the composite that reads one of this project's metrics; return its name."""
         alarms = self._cloudwatch.describe_alarms(AlarmNamePrefix=f"{self._deployment.name}-")["MetricAlarms"]
         name = next(
             alarm["AlarmName"]

@@ -46,8 +46,8 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
 
     Args:
         stack: Stack name of all projects.
-        config: Configuration of each project, which takes precedence over its stack file; a key without a colon is the
-            project's own.
+        config: Configuration of each project, which takes precedence over its stack file; a key without a colon belongs
+            to the project.
         projects: Folders of the projects, in the order of their creation.
         policy_pack: Folder of the policy pack.
 

@@ -44,7 +44,7 @@ OUTAGES_BY_TYPE: Mapping[str, str] = {
 }
 """Outages by type; durations are estimates from `docs/cold-start.md`."""
 _DELETED_AFTER_USERS = frozenset({"network:PublicIPAddress", "network:Subnet"})
-"""Azure only deletes them after their users, which are deleted as well, and contain the outage."""
+"""Types that Azure only deletes after their users, whose own deletion is reported as the outage."""
 
 
 def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:

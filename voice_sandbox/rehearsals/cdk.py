@@ -83,7 +83,7 @@ class Cdk:
             self._process.terminate()
 
     def deploy(self) -> None:
-        """Deploy every stack; a second time, only changes.
+        """Deploy every stack; later calls only deploy changes.
 
         It uses the ``direct`` method, since a change set requires a review.
         """
@@ -97,7 +97,7 @@ class Cdk:
         self._run("deploy", "--all", "--import-existing-resources", "--require-approval", "never")
 
     def diff(self) -> str:
-        """Return the changes of a deploy."""
+        """Return the changes that a deploy would make."""
         return self._run("diff", "--all", "--method", "template")
 
     def destroy(self) -> None:
@@ -152,8 +152,8 @@ class Cdk:
 
     def _environment(self) -> dict[str, str]:
         environment = self._aws.environment(self._home)
-        # jsii and the CLI must find this project's Node even without an activated virtual environment. With a home of
-        # its own, each rehearsal would unpack the packages again.
+        # jsii and the CLI must find this project's Node even without an activated virtual environment. With its own
+        # home directory, each rehearsal would unpack the packages again.
         environment.setdefault("JSII_RUNTIME_PACKAGE_CACHE_ROOT", str(Path.home() / _PACKAGES))
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
         return environment

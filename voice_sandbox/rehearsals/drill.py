@@ -68,10 +68,7 @@ class Outcome:
 
 
 def scenarios(deployment: Deployment) -> Iterator[Scenario]:
-    """Yield the drill of every scaling rule: no data, one outlier, a breach.
-
-    Then a full fleet and one with half of the load.
-    """
+    """Yield the scenarios of every scaling rule: no data, an outlier, a breach, a full fleet, half of the load."""
     fleets = {names.VAD_FLEET: deployment.aws.vad.scaling}
     fleets |= {fleet.name: fleet.scaling for fleet in deployment.aws.asr}
     for fleet, rules in fleets.items():

@@ -90,7 +90,7 @@ class EdgeVerifier:
         }
 
     def _records(self) -> Iterator[Claim]:
-        """Yield the checks of the DNS records that route callers of all regions, and away from an unhealthy region."""
+        """Yield the checks of the DNS records that route callers to the regions, but not to an unhealthy one."""
         aws, shared_name = self._deployment.aws, self._deployment.shared_domain
         if shared_name is None or aws.edge.domain is None:
             return

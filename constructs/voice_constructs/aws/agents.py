@@ -1,4 +1,4 @@
-"""The agent service, which answers callers by speech."""
+"""The agent service, which runs spoken conversations with callers."""
 
 from dataclasses import dataclass
 

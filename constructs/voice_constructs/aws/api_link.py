@@ -16,7 +16,7 @@ class ApiLink(Construct):
     """A VPC link with its internal load balancer.
 
     Attributes:
-        load_balancer: The load balancer, about 0.0225 USD per hour.
+        load_balancer: The load balancer, which costs about 0.0225 USD per hour.
         gateway_targets: Its target group.
     """
 

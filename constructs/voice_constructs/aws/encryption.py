@@ -11,7 +11,7 @@ from voice_constructs.aws.pseudo import ACCOUNT_ID, PARTITION
 
 
 class EncryptionKey(kms.Key):
-    """A rotating key with which one stack encrypts its data, about 1 USD per month.
+    """A rotating key with which one stack encrypts its data, for about 1 USD per month.
 
     Args:
         purpose: Encrypted data, for the key's description.
@@ -28,7 +28,7 @@ class EncryptionKey(kms.Key):
         )
 
     def allow_logs(self, region: str) -> None:
-        """Grant CloudWatch Logs of this account the use of the key for its log groups."""
+        """Allow CloudWatch Logs of this account to use the key for its log groups."""
         self.add_to_resource_policy(
             iam.PolicyStatement(
                 principals=[iam.ServicePrincipal(f"logs.{region}.amazonaws.com")],
@@ -41,7 +41,7 @@ class EncryptionKey(kms.Key):
         )
 
     def allow_publishers(self, services: Sequence[str]) -> None:
-        """Grant AWS services of this account the use of the key to publish to an encrypted topic."""
+        """Allow AWS services of this account to use the key to publish to an encrypted topic."""
         for service in services:
             self.add_to_resource_policy(
                 iam.PolicyStatement(
@@ -53,7 +53,7 @@ class EncryptionKey(kms.Key):
             )
 
     def allow_log_delivery(self, region: str) -> None:
-        """Grant AWS the use of the key to deliver access logs of this account's load balancers to encrypted buckets."""
+        """Allow AWS to use the key to deliver access logs of this account's load balancers to encrypted buckets."""
         self.add_to_resource_policy(
             iam.PolicyStatement(
                 principals=[iam.ServicePrincipal("delivery.logs.amazonaws.com")],
@@ -64,7 +64,7 @@ class EncryptionKey(kms.Key):
         )
 
     def allow_auto_scaling(self) -> None:
-        """Grant EC2 Auto Scaling the use of the key to launch instances with encrypted volumes.
+        """Allow EC2 Auto Scaling to use the key to launch instances with encrypted volumes.
 
         The service-linked role is matched by name in a condition. As a principal, it would have to exist already, which
         is not the case in a new account.

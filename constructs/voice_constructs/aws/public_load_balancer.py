@@ -22,8 +22,8 @@ detected."""
 class TlsLoadBalancer(Construct):
     """A network load balancer with a public TLS listener on port 443 and access logs.
 
-    It costs about 0.0225 USD per hour and 0.006 USD per capacity unit and hour, and with ``cross_zone`` traffic between
-    zones (https://aws.amazon.com/elasticloadbalancing/pricing/, us-east-1).
+    It costs about 0.0225 USD per hour and 0.006 USD per capacity unit and hour, and with ``cross_zone`` also the
+    traffic between zones (https://aws.amazon.com/elasticloadbalancing/pricing/, us-east-1).
 
     Args:
         tier: Tier of its security group.

@@ -26,8 +26,8 @@ def grant(
     Args:
         on: Id of the resource.
         to: Object id of the identity or group.
-        group: Whether the principal is a group. Azure needs the kind, because it rejects a principal that has not yet
-            been replicated otherwise.
+        group: Whether the principal is a group. Azure requires this, since it would otherwise reject a principal that
+            has not been replicated yet.
     """
     return authorization.RoleAssignment(
         name,

@@ -173,7 +173,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         default_outbound_access: bool | None = False,
         depends_on: list[pulumi.Resource] | None = None,
     ) -> network.Subnet:
-        """Create a subnet; without rules it has no security group of ours."""
+        """Create a subnet; without rules, it has no security group of this deployment."""
         group = None if rules is None else self._build_security_group(name, rules)
         subnet = network.Subnet(
             name,

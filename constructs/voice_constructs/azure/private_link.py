@@ -13,7 +13,7 @@ class PrivateLink(pulumi.ComponentResource):
     Args:
         at: Subnet of the address.
         target: Id of the service.
-        subresource: Part of the service, in the terms of private link.
+        subresource: Part of the service, in Private Link's terminology.
         zone: DNS zone of such services.
             Source of both: https://learn.microsoft.com/azure/private-link/private-endpoint-dns
     """

@@ -15,7 +15,7 @@ UNTAGGED_DAYS = 90
 
 
 class ImageRegistry(pulumi.ComponentResource):
-    """A Premium registry that is only reachable inside the virtual network and with an identity; or an existing one.
+    """A Premium registry that is only reachable inside the virtual network and with an identity, or an existing one.
 
     Premium is required for private endpoints. Layers are encrypted with Microsoft's keys, as in every registry.
 

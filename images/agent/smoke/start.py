@@ -50,7 +50,7 @@ def expect(name: str, actual: object, expected: object) -> None:
 
 
 def start() -> None:
-    """Start it with an invalid, then a valid environment, and stop it."""
+    """Start the agent with an invalid, then a valid environment, and stop it."""
     contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.AGENT]}
     environment = {**os.environ, **contract}
     wrong = {**environment, "VOICE_HTTP_PORT": "none"}

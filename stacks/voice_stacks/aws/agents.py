@@ -1,4 +1,4 @@
-"""Agents that answer callers by speech."""
+"""Agents for spoken conversations with callers."""
 
 from aws_cdk import App, CfnOutput
 

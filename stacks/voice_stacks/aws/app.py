@@ -33,13 +33,14 @@ def make_app(deployment: Deployment, *, validate: bool = False, outdir: str | No
         analytics_reporting=False,
         # The tree metadata describes the app to consoles, and costs a traversal; nothing here reads it.
         tree_metadata=False,
-        # jsii's stack traces point into its own kernel. In cdk.json, the CLI would warn about this key at each command.
+        # jsii's stack traces point into its own kernel. If cdk.json contained this key, the CLI would warn about it at
+        # each command.
         context={"aws:cdk:disable-creation-stack-traces": True},
     )
     first, *_ = [stack for regional in deployment.in_regions() for stack in build(app, regional)]
     acknowledgments = acknowledged()
     if validate:
-        # Imported here, since the rules' module costs as much as a synth.
+        # Imported here, since the import of the rules takes as long as a synth.
         from aws_cdk import Validations  # noqa: PLC0415
         from cdk_nag import AwsSolutionsChecks  # noqa: PLC0415
 
@@ -64,7 +65,7 @@ def synthesize() -> None:
     """Synthesize the deployment file that the CDK context specifies; ``-c validate=true`` also validates it.
 
     Raises:
-        SystemExit: The file is invalid or a check refuses it (code 2); the reasons are on stderr.
+        SystemExit: The file is invalid or a check rejects it (code 2); the reasons are on stderr.
     """
     context = App().node
     path = context.try_get_context(DEPLOYMENT_CONTEXT)

@@ -37,7 +37,8 @@ class NetworkStack(VoiceStack):
             *(group.security_group_id for group in self.network.security_groups.values()),
             self.network.flow_log_group.log_group_name,
         )
-        # In this stack, since a NAT gateway that another stack refers to cannot be removed. The topic is created last.
+        # The alarms are in this stack, since a NAT gateway that another stack refers to cannot be removed. They use the
+        # topic's ARN, since the topic is created last.
         topic = f"arn:{PARTITION}:sns:{deployment.aws.region}:{ACCOUNT_ID}:{names.alert_topic(deployment)}"
         AlertAlarms(
             self,

@@ -19,7 +19,7 @@ def configured_deployment() -> Deployment:
     A relative path in the configuration is relative to the project's folder, wherever the program itself is.
 
     Raises:
-        pulumi.RunError: The file is invalid, a check refuses it, or it has no Azure section. Pulumi shows the text
+        pulumi.RunError: The file is invalid, a check rejects it, or it has no Azure section. Pulumi shows the text
             without a traceback.
     """
     file = (Path(pulumi.runtime.settings.get_root_directory()) / pulumi.Config().require(DEPLOYMENT_KEY)).resolve()

@@ -1,4 +1,4 @@
-"""An adapter: a resource, which is created, changed and deleted according to the row of its type."""
+"""Adapters, which create, change and delete a resource as the row of its type describes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Scope:
 
 
 class Adapter:
-    """A resource, managed through the API of its service.
+    """A resource that is managed through the API of its service.
 
     A type that a row cannot fully describe extends the class: `translated` for properties that differ in the API,
     `configure` for additional calls, `address` and `attributes` for its identification and its attributes.
@@ -91,7 +91,7 @@ class Adapter:
         self.configure(before, after)
 
     def delete(self) -> None:
-        """Delete the resource, after members that would prevent it."""
+        """Delete the members that would prevent the deletion, then the resource."""
         properties = self.translated(self.properties)
         for key, members in self.kind.members.items():
             if members.hold:
@@ -135,7 +135,7 @@ class Adapter:
             if name is not None and "{{resolve:" not in json.dumps(value):
                 pairs[key] = (conform(shape.members[name], value, key), state.get(name))
         expected_name, actual_name = pairs.get(self.kind.name, ("", ""))
-        return pairs if expected_name == actual_name else None  # found by a prefix of another resource's name
+        return pairs if expected_name == actual_name else None  # a prefix of another resource's name matched
 
     def exists(self, properties: Properties) -> bool:
         """Return True if the service has a resource of this name, and use that resource from now on.
@@ -190,11 +190,11 @@ class Adapter:
         return any(_at(old, path) != _at(new, path) for path in create_only(self.resource_type))
 
     def accepts_argument(self, operation: str, name: str) -> bool:
-        """Return True if an operation has an argument."""
+        """Return True if an operation accepts an argument."""
         return bool(operation) and member(self._input(operation), name) is not None
 
     def on(self, operation: str, properties: Properties, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Call an operation on this resource, with the arguments, and those of its address that the operation has."""
+        """Call an operation on this resource, with the arguments, and with the address arguments that it accepts."""
         address = {
             key: value for key, value in self.address(properties).items() if self.accepts_argument(operation, key)
         }
@@ -210,7 +210,7 @@ class Adapter:
 
         Raises:
             ClientError: The service rejects the call.
-            NotImplementedError: moto does not support the operation, or fails in it.
+            NotImplementedError: moto does not support the operation, or fails to execute it.
         """
         always = self.kind.always.get(operation, {}).items()
         arguments = {key: self._format(value, {}) if isinstance(value, str) else value for key, value in always}
@@ -359,7 +359,7 @@ def changed_keys(old: Properties, new: Properties) -> set[str]:
 
 
 def tag_map(properties: Properties) -> dict[str, str]:
-    """Return a resource's tags as a map, for all notations of templates."""
+    """Return a resource's tags as a map, from any notation that templates use."""
     tags = properties.get("Tags") or {}
     if isinstance(tags, Mapping):
         return {str(key): str(value) for key, value in tags.items()}

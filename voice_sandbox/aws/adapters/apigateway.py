@@ -29,7 +29,7 @@ class RestApi(Adapter):
     """A REST API that its template describes resource by resource."""
 
     def patches(self, before: Properties, after: Properties) -> list[dict[str, str]]:
-        """Also change the type of the endpoint."""
+        """Return the patches, including a change of the endpoint type."""
         current, desired = _endpoint(before), _endpoint(after)
         return super().patches(before, after) + patch(
             {"type": current}, {"type": desired}, {"type": f"/endpointConfiguration/types/{current}"}
@@ -40,7 +40,7 @@ def _endpoint(properties: Properties) -> str:
     return str(properties.get("EndpointConfiguration", {}).get("Types", ["EDGE"])[0])
 
 
-# Path of a patch by a method setting's property.
+# Patch path for each property of a method setting.
 _METHOD_SETTINGS = {
     "CacheDataEncrypted": "caching/dataEncrypted",
     "CacheTtlInSeconds": "caching/ttlInSeconds",
@@ -55,7 +55,7 @@ _ACCESS_LOG = {"DestinationArn": "/accessLogSettings/destinationArn", "Format": 
 
 
 class Stage(Adapter):
-    """A stage. A removed method setting remains set."""
+    """A stage. A method setting that a template no longer contains remains set."""
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Patch the logging and the limits, which neither the creation nor the other patches support."""

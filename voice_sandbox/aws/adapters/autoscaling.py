@@ -17,7 +17,7 @@ STALL_ADVICE = "see the consoles of its hosts, and the log of the local AWS for 
 
 
 class Progress:
-    """Time of the last change of a group, so that a rehearsal has a timeout for it."""
+    """Time of a group's last change, which limits how long a rehearsal waits for the next one."""
 
     def __init__(self, group: str) -> None:
         self._group, self._last_progress_at = group, time.monotonic()
@@ -28,10 +28,10 @@ class Progress:
 
         Args:
             now: Values that change while the group makes progress.
-            text: What the group waits for.
+            text: Description of the state that the group waits for.
 
         Raises:
-            ValueError: Nothing has changed; the message contains what the group waits for.
+            ValueError: Nothing has changed in time; the message contains the description.
         """
         if now != self._last:
             self._last, self._last_progress_at = now, time.monotonic()
@@ -43,7 +43,7 @@ class Progress:
 
 
 class Group(Adapter):
-    """A group, whose tags have a format of their own."""
+    """A group, whose tags have their own format."""
 
     def create(self, properties: Properties) -> None:
         """Create the group, and wait until its minimum is in service.

@@ -10,7 +10,7 @@ from voice_sandbox.aws.shapes import Json
 
 
 class Address(Adapter):
-    """An elastic address: its physical id is the address itself, but EC2 identifies it by its allocation."""
+    """An Elastic IP address: its physical id is the address itself, but EC2 identifies it by its allocation."""
 
     def address(self, properties: Properties) -> dict[str, Any]:  # noqa: ARG002 - none of them names it
         """Return the allocation id."""
@@ -39,7 +39,7 @@ class LaunchTemplate(Adapter):
         self.retag(_specified_tags(before), _specified_tags(after))
 
     def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:
-        """Return the newest version; moto includes the template's own tags in those of instances."""
+        """Return the newest version without the template's own tags, which moto includes in those of instances."""
         pairs = super().live(attached)
         if pairs:
             _, data = pairs["LaunchTemplateData"]
@@ -60,7 +60,7 @@ _PEER = {
     "CidrIp": ("IpRanges", "CidrIp"),
     "CidrIpv6": ("Ipv6Ranges", "CidrIpv6"),
 }
-# Rules of a new group without rules in a template.
+# Default rules of a new group whose template contains none.
 _DEFAULT_RULES: dict[str, list[Properties]] = {
     "SecurityGroupEgress": [{"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"}],
     "SecurityGroupIngress": [],

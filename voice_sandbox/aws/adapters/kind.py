@@ -22,7 +22,7 @@ class Setting:
         put: Operation that sets the property.
         argument: The operation's argument for the value; empty if the value contains the arguments.
         remove: Operation that removes the value.
-        default: Value to set when the property is removed. Without both, the previous value stays.
+        default: Value to set when the property is removed. If neither is set, the previous value remains.
     """
 
     put: str
@@ -38,7 +38,7 @@ class Members:
     Attributes:
         add: Operation that adds an item.
         remove: Operation that removes an item.
-        argument: Argument for an item in both.
+        argument: Argument for an item in both operations.
         hold: Whether items prevent the deletion of the resource, and are therefore removed first.
     """
 
@@ -50,11 +50,11 @@ class Members:
 
 @dataclass(frozen=True, config=_STRICT)
 class Kind:
-    """A row: a resource type in the terms of its service's API. Operations have boto3's names.
+    """A row, which describes a resource type in terms of its service's API. Operations have boto3's names.
 
-    An operation gets the properties under their names in the template, in any case. Texts with braces are formatted
-    with `str.format`: with the properties, `id`, `account`, `region`, `unique` (a new name), and where documented with
-    a response.
+    An operation receives the properties under their names in the template, which are matched case-insensitively.
+    Strings with braces are formatted with `str.format`: with the properties, `id`, `account`, `region`, `unique` (a new
+    name), and where documented with a response.
 
     Attributes:
         service: boto3's name of the service.
@@ -64,12 +64,12 @@ class Kind:
         update: Operation that changes the resource. Without one, a change without another call replaces it.
         delete: Operation that deletes the resource; empty if there is none.
         key: Argument with the physical id that identifies the resource in operations.
-        location: Additional identifying properties. Each operation gets those that it supports.
+        location: Additional identifying properties. Each operation receives those that it accepts.
         name: Property with the resource's name, which is generated if a template omits it.
         limit: Maximum length of a generated name.
         lower: Whether generated names are lower case.
-        recreated: Whether a change deletes and recreates the resource, for lack of an operation, although it is not a
-            replacement for CloudFormation.
+        recreated: Whether a change deletes and recreates the resource because no operation can update it, although
+            CloudFormation does not consider this a replacement.
         rename: Properties with another name in the API.
         defaults: Values of properties that a template omits.
         ignored: Properties that have no effect here, or only on the deletion.

@@ -6,7 +6,7 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties, select
 
 
 class HealthCheck(Adapter):
-    """A health check, whose changes are not nested."""
+    """A health check; the arguments of its update are not nested."""
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Change its target and its failure threshold."""
@@ -16,7 +16,7 @@ class HealthCheck(Adapter):
 
 
 class RecordSet(Adapter):
-    """A record, which is only changed by a batch of changes."""
+    """A record, which the API only changes in batches."""
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Create or change the record; one of another type or identifier is a different record."""

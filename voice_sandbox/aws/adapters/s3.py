@@ -14,7 +14,7 @@ class Bucket(Adapter):
     def translated(self, properties: Properties) -> Properties:
         """Return the properties in the API's nesting, and the bucket's location."""
         result = super().translated(properties)
-        if self.scope.region != "us-east-1":  # which the API does not accept
+        if self.scope.region != "us-east-1":  # the API does not accept us-east-1
             result["CreateBucketConfiguration"] = {"LocationConstraint": self.scope.region}
         if "AccessControl" in result:  # `LogDeliveryWrite` is `log-delivery-write`
             result["AccessControl"] = re.sub(r"(?<!^)(?=[A-Z])", "-", result["AccessControl"]).lower()

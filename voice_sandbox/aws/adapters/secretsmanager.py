@@ -8,7 +8,7 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties, without
 
 
 class Secret(Adapter):
-    """A secret, given or generated. A generated value does not change until its rule changes."""
+    """A secret with a given or a generated value. A generated value does not change until its rule changes."""
 
     def translated(self, properties: Properties) -> Properties:
         """Return the properties with a new value if the rule is new."""

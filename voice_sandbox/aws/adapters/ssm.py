@@ -6,7 +6,7 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties, changed_keys
 
 
 class Parameter(Adapter):
-    """A parameter, which is only overwritten if the call says so."""
+    """A parameter, which a call overwrites only on request."""
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Put the parameter again."""

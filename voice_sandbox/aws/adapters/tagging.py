@@ -1,4 +1,4 @@
-"""The calls by which each service sets and removes tags."""
+"""The calls with which each service sets and removes tags."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties
 
 
 class WebAcl(Adapter):
-    """A web ACL, which WAF identifies by name, scope and id, and protects by a lock token."""
+    """A web ACL, which WAF identifies by name, scope and id, and protects with a lock token."""
 
     def address(self, properties: Properties) -> dict[str, Any]:  # noqa: ARG002 - all of it is in the id
         """Return the address with the current lock token."""

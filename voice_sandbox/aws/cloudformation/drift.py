@@ -1,7 +1,7 @@
 """Drift: changes that were not made through CloudFormation.
 
-As in AWS, only properties in the template are compared, and only types that can be read, which have a row in the table
-for it. Additions by other resources of the stack, such as rules of a group, are not drift.
+As in AWS, only properties in the template are compared, and only for types whose row in the table can read them.
+Additions by other resources of the stack, such as rules of a group, are not drift.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def _drift(stack: Stack, resource: Resource) -> dict[str, Any]:
 
 
 def _covers(expected: Json, actual: Json) -> bool:
-    """Return True if an actual value matches.
+    """Return True if an actual value matches the desired one.
 
-    Additional members of an object or another order of a list are not drift.
+    Additional members of an object or a different order of a list are not drift.
     """
     if isinstance(expected, dict) and isinstance(actual, dict):
         return all(_covers(item, actual.get(key)) for key, item in expected.items())

@@ -16,7 +16,7 @@ def raise_for(stack: str, logical_id: str) -> None:
     """Raise an error if the file contains the resource.
 
     Raises:
-        RuntimeError: The file contains it.
+        RuntimeError: The file contains the resource.
     """
     if any(file.exists() and f"{stack}/{logical_id}" in file.read_text().splitlines() for file in _files):
         raise RuntimeError("a fault injected by a drill")

@@ -167,7 +167,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         """Return a change set by its id, or by its name and the stack's.
 
         Raises:
-            ChangeSetNotFoundError: There is none.
+            ChangeSetNotFoundError: There is no such change set.
         """
         for change_set in self.change_sets.values():
             same_stack = stack_name in (None, change_set.stack_name, change_set.stack_id)
@@ -189,7 +189,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         """Execute a change set.
 
         Raises:
-            ValidationError: It cannot be executed.
+            ValidationError: The change set cannot be executed.
         """
         _refuse_busy(self.describe_change_set(change_set_name, stack_name).stack)
         with self._lock:
@@ -281,7 +281,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         return DesiredState(body, template, parameters, resolved, tags)
 
     def _claim(self, stack: Stack, outputs: list[dict[str, Any]]) -> None:
-        """Set a stack's exports to its outputs, unless another stack has the name or still imports the value."""
+        """Set a stack's exports to its outputs, unless another stack exports the name or still imports the value."""
         values = {output["ExportName"]: str(output["OutputValue"]) for output in outputs if output["ExportName"]}
         own_exports = {name: item for name, item in self.exports.items() if item.exporting_stack_id == stack.stack_id}
         for name in values.keys() & (self.exports.keys() - own_exports.keys()):

@@ -1,4 +1,4 @@
-"""Deletion: dependent resources first, retained resources are kept, and a failure keeps its dependencies."""
+"""Deletion of resources, dependents first. Retained resources and the dependencies of a failed one are kept."""
 
 from __future__ import annotations
 

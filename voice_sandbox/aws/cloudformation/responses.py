@@ -30,7 +30,7 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         return EmptyResult()
 
     def cancel_update_stack(self) -> ActionResult:
-        """Handle CancelUpdateStack: waits of an update end, so the update is rolled back."""
+        """Handle CancelUpdateStack: the update stops waiting, so it is rolled back."""
         stack = self.stacks.get_stack(self._get_param("StackName"))
         if stack.status != "UPDATE_IN_PROGRESS":
             raise ValidationError(

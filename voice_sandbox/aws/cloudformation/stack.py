@@ -1,4 +1,4 @@
-"""Stacks and their resources, as described by CloudFormation."""
+"""Stacks and their resources, as CloudFormation describes them."""
 
 from __future__ import annotations
 

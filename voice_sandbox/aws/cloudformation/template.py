@@ -44,7 +44,7 @@ def parse(body: str) -> dict[str, Any]:
     """Parse a JSON or YAML template.
 
     Raises:
-        TemplateError: It is neither, or uses a transform.
+        TemplateError: The template is neither, or uses a transform.
     """
     try:
         template = json.loads(body) if body.lstrip().startswith("{") else yaml.load(body, Loader=_Loader)  # noqa: S506

@@ -38,7 +38,7 @@ _DOMAIN_NAME: Fields = {
 
 
 class PatchedIntegration(Integration):
-    """An integration that stores the fields that moto's loses."""
+    """An integration that stores the fields that moto's drops."""
 
     extra_fields: Record = {}  # noqa: RUF012 - replaced, never changed
 
@@ -48,7 +48,7 @@ class PatchedIntegration(Integration):
 
 
 class PatchedApiGateway(APIGatewayResponse):
-    """moto's API Gateway API with missing operations."""
+    """moto's API Gateway API, extended by the operations that it lacks."""
 
     def put_integration(self) -> TYPE_RESPONSE:
         status, headers, _ = super().put_integration()

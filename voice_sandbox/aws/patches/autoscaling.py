@@ -35,10 +35,10 @@ _lock = threading.RLock()
 
 
 class PatchedAutoScaling(AutoScalingResponse):
-    """moto's Auto Scaling API with missing operations."""
+    """moto's Auto Scaling API, extended by the operations that it lacks."""
 
     def call_action(self) -> TYPE_RESPONSE:
-        """Handle a request, after the changes that time has caused since the last one."""
+        """Apply the changes that time has caused since the last request, then handle this one."""
         with _lock:
             for group in self._backend.lifecycle_groups():
                 group.complete_due_actions()
@@ -113,7 +113,7 @@ class PatchedAutoScaling(AutoScalingResponse):
         return EmptyResult()
 
     def terminate_instance_in_auto_scaling_group(self) -> ActionResult:
-        """Handle TerminateInstanceInAutoScalingGroup; a terminating host continues."""
+        """Handle TerminateInstanceInAutoScalingGroup; a host that is already terminating is unaffected."""
         group, host = self._backend.find(self._get_param("InstanceId"))
         if self._get_bool_param("ShouldDecrementDesiredCapacity", False) and not host.is_leaving and not host.is_warm:
             if (group.desired_capacity or 0) <= (group.min_size or 0):

@@ -12,7 +12,7 @@ from voice_sandbox.aws.patches.base import replace_responses
 
 
 class PatchedBudgets(BudgetsResponse):
-    """moto's Budgets API with missing operations."""
+    """moto's Budgets API, extended by the operations that it lacks."""
 
     def update_budget(self) -> str:
         new = self._get_param("NewBudget")

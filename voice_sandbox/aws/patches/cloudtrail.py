@@ -13,7 +13,7 @@ from voice_sandbox.aws.patches.base import replace_responses
 
 
 class PatchedCloudTrail(CloudTrailResponse):
-    """moto's CloudTrail API with missing operations."""
+    """moto's CloudTrail API, extended by the operation that it lacks."""
 
     def lookup_events(self) -> str:
         """Reject LookupEvents, since the sandbox records no calls."""

@@ -13,7 +13,7 @@ from voice_sandbox.aws.patches.metric_math import evaluate
 
 
 class PatchedCloudWatch(CloudWatchResponse):
-    """moto's CloudWatch API with missing operations."""
+    """moto's CloudWatch API, extended by the operations that it lacks."""
 
     def put_metric_alarm(self) -> ActionResult:
         """Handle PutMetricAlarm; moto would set the state to OK at every change."""

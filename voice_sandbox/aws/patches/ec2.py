@@ -16,10 +16,10 @@ from voice_sandbox.aws.patches.ec2_network import NetworkResponses
 
 
 class PatchedEc2(NetworkResponses):
-    """moto's EC2 API with missing operations."""
+    """moto's EC2 API, extended by the operations that it lacks."""
 
     def create_launch_template_version(self) -> ActionResult:
-        """Handle CreateLaunchTemplateVersion; moto would leave the user data as text, with which no host can start."""
+        """Handle CreateLaunchTemplateVersion; moto would store the user data as text, with which no host can start."""
         answer = super().create_launch_template_version()
         data = result(answer)["LaunchTemplateVersion"]["LaunchTemplateData"]
         if isinstance(data.get("UserData"), str):
@@ -27,7 +27,7 @@ class PatchedEc2(NetworkResponses):
         return answer
 
     def describe_launch_templates(self) -> ActionResult:
-        """Handle DescribeLaunchTemplates; moto returns 15 without a token, and the initial tags."""
+        """Handle DescribeLaunchTemplates; moto returns only 15 and no token, and the initial tags."""
         self.params.setdefault("MaxResults", 200)
         answer = super().describe_launch_templates()
         for template in result(answer)["LaunchTemplates"]:

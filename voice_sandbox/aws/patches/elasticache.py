@@ -27,7 +27,7 @@ _ZONES = "abc"
 
 
 class PatchedElastiCache(GroupResponses):
-    """moto's ElastiCache API with missing operations."""
+    """moto's ElastiCache API, extended by the operations that it lacks."""
 
     def create_replication_group(self) -> ActionResult:
         """Handle CreateReplicationGroup; the groups to which it refers must exist."""
@@ -154,7 +154,7 @@ class PatchedElastiCache(GroupResponses):
 
     @staticmethod
     def _keep(snapshot: Snapshot, group: ReplicationGroup) -> None:
-        """Record its time, which moto does not, and save the group's data."""
+        """Record the snapshot's time, which moto does not, and save the group's data."""
         snapshot.node_snapshots = [{"CacheNodeId": "0001", "SnapshotCreateTime": utcnow()}]  # type: ignore[attr-defined]
         stores.save(group.replication_group_id, str(snapshot.snapshot_name))
 

@@ -11,7 +11,7 @@ from voice_sandbox.aws.patches.base import Record, records, store_parameters
 
 
 class GroupResponses(ElastiCacheResponse):
-    """moto's ElastiCache API with missing groups."""
+    """moto's ElastiCache API, extended by the groups that it lacks."""
 
     def create_user_group(self) -> ActionResult:
         """Handle CreateUserGroup; each user must exist, and one must have the name `default`."""

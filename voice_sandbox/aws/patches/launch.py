@@ -35,7 +35,7 @@ def launch(group: FakeAutoScalingGroup, subnet: str) -> Instance:
     )
     instance: Any = reservation.instances[0]
     instance.autoscaling_group = group
-    # moto only returns the groups of a host if they were not given with its interface.
+    # moto only returns a host's security groups if they were not specified for its interface.
     instance.security_groups = instance.nics[0].group_set
     if profile := data.get("IamInstanceProfile"):
         ec2.associate_iam_instance_profile(

@@ -1,7 +1,7 @@
 """Hosts of an Auto Scaling group: their states, hooks, the warm pool, and replacement.
 
-Changes caused by time alone (a hook's timeout, a host lost by EC2) are applied at the next request. Not supported:
-instances that return to a warm pool, terminating hooks of an abandoned launch, suspended processes.
+Changes caused by time alone (a hook's timeout, a host that EC2 has lost) are applied at the next request. Not
+supported: instances that return to a warm pool, terminating hooks of an abandoned launch, suspended processes.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Host(InstanceState):
         return "Pending" in self.lifecycle_state
 
     def enter(self, state: str) -> None:
-        """Enter a state of the group, or of its warm pool if it is part of that."""
+        """Enter a state of the group, or of its warm pool if the host is in the pool."""
         self.lifecycle_state = (WARM if self.is_warm else "") + state
 
     def finish(self, status: str, message: str | None = None) -> None:
@@ -320,7 +320,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
 
 
 class LifecycleBackend(AutoScalingBackend):
-    """Auto Scaling in an account and region, with such groups."""
+    """Auto Scaling in an account and region, whose groups run lifecycle hooks."""
 
     __module__ = AutoScalingBackend.__module__  # module in which moto looks for the service's routes
 

@@ -25,11 +25,11 @@ def evaluate(expression: str, results: list[dict[str, Any]]) -> tuple[list[float
     """Return an expression's values and their times; times without a value are omitted.
 
     Args:
-        expression: Such as ``MAX([m1,m2])`` or ``100*m1/m2``.
+        expression: Expression, such as ``MAX([m1,m2])`` or ``100*m1/m2``.
         results: Results by ``id``, with ``timestamps`` and ``values``.
 
     Raises:
-        ValidationError: It is not a valid expression, or not supported.
+        ValidationError: The expression is invalid or not supported.
     """
     try:
         tree = ast.parse(expression, mode="eval").body

@@ -92,7 +92,7 @@ class Refresh:
             self.end(group, "Successful")
 
     def end(self, group: LifecycleGroup, status: str, reason: str = "") -> None:
-        """End it; unless it has succeeded, the group uses its previous template again."""
+        """End the refresh; unless it has succeeded, the group uses its previous template again."""
         self.status, self.reason, self.ended = status, reason, utcnow()
         if status != "Successful":
             group.launch_from(self.before)
@@ -112,7 +112,7 @@ class Refresh:
             group.terminate_host(host, "in response to an instance refresh")
 
     def _is_paused(self) -> bool:
-        """Return True if a checkpoint pauses it; several that are reached at once pause it once."""
+        """Return True if a checkpoint pauses the refresh; several that are reached at once pause it only once."""
         checkpoints_passed = sum(self.percent >= mark for mark in self.preferences.get("CheckpointPercentages", []))
         if checkpoints_passed > self._checkpoints_passed:
             self._checkpoints_passed = checkpoints_passed
@@ -127,7 +127,7 @@ class Refresh:
         return time.monotonic() < self._resumes_at
 
     def description(self, group: str) -> dict[str, Any]:
-        """Return it in the format of DescribeInstanceRefreshes."""
+        """Return the refresh in the format of DescribeInstanceRefreshes."""
         return {
             "InstanceRefreshId": self.id,
             "AutoScalingGroupName": group,

@@ -57,7 +57,7 @@ def copy(snapshot: str, name: str) -> None:
 def fail_over(group: str) -> None:
     """Stop a group's process, and start another one with the replicated data.
 
-    That is all of it, since there are no concurrent writes.
+    All data has been replicated, since there are no concurrent writes.
     """
     if group in _running:
         save(group, f"replica-of-{group}")

@@ -14,7 +14,7 @@ Evaluation = Callable[[Request], Iterable[str]]
 Condition = Callable[[Part], bool]
 
 BAD = "BadRequest"
-"""Code of a row without one in its source: HTTP status 400."""
+"""Code of a row whose source contains none: HTTP status 400."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ def always(_: Part) -> bool:
 
 
 def equal(path: str, *values: object) -> Condition:
-    """Return a condition: the value at a path is one of several."""
+    """Return a condition that is true if the value at a path is one of several."""
     return lambda body: body.get(path) in values
 
 
 def is_set(path: str) -> Condition:
-    """Return a condition: there is a value at a path."""
+    """Return a condition that is true if there is a value at a path."""
     return lambda body: body.get(path) is not None
 
 
@@ -68,7 +68,7 @@ def both(*conditions: Condition) -> Condition:
     return lambda body: all(condition(body) for condition in conditions)
 
 
-# --- Judgements -------------------------------------------------------------------------------------------
+# --- Evaluations -------------------------------------------------------------------------------------------
 
 
 def forbidden(*paths: str, when: Condition = always) -> Evaluation:
@@ -96,7 +96,7 @@ def required(path: str, *values: object, when: Condition = always) -> Evaluation
 
 
 def only(path: str, *values: object, when: Condition = always) -> Evaluation:
-    """Reject a value at a path that is none of several; a missing one is the service's default."""
+    """Reject a value at a path that is not one of several; a missing value means the service's default."""
 
     def evaluate(request: Request) -> Iterator[str]:
         value = request.body.get(path)

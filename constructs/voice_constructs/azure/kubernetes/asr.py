@@ -32,7 +32,7 @@ def asr_front(
     scaling: Scaling,
     opts: pulumi.ResourceOptions,
 ) -> CpuReplicas:
-    """Return its pods. There is no load balancer, since the data plane finds them in the host registry."""
+    """Return the engine's pods. There is no load balancer, since the data plane finds them in the host registry."""
     main = LaunchedContainer(
         name=Component.ASR.value,
         image=context.image_uri(Image.WHISPER_ENGINE),

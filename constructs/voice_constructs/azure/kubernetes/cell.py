@@ -79,7 +79,7 @@ def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicas
     its own, so neither engine requests any: a sleeping container requests all of them, which keeps the scheduler's
     accounting correct. As a result, the kubelet aligns the engines' NUMA nodes by their CPUs only: an engine that
     requested four GPUs would be aligned with all four NUMA nodes, and rejected under the kubelet's policy
-    ``restricted``. ``voice_blueprint.engines.cell`` contains the amounts.
+    ``restricted``. ``voice_blueprint.engines.cell`` specifies the amounts.
 
     LMCache servers, P/D router and front are sidecars: they start before the engines and stop after them, so that
     requests drain through them.
@@ -98,7 +98,7 @@ def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicas
         sidecars=_sidecars(context, launch, nvme=service.lmcache.l2_nvme_gib > 0),
         engines=_engines(engine_image, launch, service, sizing, size),
         triggers=triggers(context.azure, service)[service.pool],
-        # The pools may count twice, since servers keep them in their own memory or in shared memory.
+        # The pools may be counted twice, since servers keep them in their own memory or in shared memory.
         shared_memory_gib=sizing.host.shared_memory_gib + sizing.host.kv_pools_gib,
         nvme_gib=service.lmcache.l2_nvme_gib,
         whole_node=True,

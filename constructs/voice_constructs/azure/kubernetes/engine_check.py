@@ -120,9 +120,9 @@ def _exec(state: str, engines: tuple[Port, ...], front: Port, model: ModelCard) 
 def _question(server: str, model: ModelCard) -> Mapping[str, object]:
     """Return the smallest request that makes an engine work.
 
-    Transcription models get a moment of silence, since they do not accept text. A language is specified, since its
-    detection may fail. Speech is requested as by callers: it is unknown how vLLM-Omni handles a limit of one frame, and
-    a word is half a second of audio.
+    Transcription models receive a moment of silence, since they do not accept text. A language is specified, since its
+    detection may fail. Speech is requested in the same way as for callers: it is unknown how vLLM-Omni handles a limit
+    of one frame, and a word is half a second of audio.
     """
     match model.task:
         case Task.SPEECH:

@@ -69,7 +69,7 @@ class StateLogin(pulumi.ComponentResource):
         }
 
     def mounts(self) -> Sequence[Mount]:
-        """Return the variables of the main container."""
+        """Return the mounts of the store's host name and token."""
         return [
             Mount(name="state", mount_path=STATE_HOST_DIR, read_only=True),
             Mount(name="token", mount_path=STATE_TOKEN_DIR, read_only=True),

@@ -50,7 +50,7 @@ class Storage(pulumi.ComponentResource):
 
     @staticmethod
     def _build_shares(child: pulumi.ResourceOptions) -> k8s.storage.v1.StorageClass:
-        # Premium shares of Azure Files over NFS 4.1. They have no key; only the nodes' subnet reaches them, by its
+        # Premium shares of Azure Files over NFS 4.1. They have no key; only the nodes' subnet reaches them, through its
         # service endpoint. Throughput increases with the size.
         # https://learn.microsoft.com/azure/aks/create-volume-azure-files
         return k8s.storage.v1.StorageClass(

@@ -17,7 +17,7 @@ READY = "/tmp/kv-transport-ready"  # noqa: S108  a volume of the pod
 
 @dataclass(frozen=True)
 class TransportCheck(Launcher):
-    """The program as a file of a pod, in front of the engine's own command.
+    """The program as a file of a pod, which wraps the engine's own command.
 
     Attributes:
         without_peer_access: Behaviour if KV cache is not transferred directly between GPUs.

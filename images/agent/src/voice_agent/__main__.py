@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def log_source(message: "Message") -> None:
-    """Log where Pipecat fails without its message, which may contain callers' speech."""
+    """Log the location of a failure in Pipecat without its message, which may contain callers' speech."""
     record = message.record
     failed = record["exception"] and record["exception"].type
     source = f"{record['name']}:{record['line']}"

@@ -103,7 +103,7 @@ class Question:
 class ListeningChat(Chat, NvidiaOmniLLMService):
     """A language model that receives the audio of a question, and transcribes it before it answers.
 
-    Pipecat's service for NVIDIA's Omni supports any model with OpenAI's API. Earlier questions remain audio, byte by
+    Pipecat's service for NVIDIA's Omni supports any model with OpenAI's API. Earlier questions remain audio, byte for
     byte, so that an engine finds them in its cache, up to the limit of one request to Voxtral. Above it, the older half
     is replaced by text at once; replaced one by one, each request would start differently from the last.
 
@@ -151,7 +151,7 @@ class ListeningChat(Chat, NvidiaOmniLLMService):
         return result[::-1]
 
     def _remember(self, question: Question) -> None:
-        """Keep a question for later requests, which contain one more."""
+        """Keep a question for later requests, each of which contains one more."""
         self._questions.append(question)
         if len(self._questions) >= MAX_AUDIO_INPUTS:
             del self._questions[: -(MAX_AUDIO_INPUTS // 2)]

@@ -1,4 +1,4 @@
-"""Entrances: the protocols of callers over a WebSocket, each around its Pipecat serializer."""
+"""Entrances: the WebSocket protocols of callers, each of which wraps a Pipecat serializer."""
 
 import secrets
 from collections.abc import Iterable
@@ -90,7 +90,7 @@ class CallerConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the socket had to be accepted already, so that an HTTP response is no longer possible."""
+        """Whether the socket has already been accepted, so that an HTTP response is no longer possible."""
         return self.socket.application_state is not WebSocketState.CONNECTING
 
     async def begin(self) -> None:

@@ -1,6 +1,6 @@
 """The gateway, which authenticates callers.
 
-It also transcribes by OpenAI's realtime protocol, unless the language model accepts audio.
+It also transcribes over OpenAI's realtime protocol, unless the language model accepts audio.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Decides whether a caller's sound during a pending or spoken answer interrupts it.
+"""Decides whether a sound from the caller interrupts a pending or spoken answer.
 
 An answer is paused at the first sound, so that the caller does not have to talk over it. It continues if the sound was
 a cough, a word of assent such as "mhm", or the agent's own voice from the caller's loudspeaker. Longer speech, or other
@@ -164,7 +164,7 @@ class Interruptions(BaseUserTurnStartStrategy):
 
 
 def is_assent(words: list[str]) -> bool:
-    """Return True for a listener's words, and for an empty transcript."""
+    """Return True for words of assent, and for an empty transcript."""
     return all(word in BACKCHANNELS or HUM_PATTERN.fullmatch(word) for word in words)
 
 

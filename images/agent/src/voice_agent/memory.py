@@ -44,7 +44,7 @@ class Memory:
     async def take(self) -> list[Message]:
         """Take over the conversation from any other connection, and return its history.
 
-        A caller that reconnects knows before the old connection that the latter is lost.
+        A caller can detect the loss of the old connection, and reconnect, before that connection's agent detects it.
         """
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.set(self._lease, self._owner_token, ex=LEASE_S)

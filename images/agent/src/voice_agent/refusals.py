@@ -34,7 +34,7 @@ class RefusedError(Exception):
 
 
 class NoFreeSlotError(RefusedError):
-    """A caller for whom this process has no free slot; another one may have one."""
+    """This process has no free slot for a caller; another process may have one."""
 
     def __init__(self, error: str, detail: str) -> None:
         super().__init__(UNAVAILABLE, error, detail)

@@ -334,7 +334,7 @@ async def announce(agent: Agent) -> None:
     """Announce free slots to the other agents once per second and after each change, and finally the shutdown."""
     while not agent.leaving.is_set():
         agent.changed.clear()
-        with contextlib.suppress(RedisError, OSError):  # in the meantime, they forward nothing to this one
+        with contextlib.suppress(RedisError, OSError):  # in the meantime, the other agents forward nothing to this one
             await agent.siblings.report(agent.conversation_count, draining=agent.draining.is_set())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(agent.changed.wait(), HOST_HEARTBEAT_S)
@@ -347,7 +347,7 @@ async def drain(agent: Agent) -> None:
 
     Remaining callers are asked to reconnect to another agent.
 
-    They are asked between two turns, for which the end of the drain time is reserved. Conversations that a sibling
+    The request is sent between two turns, for which the end of the drain time is reserved. Conversations that a sibling
     serves through this process count as well, and the sibling informs their callers.
     """
     await agent.draining.wait()

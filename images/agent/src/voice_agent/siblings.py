@@ -257,4 +257,4 @@ async def _join(connection: Connection, sibling: _ForwardedEnd, answer: bytes) -
     finally:
         for each in (connection.transport, sibling.transport):
             each.close()
-            asyncio.get_running_loop().call_later(READ_TIMEOUT_S, each.abort)  # with what is not read until then
+            asyncio.get_running_loop().call_later(READ_TIMEOUT_S, each.abort)  # with any data that is still unread

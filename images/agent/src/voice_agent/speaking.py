@@ -152,7 +152,7 @@ class SpeechSynthesisService(TTSService):
     def _sentence_begins(self) -> float:
         """Return the position of the next sound in the answer.
 
-        It is after the last one, or later if that has already been played.
+        It follows the last sound, or is later if that has already been played.
         """
         now = time.monotonic()
         self._began_at = self._began_at or now
@@ -161,7 +161,8 @@ class SpeechSynthesisService(TTSService):
     async def _tell(self, words: list[tuple[str, int]], begin: float, context_id: str) -> None:
         times = []
         for word, position in words:
-            # Not before the preceding word, nor after its sentence; otherwise, they would be stored in another order.
+            # A time before the preceding word's, or after the sentence, would change the order in which words are
+            # stored.
             due = min(begin + position * self._seconds_per_character, self._spoken_s)
             self._reported_s = max(due, self._reported_s)
             times.append((word, self._reported_s))

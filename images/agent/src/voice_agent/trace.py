@@ -1,4 +1,4 @@
-"""One trace per conversation (W3C Trace Context), for the engines and the operator's collector, by OTLP.
+"""One trace per conversation (W3C Trace Context), for the engines and, over OTLP, for the operator's collector.
 
 Pipecat sends no context to engines, and its own spans contain whole prompts; these contain only names and times.
 """

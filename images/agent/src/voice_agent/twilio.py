@@ -138,13 +138,13 @@ class TwilioEntrance(CallerConnection):
             return
         url = f"wss://{self.socket.headers.get('Host', '')}{self.socket.url.path}"
         signed = self.socket.headers.get(SIGNATURE_HEADER, "")
-        # With a trailing slash as in TwiML, which routes here do not have.
+        # TwiML's URL has a trailing slash, which routes here do not have.
         if not any(hmac.compare_digest(signed.encode(), signature(token, each).encode()) for each in (url, f"{url}/")):
             raise RefusedError(403, "not signed", f"{SIGNATURE_HEADER} is not the one of this account for {url}")
         self._is_signed = True
 
     async def accept(self, conversation: str, token: str) -> None:
-        """Do nothing, since it had to be accepted before the caller could be identified."""
+        """Do nothing, since the socket had to be accepted before the caller could be identified."""
 
     async def refuse(self, refusal: RefusedError) -> None:
         if not self.is_open:

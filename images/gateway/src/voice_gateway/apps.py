@@ -108,7 +108,7 @@ def media_api(gateway: Gateway) -> Starlette:
 
 
 def _origin_middleware(gateway: Gateway) -> list[Middleware]:
-    """Without authentication, a web page opened by a person inside the network could act as a caller."""
+    """Return the origin check. Without authentication, a page opened inside the network could act as a caller."""
     settings = gateway.settings
     if settings.authorizer != "none":
         return []

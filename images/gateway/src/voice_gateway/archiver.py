@@ -22,7 +22,7 @@ from voice_runtime.transcripts import Transcripts
 SCAN_INTERVAL_S = 1.0
 SCAN_LIMIT = 64
 BATCH_SIZE = 16
-"""Maximum number of sessions per iteration of a gateway; other gateways take the others."""
+"""Maximum number of sessions per iteration of a gateway; other gateways process the rest."""
 CLAIM_TTL_S = 60
 """Lifetime of a claim, longer than all requests for one object including retries."""
 INDEX_INTERVAL_S = 60
@@ -90,7 +90,7 @@ class Archiver:
         if await self._archive_session(ssrc, ended_at):
             await self._store.zrem(
                 state.ARCHIVE, str(ssrc)
-            )  # the claim outlives it, so no other gateway starts in between
+            )  # the claim expires after this, so no other gateway starts in between
         else:
             await self._store.delete(claim)
 

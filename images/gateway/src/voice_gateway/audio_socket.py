@@ -200,7 +200,7 @@ class AudioSocket:
         try:
             while True:
                 await self._pacer.wait_until_not_full()
-                # Without a timeout of its own, which would be two timers per message: `_watch` checks the clock.
+                # There is no timeout here, since it would need two timers per message; `_watch` checks the clock.
                 message = await self._websocket.receive()
                 self._received_at = time.monotonic()
                 close = await self._handle(message)
@@ -313,7 +313,7 @@ class AudioSocket:
         if not await self._count():
             return QUOTA_EXCEEDED
         await self._gateway.reservations.extend(session.ssrc, time.time() + RESERVATION_TTL_S)
-        if session.reconnect_by:  # written by an older socket in the meantime
+        if session.reconnect_by:  # an older socket has written it in the meantime
             await self._gateway.sessions.resume(session)
         return None
 

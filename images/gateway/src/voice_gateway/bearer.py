@@ -1,9 +1,9 @@
-"""Authentication of other speech services' clients by their own key.
+"""Authentication of other speech services' clients with their own key.
 
 They only send ``Authorization: Bearer KEY`` (Deepgram's clients: ``Token``). The key is a session's token, or the
 credentials of the deployment file's authorizer if this process can verify them: a token of the issuer, or any value if
-there is no authentication. AWS credentials and API keys are verified by API Gateway, which supports no WebSockets: such
-a caller opens a session there and uses its token as key.
+there is no authentication. API Gateway verifies AWS credentials and API keys, but does not support WebSockets: a caller
+with these opens a session there and uses its token as the key.
 """
 
 from collections.abc import Mapping

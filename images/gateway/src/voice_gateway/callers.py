@@ -30,7 +30,7 @@ RETRY_DELAY_S = 1
 TIMEOUT_S = 5.0
 MAX_WAITING = 256
 """Maximum number of callers with an unknown key that wait for the issuer. Above it, the address with the most of them
-loses its oldest."""
+loses its oldest one."""
 LEEWAY_S = 30
 """Permitted deviation of the issuer's clock."""
 

@@ -1,7 +1,7 @@
 """Cells of a deployment, and the one that a call belongs to.
 
-Rendezvous hashing ranks all cells for each call, and the first one that is alive and not full serves it. A cell that is
-lost or added moves the calls of its own rank alone, and gateways need no common state.
+Rendezvous hashing ranks all cells for each call, and the first one that is alive and not full serves it. The loss or
+addition of a cell only moves the calls that rank it first, and gateways need no shared state.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Cells:
-    """The cells, without which every call belongs here.
+    """The cells of a deployment.
 
     Attributes:
         own_name: Name of this cell.
@@ -32,7 +32,7 @@ class Cells:
 
         Args:
             own_api: Session API of this cell.
-            health: By session API, the address that answers 200 while the cell takes callers.
+            health: Health URLs by session API; each returns 200 while its cell accepts callers.
         """
         self._api = {_name(api): api for api in health}
         self._health = {_name(api): address for api, address in health.items()}
@@ -40,7 +40,7 @@ class Cells:
         self._checks: dict[str, tuple[float, asyncio.Task[bool]]] = {}
 
     def parse_names(self, names: str) -> set[str]:
-        """Return the cells in a list of names, by commas. Unknown names are left out."""
+        """Return the cells in a comma-separated list of names, without unknown ones."""
         return self._api.keys() & names.split(",")
 
     def api(self, name: str) -> str:
@@ -48,11 +48,11 @@ class Cells:
         return self._api[name]
 
     def rank(self, call: str) -> list[str]:
-        """Return the names of all cells, the one that the call belongs to first."""
+        """Return the names of all cells in a call's order of preference."""
         return sorted(self._api, key=lambda name: hashlib.sha256(f"{name} {call}".encode()).digest(), reverse=True)
 
     async def pick(self, call: str, full: Collection[str]) -> str | None:
-        """Return the name of the cell that serves a call; ``None`` if each is lost or full."""
+        """Return the name of the cell that serves a call; ``None`` if all are unavailable or full."""
         for name in self.rank(call):
             if name not in full and (name == self.own_name or await self._is_healthy(name)):
                 return name

@@ -33,10 +33,9 @@ OUTBOX_SIZE = 256
 FINALS_TIMEOUT_S = 30.0
 """Maximum time for which a client that has sent all audio waits for its last finals."""
 PAUSE_TIMEOUT_S = 2.0
-"""Maximum time for which a socket whose session ends with it stays open for a current speaker when this process
-stops."""
+"""Maximum time for which a stopping process keeps a socket open for a current speaker, if its session ends with it."""
 SHUTDOWN_TIMEOUT_S = 2.5
-"""Time to wait for its last finals then, within the total of five seconds."""
+"""Maximum subsequent wait for the socket's last finals, within the total of five seconds."""
 ASSUMED_DELIVERED_AFTER_S = 1.0
 """Messages sent this long before a message of the client are assumed to have arrived; later ones are repeated on its
 next socket."""

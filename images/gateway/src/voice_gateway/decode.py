@@ -97,9 +97,9 @@ def _resampled(container: InputContainer, layout: str) -> Iterator[AudioFrame]:
         try:
             frames = packet.decode()
         except av.InvalidDataError:
-            continue  # as players do
+            continue  # skipped, as players do
         for frame in frames:
-            if isinstance(frame, AudioFrame):  # as all frames of an audio stream are
+            if isinstance(frame, AudioFrame):  # true for all frames of an audio stream
                 yield from resampler.resample(frame)
     yield from resampler.resample(None)
 

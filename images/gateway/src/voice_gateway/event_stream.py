@@ -132,7 +132,7 @@ class EventStream:
         return _event("end", {"complete": complete and not self._lost_ms, "lost_ms": self._lost_ms})
 
     async def _is_over(self) -> bool | None:
-        """Return whether all speech was transcribed, once no more events follow; ``None`` before that."""
+        """Once no more events follow, return True if all speech was transcribed; ``None`` before that."""
         try:
             session = await self._gateway.sessions.read(self._session.ssrc)
         except RedisError:

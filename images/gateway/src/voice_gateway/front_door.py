@@ -73,7 +73,7 @@ class PublicHosts:
 
         Raises:
             OSError: The connection failed, or the certificate is not trusted.
-            ValueError: The status is another one.
+            ValueError: The response has an unexpected status.
         """
         reader, writer = await asyncio.open_connection(
             host, self.port, ssl=self.tls or ssl.create_default_context(), server_hostname=host

@@ -34,9 +34,9 @@ one."""
 UPLOAD_TIMEOUT_S = 600.0
 MAX_UNAUTHENTICATED_UPLOADS = 64
 """Maximum number of uploads without a valid key that are read before the response. Above it, the address with the most
-loses its oldest."""
+of them loses its oldest one."""
 DISCARD_TIMEOUT_S = 10.0
-"""Maximum time for reading one of them."""
+"""Maximum time for reading an upload without a valid key."""
 MAX_READERS_PER_SESSION = 4
 """Maximum number of event streams of a session at a gateway: a page, its reload, and another reader."""
 
@@ -48,7 +48,7 @@ class Gateway:
         draining: Whether new work is refused.
         shutting_down: Whether remaining callers are asked to reconnect to another gateway.
         connections: Open audio sockets and event streams.
-        cells: Cells of the deployment, or ``None`` if it has one.
+        cells: Cells of the deployment, or ``None`` if it has only one.
         archive: Archive of transcripts, or ``None``.
         uploads: Files being uploaded.
         unauthenticated_uploads: Uploads without a valid key, which are read and discarded.
@@ -95,7 +95,7 @@ class Gateway:
         """Return the session of a request.
 
         Raises:
-            Refusal: The token is invalid for it, or it does not exist.
+            Refusal: The token is invalid for the session, or the session does not exist.
         """
         if not token:
             raise Refusal(401, "no token", "send the token that came with the session")

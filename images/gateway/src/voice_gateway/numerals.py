@@ -33,7 +33,7 @@ class _Token:
 
 
 def words_in_digits(words: Sequence[TimedWord], language: str | None) -> list[TimedWord]:
-    """Return words with the words of a number merged, in digits; those of unsupported languages are unchanged."""
+    """Return words with the words of a number merged, in digits; words of unsupported languages are unchanged."""
     result = list(words)
     if language is None or (primary := primary_language(language)) not in LANGUAGES:
         return result

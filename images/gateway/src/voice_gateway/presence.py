@@ -52,7 +52,7 @@ async def presence(websocket: WebSocket) -> None:
 
 
 async def _extend(gateway: Gateway, session: Session) -> None:
-    # It has an expiry from the start, which is extended, since a gateway that is killed cannot close it.
+    # The session has an expiry from the start, which is extended, since a gateway that is killed cannot close it.
     await gateway.sessions.start_grace_period(session, gateway.settings.reconnect_grace_s)
 
 

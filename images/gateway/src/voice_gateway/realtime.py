@@ -133,7 +133,7 @@ class Update(ClientEvent):
 
 
 class Append(ClientEvent):
-    """Adds audio."""
+    """Adds audio to the buffer."""
 
     type: Literal["input_audio_buffer.append"]
     audio: str
@@ -203,7 +203,7 @@ class RealtimeSocket(ClientSocket):
         if query.get("intent", "transcription") != "transcription":
             raise Refusal(400, "bad request", "intent: only transcription is supported")
 
-    # --- What the client sends ----------------------------------------------------------------------------
+    # --- Messages from the client ----------------------------------------------------------------------------
 
     async def _control(self, text: str) -> Close | None:
         try:
@@ -292,7 +292,7 @@ class RealtimeSocket(ClientSocket):
             self._send_commit()
         self._has_uncommitted_audio = False
 
-    # --- What the client is told --------------------------------------------------------------------------
+    # --- Messages to the client --------------------------------------------------------------------------
 
     def _messages(self, transcript: Transcript) -> Iterator[Json]:
         if self._is_cleared(transcript):
@@ -309,7 +309,7 @@ class RealtimeSocket(ClientSocket):
             yield from self._final_events(transcript)
 
     def _is_cleared(self, transcript: Transcript) -> bool:
-        """Return True for a transcript of cleared audio, unless the client was told that it is committed."""
+        """Return True for a transcript of cleared audio, unless the client has been notified that it is committed."""
         while self._cleared and self._cleared[0][1] <= transcript.start_ms:
             self._cleared.popleft()
         if not self._cleared or transcript.start_ms < self._cleared[0][0]:

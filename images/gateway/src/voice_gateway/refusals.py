@@ -65,7 +65,7 @@ def store_unavailable() -> Refusal:
 
 
 def unknown_session() -> Refusal:
-    """The session does not exist, or no longer."""
+    """The session does not exist, or no longer exists."""
     return Refusal(404, "unknown session", "there is no such session; it may have ended some minutes ago")
 
 
@@ -85,7 +85,7 @@ async def handle_client_disconnect(_: HTTPConnection, __: Exception) -> Response
 
 
 async def handle_store_error(_: HTTPConnection, __: Exception) -> JSONResponse:
-    """Return the response while the state store is unavailable for longer than its client's timeout."""
+    """Return the response if the state store remains unavailable for longer than its client's timeout."""
     return store_unavailable().response()
 
 

@@ -33,7 +33,7 @@ from voice_runtime.redaction import Redaction
 from voice_runtime.sessions import Session, SessionKind, SessionState, TooManySessionsError, primary_language
 
 BODY_BYTES = 4096
-"""A request has a few short fields."""
+"""Maximum size of a request, which has a few short fields."""
 BODY_TIMEOUT_S = 10.0
 MAX_SSRC_ATTEMPTS = 8
 
@@ -178,10 +178,10 @@ def _check_media(session_request: SessionRequest) -> None:
 
 
 async def _other_cell(gateway: Gateway, session_request: SessionRequest, call: str, full: str) -> str | None:
-    """Return the address of another cell that the call belongs to, or ``None``.
+    """Return the URL at which another cell serves the call; ``None`` if this cell serves it.
 
     Args:
-        full: Names of the cells that have no room for the call.
+        full: Names of the cells without capacity for the call.
     """
     if gateway.cells is None:
         return None
@@ -196,7 +196,7 @@ async def _other_cell(gateway: Gateway, session_request: SessionRequest, call: s
 
 
 def missing_tier(gateway: Gateway, session_request: SessionRequest) -> Tier | None:
-    """Return the tier that has no room for a session."""
+    """Return the tier that has no capacity for a session."""
     if gateway.fleet.free_slots == 0:
         return Tier.ASR
     if session_request.transport == "websocket" and gateway.fleet.vad_host() is None:

@@ -18,7 +18,7 @@ class SocketLease:
     async def acquire(self) -> None:
         """Take the lease over from any other socket.
 
-        A caller that reconnects knows before the old connection that the latter is lost.
+        A caller can detect the loss of the old connection, and reconnect, before that connection's gateway detects it.
         """
         await self._store.set(self._key, self._owner_id, ex=state.LEASE_S)
 
@@ -33,5 +33,5 @@ class SocketLease:
         return bool(owner == self._owner_id)
 
     async def is_held(self) -> bool:
-        """Return True if it still belongs to this socket."""
+        """Return True if the lease still belongs to this socket."""
         return bool(await self._store.get(self._key) == self._owner_id)

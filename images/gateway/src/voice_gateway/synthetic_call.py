@@ -1,6 +1,6 @@
-"""A call of the gateway's own, as callers make it: through the public name, the data plane and the engine.
+"""A synthetic call from the gateway itself, which passes through the public name, the data plane and the engine.
 
-Requests for health see that a gateway can be reached. This call fails too where audio is not transcribed.
+Health checks only show that a gateway is reachable. This call also fails if audio is not transcribed.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from voice_gateway.session_routes import SessionRequest, missing_tier, open_sess
 
 INTERVAL_S = 60.0
 TIMEOUT_S = 20.0
-"""Longest that the call takes, of which its audio is 2 s."""
+"""Timeout of a call, including its 2 s of audio."""
 CALLER_NAME = "synthetic"
-"""Its name in the usage of callers."""
+"""Name of the synthetic caller in the usage of callers."""
 SPEECH = Path(__file__).with_name("speech.wav")
 FRAME_S = 0.02
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class SyntheticCaller:
-    """Calls the deployment that it is a part of."""
+    """Calls its own deployment."""
 
     def __init__(self, gateway: Gateway, public_url: str) -> None:
         """Create a caller.
@@ -50,7 +50,7 @@ class SyntheticCaller:
             await self.call()
 
     async def call(self) -> bool:
-        """Make one call; return whether its speech was transcribed."""
+        """Make one call; return True if its speech was transcribed."""
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 text = await self._transcript()
@@ -65,7 +65,7 @@ class SyntheticCaller:
 
     async def _transcript(self) -> str:
         gateway, request = self._gateway, SessionRequest(transport="websocket")
-        if missing := missing_tier(gateway, request):  # not counted with the refusals of callers
+        if missing := missing_tier(gateway, request):  # checked here, so that it is not counted as a caller's refusal
             raise no_capacity(f"no {missing.upper()} host has room")
         session = await open_session(gateway, CALLER_NAME, request)
         token, _ = gateway.tokens.create(session.id)

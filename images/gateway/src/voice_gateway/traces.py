@@ -1,4 +1,4 @@
-"""One trace per call, sent by OTLP to the operator's collector: the delays of a caller's transcripts by stage.
+"""One trace per call, sent over OTLP to the operator's collector: the delays of a caller's transcripts by stage.
 
 The gateway knows when a frame was sent and when its transcript was delivered, and a final contains the durations of its
 stages in the engine. Therefore only the gateway sends spans, and a change of the VAD or ASR host during a call has no

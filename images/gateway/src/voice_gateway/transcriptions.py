@@ -149,7 +149,7 @@ async def _diarized(
         Refusal: The file has one channel.
     """
     try:
-        # From the last channel, so that a file without it is refused before the response starts.
+        # The last channel is first, so that a file without it is refused before the response starts.
         for channel in reversed(range(MAX_CHANNELS)):
             async for _ in transcribe_file(gateway, options.hints, file, transcripts[channel], channel):
                 yield format_segments(Format.DIARIZED_JSON, transcripts[channel], [])

@@ -54,7 +54,7 @@ class SourceLimitedSet(Generic[Item]):
         item = next(iter(items))
         del items[item], self._sources[item]
         if items:
-            self._items[source] = items  # move this source behind the other sources
+            self._items[source] = items  # move this source after the other sources
         return item
 
     def discard(self, item: Item) -> None:

@@ -1,4 +1,4 @@
-"""Queue of audio file pieces: gateways add them, and ASR hosts without other work take them.
+"""Queue of audio file pieces: gateways add them, and idle ASR hosts claim them.
 
 A gateway that fails leaves nothing behind, since pieces that are not polled expire. The piece of a failed host is
 queued again.

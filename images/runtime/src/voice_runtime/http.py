@@ -139,12 +139,12 @@ class PromptProtocol(SlowReaderLimit, H11Protocol):
             self._pause_timer = None
 
     def pause_writing(self) -> None:
-        """Wait for the client to read its answer."""
+        """Wait for the client to read its response."""
         super().pause_writing()
         self._start_waiting()
 
     def resume_writing(self) -> None:
-        """See whether a request is in progress."""
+        """Check whether a request is in progress."""
         super().resume_writing()
         self._update_state()
 
@@ -217,7 +217,7 @@ def _close(reference: weakref.ref[PromptProtocol]) -> None:
 
 
 def _close_or_abort(transport: asyncio.Transport) -> None:
-    """Close a connection, also where its client does not read what was written to it."""
+    """Close a connection, even if its client does not read the data that was written to it."""
     transport.close()
     if transport.get_write_buffer_size():
         transport.abort()

@@ -23,7 +23,7 @@ class Journal:
         self._former_hosts: dict[int, set[str]] = {}
 
     async def acquire(self, ssrc: int) -> None:
-        """Make this the session's host, regardless of the previous one.
+        """Make this host the session's host, regardless of the previous one.
 
         The VAD tier decides where a session's audio is sent.
         """

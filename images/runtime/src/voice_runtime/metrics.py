@@ -1,4 +1,4 @@
-"""Metrics as log lines in CloudWatch's embedded metric format, so that the task needs no permission to publish.
+"""Metrics as log lines in CloudWatch's embedded metric format, so that the task requires no permission to publish.
 
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 """

@@ -7,7 +7,7 @@ MAX_ID_CHARACTERS = 512
 
 
 def event_id(text: str | bytes) -> str | None:
-    """Return the id of a client's event, for an ``error``; ``None`` without one."""
+    """Return the id of a client's event, for an ``error``; ``None`` if it has none."""
     try:
         event = json.loads(text)
     except (ValueError, RecursionError):

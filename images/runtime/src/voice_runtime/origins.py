@@ -1,8 +1,8 @@
 """Protects programs without authentication from web pages.
 
 A browser sends requests of any page to any address, including the local machine, and opens WebSockets without a
-preflight (RFC 6455, section 10.2). With a name of the attacker's that resolves to 127.0.0.1, they are same-origin
-requests (DNS rebinding), which the Host header shows.
+preflight (RFC 6455, section 10.2). If the attacker's own name resolves to 127.0.0.1, they are same-origin requests (DNS
+rebinding), which the Host header shows.
 """
 
 import ipaddress
@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket
 from voice_blueprint.contract.session_api import HEALTH_PATH, LIVENESS_PATH
 
 OPEN_PATHS = (HEALTH_PATH, LIVENESS_PATH)
-"""Their responses contain no secrets, and load balancers send arbitrary host names."""
+"""Unchecked paths, since their responses contain no secrets, and load balancers send arbitrary host names."""
 
 
 class OriginCheck:

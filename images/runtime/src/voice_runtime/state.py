@@ -71,7 +71,7 @@ HOST_SESSIONS_RETENTION_S = 300
 
 
 MAX_FILE_PIECES = 64
-"""Maximum for all files together, 0.4 MB each: less than the unfinished audio of ten sessions."""
+"""Maximum number of pieces of all files together, 0.4 MB each: less than the unfinished audio of ten sessions."""
 
 FILE_PIECE_RETENTION_S = 20
 """Time without polling by its gateway after which a piece expires, since the gateway has failed."""

@@ -150,7 +150,7 @@ class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
             super().keepalive_timeout()
 
     def resume_writing(self) -> None:
-        """Read on, once the client has read its answers."""
+        """Resume reading once the client has read its responses."""
         super().resume_writing()
         if self._unread and self._timer is None:
             self._read()
@@ -181,7 +181,7 @@ class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
     def _read(self) -> None:
         self._stop()
         if self.transport.get_write_buffer_size() > UNREAD_BYTES:
-            # A client that reads no answers to its pings would fill this process's memory with them.
+            # A client that does not read the responses to its pings would fill this process's memory with them.
             self.transport.pause_reading()
             return
         started_at = time.perf_counter()

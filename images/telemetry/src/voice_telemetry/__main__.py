@@ -113,7 +113,7 @@ async def _sleep(stop: asyncio.Event, seconds: float) -> None:
 
 
 def _cloudwatch(settings: Settings) -> CloudWatch:
-    # Our own pauses between calls are longer than the library's.
+    # The pauses between calls are longer than the library's own.
     config = Config(connect_timeout=_CALL_TIMEOUT_S, read_timeout=_CALL_TIMEOUT_S, retries={"total_max_attempts": 1})
     client = boto3.client("cloudwatch", region_name=settings.region, config=config)
     return CloudWatch(client, deployment=settings.deployment, fleet=settings.fleet)

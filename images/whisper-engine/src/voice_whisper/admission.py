@@ -1,7 +1,7 @@
 """Admits sessions that exist in Valkey, up to the host's number of slots.
 
-An unknown session waits for its lookup with a limited number of others. Addresses take turns, and above the limit, the
-address with the most loses its oldest, so a flood delays only its own address.
+An unknown session waits for its lookup with a limited number of others. Addresses are served in turn. Above the limit,
+the address with the most waiting sessions loses its oldest one, so a flood only delays its own address.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from voice_whisper.window import FRAME_MS
 UNKNOWN_SESSION_TTL_S = 5.0
 """Time for which an unknown session is not looked up again."""
 FULL_REPORT_INTERVAL_S = 2.0
-"""Time after which a full host reports to a session again that it is full."""
+"""Interval at which a full host reports to a session that it is full."""
 MAX_REFUSED = 65_536
 MAX_LOOKUPS = 256
 """Maximum number of sessions that wait for their lookup, and of concurrent lookups."""
@@ -92,7 +92,7 @@ class Admission:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the host has no sessions left, and has announced that."""
+        """Whether the host has no sessions left, and has announced this."""
         return not (self.live or self._held or self._releasing)
 
     async def run(self) -> None:
@@ -128,7 +128,7 @@ class Admission:
             self._deliver(_Arrival(chunk, datagram, source))
 
     async def adopt(self, ssrc: int, *, is_own: bool = False) -> None:
-        """Finish a failed host's work on a session, unless another host does.
+        """Finish a failed host's work on a session, unless another host does so.
 
         Args:
             ssrc: The session.
@@ -197,7 +197,7 @@ class Admission:
         return Refused.FULL
 
     def _look_up(self, ssrc: int, source: str) -> None:
-        """Start the lookup of a session; above the limit, the address with the most gives up its oldest."""
+        """Start the lookup of a session; above the limit, the address with the most sessions loses its oldest one."""
         if ssrc not in self._unknown:
             removed = self._unknown.add(ssrc, source)
             if removed is not None:

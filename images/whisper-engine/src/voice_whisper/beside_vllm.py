@@ -22,7 +22,7 @@ REQUESTS = 64
 TIMEOUT_S = 60.0
 RETRY_PAUSE_S = 1.0
 MAX_ATTEMPTS = 60
-"""Maximum attempts, which cover a restart of vLLM; after them, an utterance is given up."""
+"""Maximum attempts, which cover a restart of vLLM; after them, an utterance is abandoned."""
 SILENCE = bytes(2 * SAMPLE_RATE)
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from voice_whisper.backends.base import Decoded, Word
 from voice_whisper.messages import States
 
 MAX_ATTEMPTS = 3
-"""Number of crashed workers after which a window is given up."""
+"""Number of crashed workers after which a window is abandoned."""
 
 
 STALE_S = 3.0

@@ -9,11 +9,11 @@ from voice_whisper.counters import Counters
 from voice_whisper.utterance import Utterance
 
 EVERY_S = 0.05
-"""Maximum time of chunks that a failing host loses."""
+"""Maximum duration of the chunks that a failing host loses."""
 
 MAX_WAITING = 8192
-"""Maximum chunks that wait for an unavailable store, 3.2 kB each; above it, the oldest are discarded, but still held by
-their session's host."""
+"""Maximum chunks that wait for an unavailable store, 3.2 kB each; above it, the oldest are discarded, but their
+session's host still keeps them."""
 
 
 class JournalBatch:

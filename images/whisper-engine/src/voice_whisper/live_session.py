@@ -121,7 +121,7 @@ class LiveSession:
         self._partial_frames = 0
         self._ahead: _EarlyTranscript | None = None
         self._last: asyncio.Task[None] | None = None
-        """Transcribes the newest completed utterance."""
+        """Task that transcribes the newest completed utterance."""
 
     @property
     def is_busy(self) -> bool:
@@ -258,7 +258,10 @@ class LiveSession:
             utterance.before = None
 
     async def _without_cut_word(self, utterance: Utterance, result: WindowTranscript) -> WindowTranscript:
-        """Leave a word that a commit has cut to the following utterance, if speech continues."""
+        """Return the result, without a last word that a commit has cut if speech continues.
+
+        The next utterance then contains the word.
+        """
         if not (
             utterance.is_cut
             and result.words
@@ -327,7 +330,7 @@ class LiveSession:
 
     async def _publish_one(self, due: _PendingEvent, transcript: Transcript) -> None:
         services, ssrc, utterance, is_new = self._services, self._ssrc, due.over, False
-        # A goodbye during silence, without a request, has no final.
+        # A LAST mark during silence has no final, unless the transcript was requested.
         if utterance is None or not utterance.is_mark or transcript.commit:
             publishing = partial(services.transcripts.publish, ssrc, transcript, due.number)
             is_new = await retry_until_done("an event", publishing)

@@ -123,7 +123,7 @@ class WorkerPool:
         """Return the transcript of an utterance.
 
         Raises:
-            JobFailedError: Workers crash on it.
+            JobFailedError: Workers crash on the utterance.
             StaleError: A partial has waited too long.
         """
         rows = utterance.features(self._bins, until_end=priority is not Priority.PARTIAL)
@@ -132,8 +132,8 @@ class WorkerPool:
         job = Job(window, audio_rows, priority, language, asyncio.get_running_loop().create_future(), prompt=prompt)
         self._admit(job)
         try:
-            # Partials of a long utterance split off its stable part. Without them, its windows grow, so that all others
-            # wait longer, and lose their partials.
+            # Partials of a long utterance allow its stable part to be split off. Without them, its windows grow, so
+            # that all other utterances wait longer and lose their partials.
             if priority is Priority.PARTIAL and utterance.received_frames <= LONG_FRAMES:
                 await asyncio.wait({job.result}, timeout=STALE_S)
                 if self._withdraw(job):
@@ -154,7 +154,7 @@ class WorkerPool:
             self._admit(next_job)
 
     async def _watch(self) -> None:
-        """Count iterations instead of seconds: a process that was suspended itself has not waited for its workers."""
+        """Count iterations instead of seconds, since a process that was suspended has not waited for its workers."""
         done = {role: stage.done for role, stage in self.stages.items()}
         while True:
             await asyncio.sleep(POLL_INTERVAL_S)

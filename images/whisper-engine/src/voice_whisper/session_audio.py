@@ -115,7 +115,7 @@ class SessionAudio:
     def finished(self, now: float) -> list[Utterance]:
         """Remove and return the completed utterances in order."""
         if self._before and now - self._before.last_audio_at > MAX_CHUNK_GAP_S:
-            self._before = None  # the next utterance is not a continuation of it
+            self._before = None  # the next utterance does not continue this one
         ended: list[Utterance] = []
         while self._utterances and self._is_over(self._utterances[0], now):
             utterance = self._utterances.pop(0)

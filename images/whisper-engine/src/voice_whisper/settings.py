@@ -44,7 +44,7 @@ class EngineSettings(BaseSettings):
     vllm_url: str = f"http://127.0.0.1:{VLLM.number}"
     """vLLM's API, or a router's, for the engine ``vllm``; for ``vllm-realtime``, that of one vLLM."""
     vllm_model: str = ""
-    """Name of the model there; empty for the only one."""
+    """Name of the model at that API; empty for the only one."""
 
     layout: Layout = Layout.DISAGGREGATED
     sessions: int = Field(default=64, ge=1, le=4096)

@@ -68,7 +68,7 @@ class Stage:
             ready: Callback when it has loaded its model.
 
         Raises:
-            CannotStartError: Its first start failed.
+            CannotStartError: The worker's first start failed.
         """
         started = False
         while True:

@@ -27,7 +27,7 @@ LATE_FRAMES = 200 // FRAME_MS
 """Time after which a missing chunk is lost; until then, a partial stops before it."""
 RETRY_PAUSE_S = 1.0
 MAX_ATTEMPTS = 60
-"""Maximum attempts, which cover a restart of the engine; after them, an utterance is given up."""
+"""Maximum attempts, which cover a restart of the engine; after them, an utterance is abandoned."""
 
 
 class StreamError(Exception):

@@ -33,7 +33,7 @@ class Transcriber(Protocol):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it has stopped working although there is work, which other hosts should take over."""
+        """Whether it has stopped although there is work, which other hosts should take over."""
         ...
 
     @property
@@ -62,7 +62,7 @@ class Transcriber(Protocol):
             prompt: Words that are likely to occur.
 
         Raises:
-            JobFailedError: It cannot be transcribed.
+            JobFailedError: The utterance cannot be transcribed.
             StaleError: A partial has waited too long.
         """
         ...

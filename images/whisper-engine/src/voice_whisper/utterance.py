@@ -85,7 +85,7 @@ class Utterance:
         first, end = self.numbers or (chunk.number, chunk.number)
         self.numbers = min(first, chunk.number), max(end, chunk.number + 1)
         self.marks |= chunk.flags & MARKS
-        if not (self._chunks and is_mark(chunk)):  # a mark during a pause ends it where the speech ended
+        if not (self._chunks and is_mark(chunk)):  # a mark during a pause ends the utterance at the end of its speech
             self._chunks[chunk.sequence] = chunk
             self._extend_end(chunk)
             self.last_audio_at = now
@@ -93,7 +93,7 @@ class Utterance:
 
     def _extend_end(self, chunk: AudioChunk) -> None:
         if chunk.sequence < self.last:
-            return  # it may be the end of a segment that another one has already followed
+            return  # it may end a segment after which another one has already started
         if chunk.flags & ChunkFlag.END_OF_SPEECH:
             self.end, self.has_ended = end_position(chunk), True
         elif self.end is not None and chunk.sequence >= self.end:

@@ -1,4 +1,4 @@
-"""Detects whether the vLLM of the same host works: it responds to requests, or to a short silence.
+"""Detects whether the vLLM on the same host works, that is, whether it responds to requests or to a short silence.
 
 Its ``/health`` is not sufficient, since it returns 200 while the engine core hangs. A router with several engines is
 not monitored this way, since a hanging engine does not affect the others.
@@ -52,7 +52,7 @@ class VllmWatch:
         self._unanswered, self._answered_at = 0, time.monotonic()
 
     async def run(self) -> None:
-        """Run until cancelled, from its first response on."""
+        """Monitor vLLM from its first response until cancelled."""
         self.answered()
         while self._is_local:
             await asyncio.sleep(POLL_INTERVAL_S)

@@ -32,7 +32,7 @@ class Engine:
 
     @property
     def name(self) -> str:
-        """Its location, for messages."""
+        """Location of the engine, for messages."""
         return f"{self.pod.name}/{self.container.name}"
 
     @cached_property

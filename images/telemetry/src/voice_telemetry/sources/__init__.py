@@ -16,7 +16,7 @@ class Source(Protocol):
         """Return the current values.
 
         Raises:
-            SourceError: It cannot be read. Nothing is published then, and alarms evaluate the missing values.
+            SourceError: The source cannot be read. Nothing is published then, and alarms evaluate the missing values.
         """
         ...
 

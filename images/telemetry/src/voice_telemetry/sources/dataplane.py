@@ -67,7 +67,7 @@ class DataPlane:
         ]
         if len(self._rings) == SUSTAINED_OVER:
             samples.append(Sample("RxRingSustained", min(self._rings)))
-        # At the first reading, the start of the counters is unknown; after a restart, they start again.
+        # At the first reading, the start of the counters is unknown; after a restart, the counters start again from 0.
         if before is None or now.vad.frames < before.vad.frames:
             return samples
         samples += [

@@ -95,5 +95,5 @@ class Engine:
 
 
 def _sum(counter: int | dict[str, int]) -> int:
-    """Return a count; for one by reason, that of missing slots."""
+    """Return a count; if counts are by reason, return that of missing slots."""
     return counter.get("full", 0) if isinstance(counter, dict) else counter

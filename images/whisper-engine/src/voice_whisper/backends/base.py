@@ -95,7 +95,7 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> Back
         number: Index of the worker among those of its role, from 0.
 
     Raises:
-        ModelLoadError: It does not exist, or does not fit the hardware.
+        ModelLoadError: The model does not exist, or does not fit the hardware.
     """
     # Each image only contains the libraries of one backend.
     module = importlib.import_module(f"voice_whisper.backends.on_{settings.backend}")
