@@ -25,7 +25,7 @@ PEAK_S = 15 * 3600
 SPIKE_S, RAMP_S = 3600, 60
 """Maximum duration of a spike, and duration of its ramp."""
 NIGHT_SHARE = 0.2
-"""Calls at 03:00 of a business day with a high peak, as a share of the mean. ASSUMED."""
+"""Calls at 03:00 on a business day with a high peak, as a share of the mean. ASSUMED."""
 RANDOMLY_ASSIGNED_TIERS = (Tier.GATEWAY, Tier.VAD)
 """Tiers whose load balancer distributes calls without regard to the load of hosts."""
 UNTYPED_PEAK_FACTOR: float = CallLoad.model_fields["peak_factor"].default
@@ -64,10 +64,10 @@ class Day:
 
 
 def designed_load(deployment: Deployment) -> CallLoad:
-    """Return the load of the file; without one, the load that its tiers can serve at the peak.
+    """Return the load of the file; without one, the load that the tiers can serve at the peak.
 
-    The peak fills the smallest tier to ``FILL``. Gateways and VAD hosts, to which calls are distributed randomly, are
-    filled less, so that hosts are hardly ever full while others have capacity.
+    The peak fills the smallest tier to ``TARGET_UTILIZATION``. Gateways and VAD hosts, to which calls are distributed
+    randomly, are filled less, so that hosts are hardly ever full while others have capacity.
 
     Raises:
         ValueError: The deployment serves no calls.

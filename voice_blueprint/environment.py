@@ -89,7 +89,7 @@ def gateway_environment(
 
     Args:
         deployment: The deployment.
-        edge: Its edge, on either cloud.
+        edge: Edge of the deployment, on either cloud.
         fleet: Name of the gateway's fleet.
         sockets: Maximum number of open sockets.
         media_host: Host name of the media port.

@@ -96,7 +96,7 @@ def digest(deployment: Deployment, image: Image) -> str:
 
 
 def with_image_digests(deployment: Deployment) -> Deployment:
-    """Return the deployment as if all images had been pushed."""
+    """Return the deployment with placeholder digests, as if all images had been pushed."""
     missing = {image: NO_DIGEST for image in images_for(deployment) if image not in deployment.images}
     return deployment.model_copy(update={"images": {**deployment.images, **missing}})
 

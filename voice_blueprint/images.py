@@ -1,7 +1,7 @@
 """Container images: ``images/<name>/image.yaml``, typed and checked against catalogue and contract.
 
 The module is not in ``images/`` because launchers, manifests and sizing read it: size budgets, users, ports and cache
-directories are part of a deployment. The programs in ``images/`` never need it.
+directories are part of a deployment. The programs in ``images/`` do not use this module.
 """
 
 import functools
@@ -42,7 +42,7 @@ def port(name: str) -> Port:
     module, _, constant = name.partition(".")
     result = getattr(_CONTRACTS.get(module), constant, None)
     if not isinstance(result, Port):
-        raise ValueError(  # noqa: TRY004  pydantic reports a ValueError with its place
+        raise ValueError(  # noqa: TRY004  pydantic reports the location of a ValueError
             f"{name} is no port of blueprint.contract.network or blueprint.azure.contract"
         )
     return result
@@ -204,7 +204,7 @@ class BuiltImage(_Spec):
         arguments = {argument: engines[name].version for argument, name in self.versions.items()}
         arguments |= {argument: package.version for argument, package in self.packages.items()}
         for name in self.bases.values():
-            # An image over a publisher's base installs from a release pocket, which keeps its versions.
+            # An image based on a publisher's image installs packages from a release pocket, which keeps its versions.
             if name in bases():
                 arguments[SNAPSHOT] = bases()[name].snapshot
         return arguments
@@ -222,7 +222,7 @@ class BuiltImage(_Spec):
 
 
 class MirroredImage(_Spec):
-    """A publisher's image, copied unchanged to the own registry."""
+    """A publisher's image, copied unchanged to the operator's registry."""
 
     kind: Literal["mirrored"]
     upstream: Annotated[EngineName, AfterValidator(_has_upstream)]
@@ -236,9 +236,9 @@ def load(file: Path) -> ImageSpec:
     """Load an ``image.yaml``.
 
     Raises:
-        pydantic.ValidationError: It does not match the type, or refers to names that the contract or catalogue does not
-            define.
-        ValueError: It describes an image other than that of its folder.
+        pydantic.ValidationError: The file does not match the type, or refers to names that the contract or catalogue
+            does not define.
+        ValueError: The file describes an image other than that of its folder.
     """
     document = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     spec = _ADAPTER.validate_json(json.dumps(document))

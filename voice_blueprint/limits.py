@@ -54,7 +54,7 @@ class LimitNeed:
 
 
 def limit_needs(deployment: Deployment) -> Iterator[LimitNeed]:
-    """Yield the requirements of each section."""
+    """Yield the usage of limits by each section of the file."""
     all_limits = catalog.limits()
     needs = list(_aws(deployment.aws_section)) if deployment.aws_section else []
     if deployment.azure_section:
@@ -81,7 +81,7 @@ def _aws(aws: Aws) -> Iterator[tuple[str, float, float, Location]]:
         + sum(getattr(each, bound) for each in services)
         for bound in ("min", "max")
     )
-    # Each host and task has a network interface of its own, and publishes its own metrics.
+    # Each host and task has its own network interface, and publishes its own metrics.
     yield "network-interfaces", min_hosts, max_hosts, ("aws", "vad", "hosts_per_zone")
     yield "put-metric-data", min_hosts / PUBLISH_EVERY_S, max_hosts / PUBLISH_EVERY_S, ("aws", "vad", "hosts_per_zone")
     low, high = (
@@ -93,7 +93,7 @@ def _aws(aws: Aws) -> Iterator[tuple[str, float, float, Location]]:
     yield "store-connections", low, high, tasks_location
     requests = aws.edge.throttle.requests_per_s
     yield "api-requests", requests, requests, ("aws", "edge", "throttle", "requests_per_s")
-    # After the loss of a zone, its tasks are started in the others.
+    # After the loss of a zone, its tasks are started in the other zones.
     for service, location in zip(services, (tasks_location, ("aws", "agents", "tasks")), strict=False):
         yield "fargate-starts", service.min / zones, service.max / zones, location
     stacks = STACKS + len(aws.asr) + bool(aws.agents) + bool(aws.host_images)

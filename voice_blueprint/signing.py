@@ -15,7 +15,7 @@ def validate_key(pem: str) -> str:
     """Return the public key unchanged.
 
     Raises:
-        ValueError: It is not a PEM-encoded ECDSA key on the curve P-256.
+        ValueError: The text is not a PEM-encoded ECDSA key on the curve P-256.
     """
     _public_key(pem)
     return pem
@@ -33,7 +33,7 @@ def manifest(images: Mapping[Name, str]) -> str:
 
 def is_verified(pem: str, signature: str, content: bytes) -> bool:
     """Return True if a base64 signature of these bytes was made with the key."""
-    # Imported here, since most commands verify nothing.
+    # Imported here, since most commands verify no signatures.
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
     from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
@@ -54,5 +54,5 @@ def _public_key(pem: str) -> "ec.EllipticCurvePublicKey":
     except ValueError:
         raise ValueError("is not a public key in PEM format; use the output of `cosign public-key`") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise ValueError("is no ECDSA key on the curve P-256, which hosts can verify with what they have")  # noqa: TRY004  pydantic reports a ValueError with its place
+        raise ValueError("is no ECDSA key on the curve P-256, which hosts can verify with what they have")  # noqa: TRY004  pydantic reports the location of a ValueError
     return key

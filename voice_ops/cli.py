@@ -72,7 +72,7 @@ RENAMED_OPTIONS = {
 STDOUT_ERRORS = {ENOSPC, EDQUOT, EIO}
 """Errors of a write to a full or broken disk; one without a file name may concern standard output."""
 MIN_FREE = 2**25
-"""Minimum free space in bytes; below it, a disk counts as full, since a synth unpacks this much."""
+"""Minimum free space in bytes; below it, a disk counts as full, since a synthesis unpacks this much."""
 
 
 def load_command(name: str) -> Command:
@@ -93,7 +93,7 @@ def load_command(name: str) -> Command:
 
 
 def _format_help(command: Command) -> None:
-    """Wrap each paragraph of the help as a whole, and show no type for flags, which have no value."""
+    """Wrap each paragraph of the help as a whole, and omit the type of flags, which have no value."""
     if command.help:
         command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in command.help.split("\n\n"))
     _hide_flag_types(command.get_params(Context(command)))
@@ -108,7 +108,7 @@ def _hide_flag_types(parameters: Sequence[Parameter]) -> None:
 class Commands(TyperGroup):
     """Lists the commands with their first sentences, and imports the invoked one."""
 
-    def __init__(self, **attributes: Any) -> None:  # noqa: ANN401  TyperGroup has twenty of them
+    def __init__(self, **attributes: Any) -> None:  # noqa: ANN401  TyperGroup has twenty parameters
         super().__init__(**attributes)
         _format_help(self)
         panels = {name: panel for panel, names in PANELS.items() for name in names}
@@ -181,7 +181,7 @@ class Commands(TyperGroup):
 
 
 def _find_full_disk() -> str | None:
-    """Return the full disk that this program writes to, other than standard output, if there is one."""
+    """Return the full disk that this program writes to, if any; standard output is excluded."""
     folders = (tempfile.gettempdir(), Path.cwd())
     return next((str(folder) for folder in folders if shutil.disk_usage(folder).free < MIN_FREE), None)
 

@@ -18,6 +18,6 @@ EXTRAS = {
 
 
 def extra_for(module: str, command: str) -> str | None:
-    """Return the extra that a command misses, its own if it has one, or None if no extra contains the module."""
+    """Return the missing extra: the command's own if it has one, or None if no extra contains the module."""
     providers = [extra for extra, modules in EXTRAS.items() if module.partition(".")[0] in modules]
     return command if command in providers else next(iter(providers), None)

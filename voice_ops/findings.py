@@ -29,7 +29,7 @@ def load(file: Path) -> Deployment:
 
 
 def load_checked(file: Path) -> Deployment:
-    """Load a deployment file that no check refuses, or print the reasons and exit with 2."""
+    """Load a deployment file that passes the checks, or print the reasons and exit with 2."""
     deployment = load(file)
     blocking_findings = [finding for finding in checks.run(deployment) if finding.blocks]
     if blocking_findings:
@@ -40,7 +40,7 @@ def load_checked(file: Path) -> Deployment:
 
 
 def load_region(file: Path, region: str | None) -> Deployment:
-    """Load a deployment file that no check refuses in one of its regions, or exit with 2.
+    """Load a deployment file that passes the checks, in one of its regions, or exit with 2.
 
     Args:
         file: The file.
@@ -56,7 +56,7 @@ def load_region(file: Path, region: str | None) -> Deployment:
 
 
 def load_regions(file: Path, region: str | None) -> tuple[Deployment, ...]:
-    """Load a deployment file that no check refuses, in each of its regions or in the specified one."""
+    """Load a deployment file that passes the checks, in each of its regions or in the specified one."""
     return load_checked(file).in_regions() if region is None else (load_region(file, region),)
 
 

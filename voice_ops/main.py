@@ -1,4 +1,4 @@
-"""Entry point of the `voice` command. It imports little, so that Ctrl-C works from the start."""
+"""Entry point of the `voice` command. The module imports little, so that Ctrl-C works from the start."""
 
 import os
 import signal
@@ -12,15 +12,15 @@ def main() -> None:
     """Run the command line."""
     signal.signal(signal.SIGINT, _exit)
     try:
-        from voice_ops.cli import app  # noqa: PLC0415  the largest part of a start
+        from voice_ops.cli import app  # noqa: PLC0415  this import takes most of the start-up time
 
         bypass_loopback(os.environ)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         app()
     except KeyboardInterrupt:
-        os._exit(INTERRUPTED)  # for Ctrl-C between two lines of this function
+        os._exit(INTERRUPTED)  # in case of Ctrl-C between two lines of this function
 
 
 def _exit(_signal: int, _frame: FrameType | None) -> None:
-    """Exit during imports, when nothing has been started that would have to be stopped."""
+    """Exit during imports, before anything has been started that must be stopped."""
     os._exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""vCPUs that a deployment needs of an AWS account's quotas."""
+"""vCPUs of a deployment that count against the quotas of an AWS account."""
 
 import math
 from collections import defaultdict
@@ -11,9 +11,9 @@ from voice_blueprint.file.model.deployment import Deployment
 
 
 def vcpu_needs(deployment: Deployment) -> dict[tuple[str, bool], tuple[int, int]]:
-    """Return vCPUs at the minimum and at the maximum, by family and whether they are spot.
+    """Return the minimum and the maximum number of vCPUs, by family and purchase option (spot or not).
 
-    A Capacity Block counts against no quota.
+    Capacity Blocks do not count against quotas.
     """
     needs: dict[tuple[str, bool], tuple[int, int]] = defaultdict(lambda: (0, 0))
     for fleet in fleets(deployment):

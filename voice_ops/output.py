@@ -51,7 +51,7 @@ class PlainConsole(Console):
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, emoji=False, markup=False)
 
-    def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401  those of rich
+    def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401  parameters of rich
         if options.get("soft_wrap") and self.is_terminal and len(objects) == 1 and isinstance(objects[0], str | Text):
             self._print_wrapped(objects[0])
         else:
@@ -99,7 +99,7 @@ def wrap_text(text: Text, width: int) -> list[Text]:
 
 out = PlainConsole()
 if not out.is_terminal and "COLUMNS" not in os.environ:
-    out.width = 120  # rich uses 80 for a pipe or a CI log
+    out.width = 120  # rich uses 80 columns for a pipe or a CI log
 err = PlainConsole(stderr=True)
 
 
@@ -131,7 +131,7 @@ def print_json_error(problems: list[str], code: int) -> None:
 
 def as_json(value: object) -> str:
     """Return JSON of plain values, dataclasses and models; other objects are written as their attributes."""
-    from pydantic_core import to_jsonable_python  # noqa: PLC0415  `voice --help` does without
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415  not needed by `voice --help`
 
     return json.dumps(to_jsonable_python(value, fallback=vars), indent=2)
 
@@ -153,7 +153,8 @@ class FullTable(Table):
         rows = list(zip(*(list(column.cells) for column in self.columns), strict=True))
         widths = [self._width(console, column, index, rows) for index, column in enumerate(self.columns)]
         moved_columns: list[int] = []
-        # Three for the space between two columns, and one for the edge. The first column identifies the row and stays.
+        # Three characters are for the space between two columns, and one for the edge. The first column identifies the
+        # row, so it is never moved.
         while len(moved_columns) < len(widths) - 1 and sum(widths) + 3 * len(widths) + 1 > options.max_width:
             widest = max(range(1, len(widths)), key=widths.__getitem__)
             moved_columns.append(widest)
@@ -187,7 +188,7 @@ class FullTable(Table):
             slim.add_row(*(row[index] for index in remaining_columns), end_section=style.end_section)
         lines = console.render_lines(slim, options, pad=False)
         notes = iter([_render_admonition(console, options, self.columns, row, moved_columns) for row in rows])
-        # A row of the slim table is one line, since nothing in it wraps. The head ends with its rule.
+        # Each row of the slim table is one line, since its cells do not wrap. The header ends with a rule.
         rule_index = next(
             (at for at, line in enumerate(lines) if set("".join(each.text for each in line).strip()) == {"─"}), -1
         )
@@ -246,7 +247,7 @@ def stack_table(title: str, stacks: dict[str, Counter[str]]) -> Table:
 
 
 def describe_types(types: Counter[str]) -> str:
-    """Return a short list such as "9×EC2::Subnet, 1×EC2::VPC", most frequent first, and else by name."""
+    """Return a short list such as "9×EC2::Subnet, 1×EC2::VPC", most frequent first, then by name."""
     ordered = sorted(types.items(), key=lambda each: (-each[1], each[0]))
     return ", ".join(f"{count}×{kind.removeprefix('AWS::')}" for kind, count in ordered)
 

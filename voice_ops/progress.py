@@ -36,7 +36,7 @@ def heartbeat(console: Console, label: str) -> Iterator[None]:
 
 
 class Progress:
-    """Prints a line for each finished phase, and on a terminal shows a spinner with details during a phase."""
+    """Prints a line for each finished phase; on a terminal, a spinner with details is shown during a phase."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -21,7 +21,7 @@ QUIET = {
 
 def synthesize(deployment: Deployment, folder: Path) -> "CloudAssembly":
     """Synthesize a deployment that has passed its checks, and write its cloud assembly to a folder."""
-    from voice_stacks.node import start_jsii  # noqa: PLC0415  a plan by itself needs no extra
+    from voice_stacks.node import start_jsii  # noqa: PLC0415  not needed by commands that do not synthesize
 
     os.environ.update(QUIET)
     start_jsii()

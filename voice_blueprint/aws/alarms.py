@@ -11,7 +11,7 @@ from enum import StrEnum
 from voice_blueprint.file.model.scaling import Comparison, MissingData
 
 COMPARISON_OPERATOR = {Comparison.ABOVE: "GreaterThanThreshold", Comparison.BELOW: "LessThanThreshold"}
-"""CloudWatch's names of the comparisons."""
+"""CloudWatch's names for the comparisons."""
 
 TREAT_MISSING_DATA = {
     MissingData.NOT_BREACHING: "notBreaching",
@@ -19,11 +19,11 @@ TREAT_MISSING_DATA = {
     MissingData.IGNORE: "ignore",
     MissingData.MISSING: "missing",
 }
-"""CloudWatch's names of the missing-data rules."""
+"""CloudWatch's names for the missing-data rules."""
 
 
 class AlarmState(StrEnum):
-    """State of a CloudWatch alarm, in the spelling of its API."""
+    """State of a CloudWatch alarm, spelled as in its API."""
 
     OK = "OK"
     ALARM = "ALARM"
@@ -63,8 +63,8 @@ def evaluate(rule: AlarmRule, datapoints: Sequence[float | None], current: Alarm
 
     Args:
         rule: The alarm.
-        datapoints: The evaluation range, oldest first, ``None`` for a period without samples.
-        current: The state before.
+        datapoints: The evaluation range, oldest first; ``None`` for a period without samples.
+        current: The previous state.
     """
     present = [value for value in datapoints if value is not None]
     if not present:
@@ -80,7 +80,7 @@ def evaluate(rule: AlarmRule, datapoints: Sequence[float | None], current: Alarm
         return AlarmState.ALARM if breaching + missing_datapoints >= rule.datapoints_to_alarm else AlarmState.OK
     if breaching < len(window):
         return AlarmState.OK
-    # All datapoints breach, but there are too few.
+    # All datapoints breach, but there are too few of them.
     if rule.missing_data is MissingData.MISSING:
         oldest = next(index for index, value in enumerate(datapoints) if value is not None)
         age = len(datapoints) - oldest

@@ -44,8 +44,8 @@ class GroupSize:
     Attributes:
         desired: Desired capacity.
         in_service: Hosts that have completed their instance warm-up.
-        warming: Hosts that have been launched and have not completed it.
-        terminating: Hosts that are being terminated, which are counted in neither.
+        warming: Hosts that have been launched but have not completed their instance warm-up.
+        terminating: Hosts that are being terminated; they count as neither of the above.
     """
 
     desired: int

@@ -1,4 +1,4 @@
-"""Limits of AWS for API Gateway, Fargate and Route 53, and the resulting settings of the gateway."""
+"""AWS limits of API Gateway, Fargate and Route 53, and the resulting settings of the gateway."""
 
 from voice_blueprint.environment import GATEWAY_DRAIN_TIMEOUT_S
 from voice_blueprint.file.model.edge import Domain
@@ -8,10 +8,10 @@ FARGATE_STOP_TIMEOUT_S = 120
 https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (stopTimeout)"""
 
 AGENT_DRAIN_TIMEOUT_S = GATEWAY_DRAIN_TIMEOUT_S
-"""Drain timeout of an agent: conversations end within it, or clients are asked between two turns to reconnect to
-another agent."""
+"""Drain timeout of an agent. Conversations end within this time, or clients are instructed between two turns to
+reconnect to another agent."""
 AGENT_VCPU, AGENT_MEMORY_GIB = 1, 2
-"""Size of an agent's task: one process uses one core, and 2 GiB is the minimum on Fargate for it. Eight conversations
+"""Size of an agent's task: one process uses one core, for which 2 GiB is the minimum on Fargate. Eight conversations
 use 0.3 GiB."""
 
 STREAM_TIMEOUT_S = 900
@@ -26,8 +26,8 @@ https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html"""
 
 
 HEALTH_CHECK_INTERVAL_S = 10
-"""Interval between the requests of each Route 53 health checker. 30 s would cost a third, but detect a failure
-later."""
+"""Interval between the requests of each Route 53 health checker. An interval of 30 s would cost a third as much, but
+detect failures later."""
 HEALTH_CHECK_FAILURES = 3
 """Number of consecutive failed health checks after which a region counts as unhealthy: Route 53's default."""
 ALIAS_TTL_S = 60

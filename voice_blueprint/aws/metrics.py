@@ -1,4 +1,4 @@
-"""Metrics that AWS publishes: those of services, and those that metric filters count in logs.
+"""Metrics that AWS publishes: those of its services, and those that metric filters extract from logs.
 
 Names, units and dimension sets follow the documentation of each service, linked below. CloudWatch publishes some
 metrics with several dimension sets; only the declared one is read.
@@ -23,7 +23,7 @@ NAT_GATEWAY = "AWS/NATGateway"
 NETWORK_LOAD_BALANCER = "AWS/NetworkELB"
 """https://docs.aws.amazon.com/elasticloadbalancing/latest/network/load-balancer-cloudwatch-metrics.html"""
 LOG_NAMESPACE = "VoiceServe/Logs"
-"""Metric filters cannot add constant dimensions, so each deployment uses a namespace of its own below this one."""
+"""Metric filters cannot add constant dimensions, so each deployment uses its own namespace below this one."""
 
 _EDGE = (Tier.GATEWAY, Tier.AGENT)
 _HOSTS = (Tier.VAD, Tier.ASR)
@@ -84,7 +84,7 @@ class LogMetric:
     """A metric of a metric filter on a log group.
 
     Attributes:
-        metric: The metric. Its namespace is a prefix, see ``in_deployment``.
+        metric: The metric. Its namespace is a prefix, see ``log_namespace``.
         pattern: CloudWatch Logs filter pattern; ``{address_prefix}`` stands for the start of the VPC's addresses.
         value: Increment per match: 1, or a field of the pattern.
         source: Log group that is read.

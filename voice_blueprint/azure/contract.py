@@ -22,8 +22,8 @@ NAMESPACE = "voice"
 """Namespace of every service."""
 
 GPU_NAMESPACE = "voice-gpu"
-"""Namespace of the DaemonSets on GPU nodes: the device plugin and the GPU metrics exporter. It is the only one that
-permits host access."""
+"""Namespace of the DaemonSets on GPU nodes: the device plugin and the GPU metrics exporter. It is the only namespace
+that permits host access."""
 
 SYSTEM_NAMESPACE = "kube-system"
 
@@ -69,7 +69,8 @@ DECODE_NIXL = Port(5700, "tcp", "NIXL side channel of a cell's decode engine, on
 LMCACHE = Port(6555, "tcp", "LMCache server of an engine (ZMQ), on its pod's loopback only, or for peers that look up")
 LMCACHE_PEERS = Port(6557, "tcp", "LMCache server of an engine: where peers read its chunks by NIXL")
 LMCACHE_DATA = tuple(Port(number, "tcp", "The chunks themselves, by UCX") for number in range(6560, 6568))
-"""UCX listens on one port per network device and worker of a server; two were observed."""
+"""Ports on which UCX transfers chunks. It listens on one port per network device and worker of a server; two were
+observed."""
 LMCACHE_COORDINATOR = Port(9300, "tcp", "The list of LMCache servers")
 DECODE_LMCACHE = Port(6556, "tcp", "LMCache server of a cell's decode engine (ZMQ), on its pod's loopback only")
 LMCACHE_HTTP = Port(8084, "tcp", "Health and metrics of an LMCache server")

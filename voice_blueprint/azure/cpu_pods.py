@@ -34,9 +34,9 @@ def cpu_pods(callers: Callers | None, agents: AgentPods | None) -> dict[str, tup
 
 
 def cpu_nodes(vm_size: str, pods: list[float], required_cpus: float) -> int:
-    """Return the number of nodes of a size that fit these pods, which need ``required_cpus`` CPUs in total.
+    """Return the number of nodes of a size for these pods, which need ``required_cpus`` CPUs in total.
 
-    Each node may leave CPUs unused, at most as many as the largest pod requests.
+    CPUs of each node may remain unused, at most as many as the largest pod requests.
     """
     node_cpus = catalog.vm_sizes()[vm_size].vcpus - NODE_CPUS
     return math.ceil(required_cpus / max(node_cpus - max(pods) + 1, 1))

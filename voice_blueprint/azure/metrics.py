@@ -24,7 +24,7 @@ class EngineMetric(StrEnum):
     GENERATED = "vllm:generation_tokens_total"
     PROMPTED = "vllm:prompt_tokens_total"
     """Prompt tokens. All tokens of a prompt are counted at the end of its prefill."""
-    FIRST_TOKEN = "vllm:time_to_first_token_seconds"  # noqa: S105  a token of text
+    FIRST_TOKEN = "vllm:time_to_first_token_seconds"  # noqa: S105  a token of text, not a credential
     TRANSFERS_FAILED = "vllm:nixl_num_failed_transfers_total"
     """Failed transfers of KV cache from a cell's prefill engine to its decode engine. Only decode engines report values
     above 0."""
@@ -72,7 +72,7 @@ class GpuMetric(StrEnum):
     NVLINK_SENT = "DCGM_FI_PROF_NVLINK_TX_BYTES"
     TEMPERATURE = "DCGM_FI_DEV_GPU_TEMP"
     XID = "DCGM_FI_DEV_XID_ERRORS"
-    """Number of the last error, or 0. It stays until the exporter restarts."""
+    """Number of the last error, or 0. The value persists until the exporter restarts."""
     XID_COUNT = "DCGM_EXP_XID_ERRORS_COUNT"
     """Errors of the last five minutes by number (``xid``), as counted by the exporter."""
 

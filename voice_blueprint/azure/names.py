@@ -24,7 +24,8 @@ API_SERVER_APP = "6dae42f8-4368-4678-94ff-3960e28e3630"
 # --- Resources --------------------------------------------------------------------------------------------
 
 _SUFFIX = 6
-"""Number of hexadecimal digits that make a name unique to the subscription: one in 16 million."""
+"""Number of hexadecimal digits that make a name unique to the subscription; the probability of a collision is one in 16
+million."""
 
 
 def resource_group(deployment: Deployment) -> str:
@@ -134,7 +135,7 @@ class ClusterOutput(StrEnum):
     CLUSTER_NAME = "clusterName"
     CLUSTER_ID = "clusterId"
     KUBECONFIG = "kubeconfig"
-    """Secret. It signs in through ``kubelogin`` with the login of the Azure CLI."""
+    """Kubeconfig, a secret. It authenticates through ``kubelogin`` with the login of the Azure CLI."""
     OIDC_ISSUER = "oidcIssuer"
     REGISTRY_NAME = "registryName"
     REGISTRY_LOGIN_SERVER = "registryLoginServer"
@@ -146,7 +147,7 @@ class ClusterOutput(StrEnum):
     MODEL_FETCH_CLIENT_ID = "modelFetchClientId"
     """Client id for the service account of the model fetch: the identity that reads secrets of the vault."""
     CALLER_IDENTITIES = "callerIdentities"
-    """With callers: for each of their tiers, ``clientId`` for signing in and ``principalId``, its user of the store."""
+    """With callers: for each of their tiers, ``clientId`` for signing in and ``principalId``, its user in the store."""
     STATE_HOST = "stateHost"
     """With callers: host name of the state store."""
     ARCHIVE_URL = "archiveUrl"
@@ -184,7 +185,7 @@ CALLER_TIERS = (Component.GATEWAY, Component.VAD, Component.ASR)
 CALLER_ACCOUNTS = {tier: ServiceAccount(NAMESPACE, tier.value) for tier in (*CALLER_TIERS, Component.AGENT)}
 """Service accounts of the caller tiers. Each signs in to the state store, and some read the vault."""
 VAULT_TIERS = (Component.GATEWAY, Component.AGENT)
-TOKEN_KEY_SECRET = "session-token-key"  # noqa: S105  the name of a secret
+TOKEN_KEY_SECRET = "session-token-key"  # noqa: S105  name of the secret
 """Secret of the vault that signs tokens of sessions and conversations. An operator creates it."""
 
 
@@ -202,7 +203,8 @@ GPU_LABEL = "voice-serve/gpu"
 """Node label with the name of the GPU model in the catalogue."""
 GPU_COUNT_LABEL = "voice-serve/gpu-count"
 AUTOSCALER_GPU_LABEL = "accelerator"
-"""The cluster autoscaler's ``GPULabel`` for Azure: it waits for the GPUs of a new node before it adds another node."""
+"""The cluster autoscaler's ``GPULabel`` for Azure: the autoscaler waits for the GPUs of a new node before it adds
+another one."""
 SPOT_LABEL = "kubernetes.azure.com/scalesetpriority"
 
 
@@ -239,8 +241,8 @@ def nvme_pools(azure: Azure) -> tuple[str, ...]:
 def pool_taints(azure: Azure, pool: GpuPool) -> tuple[Taint, ...]:
     """Return the taints of a pool's nodes; pods of the pool tolerate all of them.
 
-    A pool of cells is reserved for cells: a pod that takes one GPU of a node breaks an NVLink pair, and the node no
-    longer has room for a cell.
+    A pool of cells is reserved for cells: a pod that uses one GPU of a node would break up an NVLink pair, and the node
+    would no longer have room for a cell.
     """
     cells = any(isinstance(service, PrefillDecodeCell) and service.pool == pool.name for service in azure.services)
     return (

@@ -12,8 +12,8 @@ MAX_SHARE = 2**-8
 organisation (https://www.iana.org/assignments/ipv4-address-space)."""
 
 _SMALL_PREFIX = 26
-"""59 usable addresses. Two endpoints use four, Bastion requires the same prefix, and an application gateway uses one
-per instance."""
+"""Prefix length of a small range, with 59 usable addresses. Two endpoints use four, Bastion requires the same prefix,
+and an application gateway uses one per instance."""
 
 
 class SmallRanges(NamedTuple):

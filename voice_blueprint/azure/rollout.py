@@ -12,8 +12,8 @@ caches (https://github.com/siderolabs/talos, pull request 1848); the first engin
 def surge_pods(replicas: HostCount) -> int:
     """Return the number of pods that a rollout adds before it stops one.
 
-    GPUs are scarce, so only a single replica gets a second pod during a rollout; several replicas are replaced one
-    after another. A service with a minimum of 0 needs no additional pod.
+    GPUs are scarce, so only a service with a single replica gets a second pod during a rollout; several replicas are
+    replaced one after another. A service with a minimum of 0 needs no additional pod.
     """
     return 1 if replicas.min == 1 else 0
 

@@ -1,4 +1,4 @@
-"""Model of the kubelet's Topology Manager: admission of pods by NUMA node, and the GPUs that they get.
+"""Model of the kubelet's Topology Manager: admission of pods by NUMA node, and the GPUs that are allocated to them.
 
 The algorithm is that of Kubernetes 1.34, ``pkg/kubelet/cm/topologymanager/policy.go``: every resource provides sets of
 NUMA nodes that can serve a request ("hints"), and prefers those with the fewest nodes. One hint of each resource is
@@ -90,8 +90,8 @@ def empty_node(size: VmSize, reserved_cpus: int | None = None) -> FreeResources:
 
     Args:
         size: VM size.
-        reserved_cpus: Whole CPUs of the first NUMA node that the static CPU manager allocates to no container. The
-            default is the reservation of AKS, rounded up as the kubelet does.
+        reserved_cpus: Whole CPUs of the first NUMA node that the static CPU manager does not allocate to containers.
+            The default is the reservation of AKS, rounded up as the kubelet does.
     """
     if reserved_cpus is None:
         reserved_cpus = math.ceil(kube_reserved_cpus(size))
@@ -100,9 +100,9 @@ def empty_node(size: VmSize, reserved_cpus: int | None = None) -> FreeResources:
 
 
 def admit(size: VmSize, free: FreeResources, request: Request, policy: TopologyPolicy) -> Admission:
-    """Return the decision of a kubelet with these free resources about a container.
+    """Return the kubelet's decision about a container, given the free resources of its node.
 
-    If the catalogue does not contain the NUMA nodes of a size, the answer is exact only for ``none`` and
+    If the catalogue does not contain the NUMA nodes of a size, the result is exact only for ``none`` and
     ``best-effort``, which never reject a pod; the other policies are assumed to admit it.
     """
     if request.gpus > len(free.gpus):
@@ -207,8 +207,8 @@ def _merge(offers: list[list[_Hint]], all_nodes: Nodes) -> _Hint:
 def _rank(hint: _Hint, gpu_count: int) -> tuple[bool, bool, int, int]:
     """Return the sort key of a merge.
 
-    Preferred merges are first, then the number of nodes closest to the desired one, fewer before more, then low node
-    numbers.
+    Preferred merges sort first, then those whose number of nodes is closest to the desired one (fewer before more),
+    then those with low node numbers.
     """
     count = len(hint.nodes)
     mask = sum(1 << node for node in hint.nodes)

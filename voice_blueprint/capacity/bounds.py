@@ -23,8 +23,8 @@ STREAMS_PER_CORE = 2_000
 machine. Graviton4 is not measured."""
 
 SOCKET_STREAMS_PER_CORE = 500
-"""Streams per core that polls kernel sockets in a pod: a quarter of ``STREAMS_PER_CORE``, since the kernel needs its
-share. ASSUMED."""
+"""Streams per core that polls kernel sockets in a pod: a quarter of ``STREAMS_PER_CORE``, since the kernel also needs
+CPU time. ASSUMED."""
 
 VAD_STREAMS = 8_192
 """Maximum streams of the VAD module (images/vad-dataplane/src/vad)."""
@@ -33,8 +33,8 @@ PACKET_BYTES, PACKETS_PER_S = 640 + 12 + 28, 50
 """A packet contains 20 ms of L16 at 16 kHz, with the headers of RTP, UDP and IPv4."""
 
 LARGEST_MODEL, SESSION_TOKENS = "whisper-large-v3", 448
-"""Model and tokens per session for which an accelerator's memory is divided, regardless of the served model: the
-largest Whisper with a full decoder."""
+"""Model and tokens per session that determine how many sessions fit in an accelerator's memory, regardless of the
+served model: the largest Whisper with a full decoder."""
 
 CPU_WORK = {"Systran/faster-whisper-base": 0.36, "Systran/faster-whisper-tiny.en": 0.16}
 """Seconds of CPU time that our engine uses per second of speech, by model, including partial transcripts: measured on a
@@ -122,7 +122,7 @@ def gateway_task(gateway: GatewayService) -> Bounds:
 
 
 def gateway_sockets(gateway: GatewayService) -> int:
-    """Return the maximum number of sockets of a task; it refuses more."""
+    """Return the maximum number of sockets of a task, which rejects further ones."""
     return binding_bound(gateway_task(gateway)).calls * SOCKETS_PER_CALL
 
 
@@ -132,7 +132,7 @@ def gateway_pod(gateway: GatewayPods) -> Bounds:
 
 
 def gateway_pod_sockets(gateway: GatewayPods) -> int:
-    """Return the maximum number of sockets of a pod; it refuses more."""
+    """Return the maximum number of sockets of a pod, which rejects further ones."""
     return binding_bound(gateway_pod(gateway)).calls * SOCKETS_PER_CALL
 
 
@@ -173,7 +173,7 @@ def vad_host(vad: VadFleet) -> Bounds:
 
 
 def vad_pod(vad: VadPods) -> Bounds:
-    """Return the bounds of a pod. All of its CPUs but one poll."""
+    """Return the bounds of a pod, in which all CPUs except one poll."""
     polled_cores = vad.cpus - 1
     source = f"{SOCKET_STREAMS_PER_CORE:,} streams on each of {polled_cores} polled cores, with kernel sockets"
     return (
@@ -195,9 +195,9 @@ def asr_host(fleet: AsrFleet) -> Bounds:
 
 
 def store(state: StateStore, *, archives: bool) -> Bounds:
-    """Return the bounds by memory.
+    """Return the limits that the node's memory sets on calls.
 
-    Each call needs the audio and transcript of one utterance, and its finals until they are archived.
+    Each call needs the audio and transcript of one utterance, and the finals of the call until they are archived.
 
     Args:
         archives: Whether transcripts are archived; every call is assumed to be archived.

@@ -1,4 +1,4 @@
-"""Conversations of each part of the chain that agents use."""
+"""Capacity for conversations of each stage of the chain that agents use."""
 
 import math
 from collections.abc import Iterator
@@ -28,8 +28,8 @@ CONVERSATION_WORK = 4.6
 machine on 2026-11-23, commit 4d6c2bdf; no benchmark repeats it."""
 
 CONVERSATIONS_PER_CORE = 8
-"""Conversations per core. 13 would saturate it, but the models for voice and turn detection must respond immediately.
-ASSUMED."""
+"""Conversations per core. 13 would saturate a core, but the models for voice and turn detection must respond
+immediately. ASSUMED."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Link:
     Attributes:
         units: Minimum and maximum number of hosts, tasks or replicas, over all fleets or pools.
         low: Conversations at the minimum number of units.
-        high: Conversations at the maximum number of units.
+        most: Conversations at the maximum number of units.
         location: Location of the number of units in the file.
         source: Source of the numbers.
     """
@@ -57,7 +57,9 @@ class Link:
         return self.most // self.units.max
 
     def units_for(self, conversations: float) -> int:
-        """Return the number of units at a utilization of ``FILL``. The proportions of the fleets are kept.
+        """Return the number of units at a utilization of ``TARGET_UTILIZATION``.
+
+        The proportions of the fleets are kept.
 
         Raises:
             ValueError: A unit serves no conversations.

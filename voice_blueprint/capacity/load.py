@@ -37,7 +37,7 @@ def is_bypassed_by(tier: Tier, agents: AgentRules | None) -> bool:
 
 
 def sized_callers(callers: Callers, agents: AgentRules | None, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
-    """Yield each tier of an Azure section with its recommended settings for a load, as YAML."""
+    """Yield each caller tier of an Azure section with its recommended settings for a load, as YAML."""
     for each in caller_capacities(callers):
         tier_load = load_for(each.tier, load, agents)
         if each.tier is Tier.STATE:

@@ -142,7 +142,7 @@ def caller_tiers_for(deployment: Deployment) -> tuple[Capacity, ...]:
 def mean_by_chance(slots: int) -> float:
     """Return the mean number of randomly assigned calls per host at which a host is hardly ever full.
 
-    It is the largest mean for which mean + roots * sqrt(mean) does not exceed the slots of a host.
+    It is the largest mean for which mean + HOST_LOAD_DEVIATIONS * sqrt(mean) does not exceed the slots of a host.
     """
     return ((math.sqrt(HOST_LOAD_DEVIATIONS**2 + 4 * slots) - HOST_LOAD_DEVIATIONS) / 2) ** 2
 
@@ -153,7 +153,7 @@ def agent_capacity(agents: AgentRules, units: HostCount, location: Location) -> 
 
 
 def agent_bound(agents: AgentRules) -> Bound:
-    """Each process serves the configured number of conversations."""
+    """Return the limit on the conversations of a process, which is configured in the file."""
     return Bound("slots", agents.conversations, "assumed", "agents.conversations of the deployment file")
 
 

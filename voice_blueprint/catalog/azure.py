@@ -43,7 +43,7 @@ class VmSize(Model):
     """Pay-as-you-go Linux list price by region, for every region that lists the size."""
     price_date: str
     unpriced_regions: tuple[str, ...] = ()
-    """Regions that a released deployment file uses, and no price list contains."""
+    """Regions that a released deployment file uses, but that no price list contains."""
     source: str
 
     @property

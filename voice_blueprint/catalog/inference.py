@@ -76,7 +76,7 @@ class ModelCard(Model):
     cross_attention_tokens: int = 0
     """Encoder positions that each sequence of an encoder-decoder model keeps."""
     hears_live: bool = False
-    """Whether it accepts streaming audio: a session is then a call, whose context grows over time."""
+    """Whether the model accepts streaming audio. A session is then a call, whose context grows over time."""
     sliding_window: int | None = None
     """Attention window in tokens, if every layer has one; older tokens leave the KV cache."""
     encoder_state_bytes: int = Field(default=0, ge=0)
@@ -108,8 +108,8 @@ class EngineVersion(Model):
     package: str | None = None
     """Distribution on PyPI, if there is one."""
     upstream_image: str | None = None
-    """Repository and tag of the publisher's image. The deployed image is a copy in the own registry, referenced by
-    digest."""
+    """Repository and tag of the publisher's image. The deployed image is a copy in the operator's registry, referenced
+    by digest."""
     min_driver: str | None = None
     """Oldest NVIDIA driver branch that supports its CUDA build."""
     source: str

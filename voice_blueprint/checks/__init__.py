@@ -90,5 +90,5 @@ def _in_other_region(deployment: Deployment, index: int, violation: Violation) -
 
 
 def refusals(deployment: Deployment) -> list[str]:
-    """Return the reasons why a deployment is refused, one line each."""
+    """Return the reasons why a deployment is rejected, one line each."""
     return [result.text(deployment.source) for result in run(deployment) if result.blocks]

@@ -95,7 +95,7 @@ def voice_licence_allows_use(deployment: Deployment) -> Iterator[Violation]:
     for at, agents in _agents(deployment):
         card = _card(agents.speech.model) if isinstance(agents.speech, Endpoint) else None
         section = deployment.azure if at[0] == "azure" else deployment.aws.agents
-        assert section is not None  # noqa: S101  it is where the agents stand
+        assert section is not None  # noqa: S101  the section that contains the agents
         accepted_models = {each.model for each in section.model_agreements}
         if card and section.commercial and not card.commercial_use and card.name not in accepted_models:
             yield Violation(
@@ -147,4 +147,4 @@ def _chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
     try:
         yield from conversation_chains(deployment)
     except LookupError:
-        return  # another check reports a pool that is missing or has no GPUs
+        return  # a missing pool, or one without GPUs, is reported by another check

@@ -18,7 +18,7 @@ class Level(StrEnum):
     ERROR = "error"
     """The deployment cannot work; nothing is synthesized."""
     WARNING = "warning"
-    """It works, but should be intended."""
+    """The deployment works, but the setting may be unintended."""
     INFO = "info"
     """Worth knowing before the deploy."""
 
@@ -120,7 +120,7 @@ _P = ParamSpec("_P")
 def refusal(
     at: Location, subject: str, check_fit: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
 ) -> Iterator[Violation]:
-    """Yield a violation with the sizing's message; nothing if the engine fits."""
+    """Yield a violation with the message of the sizing, or nothing if the engine fits."""
     try:
         check_fit(*args, **kwargs)
     except DoesNotFitError as error:

@@ -126,7 +126,7 @@ def replicas_carry_load(deployment: Deployment) -> Iterator[Violation]:
         try:
             engine = fleet_engine(fleet)
         except DoesNotFitError:
-            continue  # another check reports it
+            continue  # reported by another check
         if engine and fleet.vllm and engine.sessions < fleet.vllm.load.sessions:
             yield Violation(
                 ("aws", "asr", index, "vllm", "load"),

@@ -59,7 +59,7 @@ def _host_engine(fleet: AsrFleet, at: Location) -> EngineGpus:
         model,
         "vllm",
         TRANSCRIBES,
-        # An engine gets as many GPUs of the host as it needs; a model that does not fit all of them does not fit the
+        # An engine uses as many GPUs of the host as it needs; a model that does not fit all of them does not fit the
         # host.
         fleet_widths(model, accelerator.count if accelerator else 1)[-1],
         options.load,

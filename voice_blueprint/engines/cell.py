@@ -1,7 +1,8 @@
 """Helper containers of an engine pod: their resources, and the pinning of a cell's containers to CPUs.
 
-The engines bind themselves to the NUMA nodes of their GPUs. The kubelet allocates CPUs container by container without
-regard to that, so the amounts must be chosen such that each engine gets CPUs of the nodes that it binds to.
+The engines bind themselves to the NUMA nodes of their GPUs. The kubelet allocates CPUs container by container,
+regardless of these bindings, so the amounts must be chosen such that each engine is allocated CPUs of the nodes that it
+binds to.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,9 +23,9 @@ LMCACHE_CPUS = 1.9
 PD_ROUTER_CPUS = 1.9
 FRONT_CPUS = 0.9
 HOLDER_CPUS = 0.1
-"""These are fractions, since the kubelet only pins whole CPUs. Containers pinned before the engines would take CPUs of
-the NUMA nodes that prefill belongs on, and the decode engine's LMCache server could not bind to its own nodes. The
-amount is ASSUMED: copies between GPU and pinned memory are performed by the GPU."""
+"""CPUs of helper containers are fractions, since the kubelet only pins whole CPUs. Containers that are pinned before
+the engines would use CPUs of the NUMA nodes that prefill belongs on, and the decode engine's LMCache server could not
+bind to its own nodes. The amount is ASSUMED: copies between GPU and pinned memory are performed by the GPU."""
 
 HELPER_CPUS = 2 * LMCACHE_CPUS + PD_ROUTER_CPUS + FRONT_CPUS + HOLDER_CPUS
 
@@ -33,14 +34,15 @@ LMCACHE_PROCESS_GIB = 8.0
 PD_ROUTER_GIB = 4.0
 FRONT_GIB = 4.0
 HOLDER_GIB = 0.25
-"""Memory of the container that requests the GPUs. Its sleep uses 1 MiB, but the container runtime's hooks, which find
-and cache the GPUs' libraries, count against the limit, and are killed if it is small
+"""Memory of the container that requests the GPUs. Its ``sleep`` process uses 1 MiB, but the container runtime's hooks,
+which find and cache the GPUs' libraries, count against the limit, and are killed if the limit is small
 (https://github.com/eclipse-che/che/issues/21765). The device plugin has the same limit. ASSUMED, not measured."""
 HELPER_GIB = 2 * LMCACHE_PROCESS_GIB + PD_ROUTER_GIB + FRONT_GIB + HOLDER_GIB
 """Memory of a cell's pod without its engines and their KV cache pools."""
 
 RESERVED_CPUS = 1
-"""Minimum of CPUs that the kubelet must reserve; without one, the static CPU manager does not start."""
+"""Minimum number of CPUs that the kubelet must reserve; without a reservation, the static CPU manager does not
+start."""
 
 
 def helper_memory_gib(service: AzureService) -> float:
@@ -65,7 +67,7 @@ def cpus_without_lmcache(cpus: int) -> int:
 
 
 def check_cell_cpus(size: VmSize, cpus: int, policy: TopologyPolicy) -> None:
-    """Refuse a number of CPUs with which the kubelet does not pin each engine next to its GPUs.
+    """Reject a number of CPUs with which the kubelet would not pin each engine next to its GPUs.
 
     Raises:
         DoesNotFitError: The kubelet pins an engine elsewhere or rejects the pod, or the size does not support cells.

@@ -56,8 +56,8 @@ def _sorted_problems(source: SourceMap, located_errors: list[tuple[Location, str
 
 
 MAX_BYTES = 10**6
-"""The largest shipped file has 10 kB; a file with every setting at its maximum length has less than a tenth of this
-limit."""
+"""Maximum size of a file. The largest shipped file is 10 kB; a file with every setting at its maximum length is smaller
+than a tenth of this limit."""
 
 _MAX_DEPTH = 50
 """Maximum nesting; the model has fewer than ten levels."""

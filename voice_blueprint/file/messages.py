@@ -139,7 +139,7 @@ def _variants_at(location: Location, tag: str) -> list[str]:
 
 @cache
 def _formats() -> dict[str, str]:
-    """Return the expected format of a text for each pattern, in words and with an example."""
+    """Return a description and an example of the expected format for each pattern."""
 
     def parent_locations(part: object) -> Iterator[tuple[str, str]]:
         if isinstance(part, dict):
@@ -163,7 +163,7 @@ def _existing_location(location: Location, source: SourceMap) -> Location:
 
 
 def shorten(value: str) -> str:
-    return value if len(value) <= 60 else f"{value[:57]}..."  # noqa: PLR2004  a line's worth
+    return value if len(value) <= 60 else f"{value[:57]}..."  # noqa: PLR2004  maximum length of a quoted value
 
 
 def _fields_at(location: Location) -> list[str]:

@@ -36,7 +36,7 @@ def closest_match(word: str, valid_names: Iterable[str]) -> str | None:
     """Return the most similar known word. For types, only the families are compared, since many share `.xlarge`."""
     names = {re.sub(r"[\s_-]", "", name).lower(): name for name in valid_names}
     normalized = re.sub(r"[\s_-]", "", word).lower()
-    # in a short word, swapped letters are a third of it
+    # swapped letters can be a third of a short word
     anagrams = [each for each in names if sorted(each) == sorted(normalized)]
     candidates = [names[each] for each in difflib.get_close_matches(normalized, names, 5, _MIN_SIMILARITY) or anagrams]
     candidates.sort(key=lambda each: sorted(each) != sorted(word))  # swapped letters precede other errors

@@ -135,7 +135,7 @@ OBJECTIVE_DAYS = 30
 
 @dataclass(frozen=True)
 class Windows:
-    """A pair of windows over which an error budget is spent too fast.
+    """A pair of windows in which an error budget is spent too fast.
 
     Both windows must breach: the long one shows that the problem matters, and the short one ends the alert soon after
     the problem is solved. Windows and rates are those of https://sre.google/workbook/alerting-on-slos, "multiwindow,

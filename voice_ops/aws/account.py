@@ -104,7 +104,7 @@ class Account:
     def list_all(
         self, service: str, operation: str, path: str, region: str | None = None, **request: object
     ) -> Iterator[Any]:
-        """Yield the items of a listing over all pages. A JMESPath selects them in a response."""
+        """Yield the items of a paginated listing. A JMESPath expression selects them in each response."""
         client: Any = self.session.client(service, region_name=region)  # type: ignore[call-overload]
         match = client.get_paginator(operation).paginate(**request).search(path)
         return (each for each in match if each is not None)
@@ -157,6 +157,6 @@ class Account:
         return None
 
     def renew_services(self) -> None:
-        """Replace the tasks of gateway and agents, which read the store's host and password at their start."""
+        """Replace the tasks of gateway and agents, which read the store's host and password when they start."""
         for cluster, service in filter(None, map(self.service, ("edge", "agents"))):
             self.session.client("ecs").update_service(cluster=cluster, service=service, forceNewDeployment=True)

@@ -38,7 +38,7 @@ THROTTLED = {
 }
 FORBIDDEN = 403
 ERRORS = (BotoCoreError, ClientError, ResponseParserError)
-"""Exceptions of boto3; the last one occurs for example if a proxy responds with a page of its own."""
+"""Exceptions of boto3; the last one occurs, for example, if a proxy responds with its own page."""
 NO_CREDENTIALS = (
     CredentialRetrievalError,
     NoCredentialsError,

@@ -20,7 +20,7 @@ XML_PROTOCOLS = {"query", "ec2", "rest-xml"}
 def session(region: str) -> boto3.Session:
     """Return a session with the credentials that boto3 finds.
 
-    Its clients raise ``ResponseParserError`` for a page that a proxy or a captive portal returns in place of AWS: for a
+    Its clients raise ``ResponseParserError`` for a page that a proxy or a captive portal returns instead of AWS: for a
     JSON service, boto3 would parse an HTML page as a response without content.
 
     Raises:
@@ -38,7 +38,7 @@ def session(region: str) -> boto3.Session:
     return result
 
 
-def _refuse_pages(**event: Any) -> None:  # noqa: ANN401  botocore's arguments
+def _refuse_pages(**event: Any) -> None:  # noqa: ANN401  arguments of botocore's events
     """Reject a successful response that does not conform to the service's protocol."""
     operation_model: OperationModel = event["operation_model"]
     response_dict: dict[str, Any] = event["response_dict"]
@@ -50,14 +50,14 @@ def _refuse_pages(**event: Any) -> None:  # noqa: ANN401  botocore's arguments
         conforms = _is_json_object(body)
     elif protocol in XML_PROTOCOLS:
         conforms = _is_xml(body)
-    else:  # binary: none of its messages starts like an HTML page
+    else:  # binary protocol, whose messages never start like an HTML page
         conforms = not body.lstrip().startswith(b"<")
     if body and not conforms:
         raise ResponseParserError(f"the response to {operation_model.name} is not in the format {protocol}")
 
 
 def _is_text(operation_model: OperationModel) -> bool:
-    """Return True if the whole body is a text of the caller's, such as a bucket policy."""
+    """Return True if the whole body is text that a caller has stored, such as a bucket policy."""
     output = operation_model.output_shape
     payload = output.serialization.get("payload") if output else None
     return output is not None and payload is not None and output.members[payload].type_name == "string"

@@ -72,7 +72,7 @@ class Cluster:
 
     @cached_property
     def kubernetes(self) -> "Kubernetes":
-        """Kubernetes API at the address in the signed-in user's kubeconfig.
+        """Kubernetes API at the address that the signed-in user's kubeconfig contains.
 
         Raises:
             HttpResponseError: Azure denies access to the kubeconfig.
@@ -113,7 +113,7 @@ class Kubernetes:
 
         Raises:
             ClusterUnreachableError: The API server does not respond.
-            ClusterDeniedError: The operator has no access to them.
+            ClusterDeniedError: The operator has no access to the objects.
             HttpResponseError: Another error occurred.
         """
         try:
@@ -129,7 +129,7 @@ class Kubernetes:
 
 
 def explain_cluster(error: Exception) -> Refusal:
-    """Return the meaning of an exception of either API, with a remedy."""
+    """Return an explanation of an exception of either API, with a remedy."""
     if isinstance(error, ClusterUnreachableError):
         remedy = (
             "run the command where the API server is reachable, such as on the jump host (`access` in "

@@ -30,8 +30,8 @@ class DefinedWorkloads:
     """Resources that a file defines.
 
     Attributes:
-        deployments: Its Deployments by namespace and name.
-        placeholders: Values that stand for those Azure determines when it creates a cluster; settings that contain one
+        deployments: Deployments of the file by namespace and name.
+        placeholders: Placeholders for values that Azure determines when it creates a cluster; settings that contain one
             cannot be compared.
     """
 
@@ -45,7 +45,7 @@ class DefinedWorkloads:
 
 @dataclass(frozen=True)
 class LiveDeployment:
-    """A Deployment of the cluster, and the reasons why pods of it do not run."""
+    """A Deployment of the cluster, and the reasons why some of its pods do not run."""
 
     manifest: Manifest
     problems: tuple[str, ...]
@@ -114,7 +114,7 @@ def differences(new: DefinedWorkloads, key: tuple[str, str], old: Manifest) -> l
     return list(_compare(new.deployments[key]["spec"]["template"], old["spec"]["template"], new.placeholders, ""))
 
 
-def _compare(new: Any, old: Any, placeholders: frozenset[str], path: str) -> Iterator[str]:  # noqa: ANN401  of a manifest
+def _compare(new: Any, old: Any, placeholders: frozenset[str], path: str) -> Iterator[str]:  # noqa: ANN401  values of a manifest
     """Yield the differences of a cluster's object from a manifest.
 
     Settings that only the cluster has are its defaults.

@@ -37,7 +37,7 @@ RESPONSE_TIMEOUT_S = 120.0
 Option = typer.Option
 
 
-def calibrate(  # noqa: PLR0917  typer's parameters have names
+def calibrate(  # noqa: PLR0917  Typer passes parameters by name
     file: DeploymentFile,
     fleet: Annotated[
         str, typer.Argument(metavar="FLEET", help="ASR fleet to measure; with --url also `vad` or `gateway`.")
@@ -122,7 +122,7 @@ def _fleet_location(deployment: Deployment, fleet: str) -> Location:
     return locations.get(fleet) or ("aws", "asr", asr.index(fleet))
 
 
-def _measure(  # noqa: PLR0917  two places call it
+def _measure(  # noqa: PLR0917  two callers
     url: str, audio: Path, final_ms: float, max_calls: int, auth: Auth | None, key: str | None
 ) -> tuple[int, bool]:
     driver = options.driver_maker(
@@ -131,7 +131,7 @@ def _measure(  # noqa: PLR0917  two places call it
     progress = Progress(err)
 
     def can_sustain(calls: int) -> bool:
-        # A new endpoint each time, since its connections end with the run.
+        # Create a new endpoint for each run, since its connections end with the run.
         endpoint = options.parse_endpoint("host", "--url", url, Api.SESSION, "", "{}", auth, key)
         work = LoadTest(
             api=Api.SESSION,
@@ -159,7 +159,7 @@ def _measure(  # noqa: PLR0917  two places call it
 def own_engine(model: Path | None) -> Iterator[tuple[str, str]]:
     """Run the voice path on this machine; yield its address and a description of its engine."""
     try:
-        from voice_ops.demo.command import weights  # noqa: PLC0415  of the repository, not of the package
+        from voice_ops.demo.command import weights  # noqa: PLC0415  part of the repository, not of the package
         from voice_ops.demo.services import ServiceError, VoicePath  # noqa: PLC0415
     except ModuleNotFoundError:
         raise stop(

@@ -18,7 +18,7 @@ def with_value(text: str, location: Location, key: str, value: dict[str, object]
     for name, value_node in node.value:
         if name.value == key:
             return text[: name.start_mark.index] + entry + text[_end(value_node) :]
-    # After the first key, which is a fleet's name or type, or before the only key.
+    # Insert after the first key, which is a fleet's name or type, or before the only key.
     (first, _), *others = node.value
     at = (others[0][0] if others else first).start_mark.index
     separator = ", " if node.flow_style else "\n" + " " * first.start_mark.column

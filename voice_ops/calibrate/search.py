@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 
 def highest_sustained(sustains: Callable[[int], bool], max_calls: int) -> tuple[int, bool]:
-    """Double the number of calls until it fails, then use a binary search.
+    """Double the number of calls until calls fail, then use a binary search.
 
     Args:
         sustains: Function that runs this number of calls on the host, and returns whether all succeeded.
         max_calls: Maximum number of calls to try.
 
     Returns:
-        The maximum number of sustained calls, and whether it is limited by the host and not by ``max_calls``.
+        The maximum number of sustained calls, and whether the host limits this number instead of ``max_calls``.
     """
     sustained, calls = 0, 1
     while sustains(calls):

@@ -74,7 +74,7 @@ def access(auth: Auth | None, secret: str | None, server: str) -> Access:
 
 
 def _signed(server: str) -> Access:
-    # They would slow down every other command.
+    # Imported here, since these modules would slow down every other command.
     import boto3  # noqa: PLC0415
     from botocore.auth import SigV4Auth  # noqa: PLC0415
     from botocore.awsrequest import AWSRequest  # noqa: PLC0415

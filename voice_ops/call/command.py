@@ -24,7 +24,7 @@ NO_KEY = "none"
 """Key for servers without authentication, since these clients always send one."""
 
 
-def call(  # noqa: PLR0917  Typer's parameters
+def call(  # noqa: PLR0917  Typer passes parameters by name
     file: Annotated[
         Path, typer.Argument(metavar="FILE.wav", help="Recording: PCM WAV with any sample rate, up to one hour.")
     ],

@@ -14,7 +14,7 @@ from voice_ops.call.senders import Samples
 from voice_ops.call.session import CallError, TranscriptEvent
 
 QUIET_S = 5.0
-"""OpenAI's protocol has no end: the call ends after this time without messages."""
+"""OpenAI's protocol has no message that ends a call, so a call ends after this time without messages."""
 
 
 async def stream_to_server(api: Api, server: str, key: str, samples: Samples) -> AsyncIterator[TranscriptEvent]:

@@ -24,7 +24,7 @@ def read(file: Path) -> NDArray[np.int16]:
     """Return the samples of a recording: the mean of its channels at 16 kHz, padded to whole frames.
 
     Raises:
-        RecordingError: It is not a PCM WAV file, is empty, or is longer than an hour.
+        RecordingError: The file is not a PCM WAV file, is empty, or is longer than an hour.
     """
     try:
         with wave.open(str(file), "rb") as source:

@@ -26,7 +26,7 @@ REJECTION_CODES = {1003, 1007, 1008, 1009}
 """Close codes after which the same audio would be rejected again; after all others, the session waits for its
 caller."""
 SERVER_ERROR = 500
-"""From this status on, another gateway may respond differently."""
+"""For this status and higher ones, another gateway may respond differently."""
 MAX_CONNECTS = 10
 PAUSE_S = 0.5
 """Pause before a reconnect: ten of them are shorter than the minimum grace period of a deployment file."""
@@ -49,8 +49,8 @@ class SrtpSender:
     """Sends encrypted packets of 20 ms, followed by BYE.
 
     Args:
-        sources: Source addresses, each for an equal part of the audio and with a port of its own, as changed by a NAT
-            or a mobile network. An empty address is selected by the system.
+        sources: Source addresses. Each is used for an equal part of the audio, with its own port, as if a NAT or a
+            mobile network had changed the address. The operating system replaces an empty address.
     """
 
     def __init__(self, media: Srtp, sources: Sequence[str] = ("",)) -> None:
@@ -141,7 +141,7 @@ class WebSocketSender:
         raise CallError(f"{self._url} closed the connection: {reason}")
 
     async def _connect(self, frames: list[Samples]) -> websockets.ClientConnection:
-        """Send the remaining frames, and return the connection after it was closed."""
+        """Send the remaining frames, and return the connection after it has been closed."""
         protocols = [websockets.Subprotocol(SUBPROTOCOL), websockets.Subprotocol(self._session.token)]
         async with websockets.connect(self._url, subprotocols=protocols, compression=None) as connection:
             self._was_admitted = True

@@ -69,7 +69,7 @@ class TranscriptEvent(BaseModel):
 
     Attributes:
         kind: Kind of event; a partial may still change. Events other than transcripts have no text.
-        commit: Whether it responds to a ``commit``.
+        commit: Whether the event is the response to a ``commit``.
         start_ms: Start in the audio.
         committed: The part of the text that no longer changes.
         speech_final: Whether silence follows; otherwise, a long sentence continues.
@@ -116,7 +116,7 @@ class Session:
                 raise CallError(f"cannot reach {url}: {str(error) or type(error).__name__}") from None
             if answer.status_code != httpx2.codes.TEMPORARY_REDIRECT:
                 break
-            # The client's own redirects would keep the signature of the first cell.
+            # The redirects of the HTTP client would keep the signature for the first cell.
             url = urljoin(url, answer.headers["Location"])
         _check(answer, url)
         try:
@@ -158,7 +158,7 @@ class Session:
                         if not end["complete"]:
                             raise CallError("the server ended the stream before all speech was transcribed")
                         return
-                    # a WebSocket receives the error itself, and reconnects
+                    # a WebSocket client receives the error itself, and reconnects
                     if event.event == "error" and self.media.srtp:
                         raise CallError(json.loads(event.data)["detail"])
                     if event.event in KINDS:
@@ -175,7 +175,7 @@ class Session:
             headers[LAST_EVENT_ID_HEADER] = self._last_event_id
         async with self._client.stream("GET", self._events, headers=headers) as answer:
             if answer.is_server_error:
-                return  # it may be temporary, or another gateway may respond
+                return  # the error may be temporary, or another gateway may respond
             await _check_stream(answer, self._events)
             async for event in httpx2.EventSource(answer):
                 self._last_event_id = event.id or self._last_event_id

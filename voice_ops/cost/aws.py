@@ -41,7 +41,7 @@ class Templates:
         return properties
 
     def size(self, name: str, low: object, peak: object) -> Amount:
-        """Return a size between two bounds; templates also contain numbers as text."""
+        """Return a size between two bounds, which templates may contain as text."""
         return self.expected.size(name, float(str(low)), float(str(peak)))
 
 
@@ -136,7 +136,7 @@ def _web_acl(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
 def _health_check(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     config = properties["HealthCheckConfig"]
     yield Use("health-check", Amount.fixed(1))
-    if options := [config["Type"] == "HTTPS", config["RequestInterval"] == 10].count(True):  # noqa: PLR2004  its API's
+    if options := [config["Type"] == "HTTPS", config["RequestInterval"] == 10].count(True):  # noqa: PLR2004  fast interval of the Route 53 API
         yield Use("health-check-option", Amount.fixed(options))
 
 
@@ -192,7 +192,7 @@ ITEMS_BY_TYPE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "AWS::SNS::Topic": (("notifications", None),),
     "AWS::WAFv2::WebACL": (("requests", "waf-requests"),),
 }
-"""Usage-based charges by type: what is used, and the item that it is charged as."""
+"""Usage-based charges by type: description of the usage, and the item that it is charged as."""
 
 FREE = frozenset(
     f"AWS::{kind}"
@@ -214,4 +214,4 @@ FREE = frozenset(
         *("WAFv2::LoggingConfiguration", "WAFv2::WebACLAssociation"),
     )
 )
-"""Types that are free by themselves; the resources that they belong to may be charged."""
+"""Types that are not charged separately; the resources that they belong to may be charged."""

@@ -1,4 +1,4 @@
-"""`voice cost`: what a deployment file costs."""
+"""`voice cost`: the cost of a deployment file."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -169,7 +169,7 @@ def _pairs(estimates: list[Estimate], others: list[Estimate]) -> Iterable[tuple[
 
 
 def _by_cloud(estimates: list[Estimate]) -> dict[str, Estimate]:
-    """Return estimates by cloud, further regions after the first."""
+    """Return estimates by cloud; further regions follow the first."""
     named: dict[str, Estimate] = {}
     for each in estimates:
         named[f"{each.cloud} {each.region}" if each.cloud in named else each.cloud] = each

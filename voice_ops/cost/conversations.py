@@ -102,5 +102,5 @@ def azure_usage(azure: Azure, load: CallLoad) -> Iterator[tuple[str, Use]]:
 
 
 def _speech_gb_per_hour(agents: AgentRules, load: CallLoad) -> float:
-    """Return an agent's audio per conversation hour, GB. ASSUMED: agents speak whenever the caller does not."""
+    """Return the audio of an agent per conversation hour, GB. ASSUMED: agents speak whenever the caller does not."""
     return agents.speech_rate * 2 * 3600 / 1e9 * (1 - load.speech_share)

@@ -1,6 +1,6 @@
 """Hosts over the designed day, from the simulator: the expected case of `voice cost`.
 
-The mean number of hosts differs from the hosts for the mean load: fleets change in steps, wait before they scale in,
+The mean number of hosts differs from the number for the mean load: fleets change in steps, wait before they scale in,
 and have bounds. The file's own rules are therefore simulated over the day, and the hosts are integrated.
 """
 
@@ -52,7 +52,7 @@ class DaySimulation:
                 yield from ((group.name, mean / len(plan.groups)) for group in plan.groups)
 
     def _azure(self) -> Iterator[tuple[str, float]]:
-        """Yield the mean nodes of each pool; services without audio are placed like those with audio."""
+        """Yield the mean number of nodes of each pool; services without audio have the position of the ASR hosts."""
         azure, location = self.deployment.azure, self._place()
         for pool in azure.pools:
             nodes: NDArray[np.float64] = np.zeros(1)
@@ -71,7 +71,7 @@ class DaySimulation:
             yield CPU_POOL, float(np.average(np.clip(each, bounds.min, bounds.max), weights=times))
 
     def _place(self) -> float:
-        """Return the mean position of the running ASR hosts' calls between the minimum and the maximum."""
+        """Return the mean capacity of the running ASR hosts as a position between minimum and maximum, 0 to 1."""
         asr = [plan for plan in self.result.plans if plan.kind in RECOGNISES]
         low = sum(_min_hosts(plan) * plan.slots for plan in asr)
         max_calls = sum(plan.max_hosts * plan.slots for plan in asr)

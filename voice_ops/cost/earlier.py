@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 LAST_RELEASE = "last-release"
-"""Represents the newest tag that is an ancestor of the current commit."""
+"""Name for the newest tag that is an ancestor of the current commit."""
 
 
 class NoSuchRevisionError(ValueError):
@@ -19,7 +19,7 @@ def open_comparison(file: Path, requested: str) -> Iterator[tuple[str, Path]]:
     """Yield a label and a readable path for a comparison: a file, or a git revision of ``file``.
 
     Raises:
-        NoSuchRevisionError: It is neither, or git has no such file at that revision.
+        NoSuchRevisionError: The text is neither a file nor a revision, or git has no such file at that revision.
     """
     if requested != LAST_RELEASE and (Path(requested).exists() or Path(requested).suffix in {".yaml", ".yml"}):
         yield requested, Path(requested)
@@ -50,9 +50,9 @@ def _last_release(file: Path) -> str:
 
 
 def _git(file: Path, *arguments: str) -> str | None:
-    """Return the output of git for the folder of a file, or ``None`` if it fails or is not installed."""
+    """Return the output of git for the folder of a file, or ``None`` if git fails or is not installed."""
     try:
-        # A list of arguments without a shell; revisions are separated from options.
+        # The arguments are passed as a list without a shell, and revisions are separated from options.
         result = subprocess.run(  # noqa: S603
             ["git", *arguments],  # noqa: S607
             cwd=file.parent,

@@ -54,7 +54,7 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class ChargedResource:
-    """A resource and its charged items; ``known`` is False for a type without a rule."""
+    """A resource and its charged items; ``has_rule`` is False for a type without a rule."""
 
     tier: str
     name: str
@@ -65,7 +65,7 @@ class ChargedResource:
     has_rule: bool
 
     @classmethod
-    def by(cls, rules: ModuleType, tier: str, name: str, kind: str, *arguments: Any) -> Self:  # noqa: ANN401  of its rule
+    def by(cls, rules: ModuleType, tier: str, name: str, kind: str, *arguments: Any) -> Self:  # noqa: ANN401  arguments of the rule
         """Return the priced items of a resource, by the rules of `voice_ops.cost.aws` or `voice_ops.cost.azure`."""
         uses = tuple(rules.PRICED[kind](*arguments)) if kind in rules.PRICED else ()
         has_rule = kind in rules.PRICED or kind in rules.ITEMS_BY_TYPE or kind in rules.FREE
@@ -145,7 +145,7 @@ def _expected(deployment: Deployment, assumed: Assumptions) -> tuple[Expected, t
     """Return the expected sizes, and a note if the designed day cannot be simulated."""
     if assumed.utilization is not None:
         return Expected(assumed.utilization), ()
-    from voice_ops.cost.day import simulate_day  # noqa: PLC0415  with --utilization nothing is simulated
+    from voice_ops.cost.day import simulate_day  # noqa: PLC0415  not needed with --utilization
 
     try:
         return simulate_day(deployment).expected, ()

@@ -22,7 +22,7 @@ class AwsMeter:
         service: Service code.
         usage: Usage type without the region's prefix.
         unit: Unit of the price book.
-        scale: Number of AWS's units per unit of the price book.
+        scale: Number of AWS units per unit of the price book.
         filters: Required attributes of the product, in addition to its region.
         region_field: Attribute with its region.
     """
@@ -45,9 +45,9 @@ class AzureMeter:
 
     Attributes:
         where: Required field values of its rows.
-        measure: Its ``unitOfMeasure``.
+        measure: ``unitOfMeasure`` of the meter.
         unit: Unit of the price book.
-        is_global: Whether it has one price for all regions, which the API returns under ``Global`` or without a
+        is_global: Whether the meter has one price for all regions, which the API returns under ``Global`` or without a
             region.
     """
 

@@ -27,7 +27,7 @@ class Amount:
 
     @classmethod
     def between(cls, low: float, peak: float, utilization: float) -> Amount:
-        """Return a size that scaling changes; ``utilization`` is the position of the expected one."""
+        """Return a size that scaling changes; ``utilization`` is the position of the expected size."""
         return cls(low, low + (peak - low) * utilization, peak)
 
     @property
@@ -36,7 +36,7 @@ class Amount:
         return self.low, self.expected, self.peak
 
     def map(self, change: Callable[[float], float]) -> Amount:
-        """Return the amount with each case changed."""
+        """Return the amount with a function applied to each case."""
         return Amount(change(self.low), change(self.expected), change(self.peak))
 
     def __add__(self, other: Amount) -> Amount:
@@ -54,7 +54,7 @@ class Expected:
     """The expected sizes of scaled resources.
 
     Attributes:
-        place: Position between minimum and maximum of resources without a size of their own, 0 to 1.
+        place: Position between minimum and maximum of resources without their own size, 0 to 1.
         sizes: Mean of the designed day, by the name of an Auto Scaling group, a stack of tasks, or a node pool.
     """
 
@@ -147,7 +147,7 @@ class UnavailableHosts:
 
 @dataclass(frozen=True)
 class Audio:
-    """Audio hours in a month, and their basis. ``None`` hours if the capacity of a host is unknown."""
+    """Audio hours in a month, and their basis. The hours are ``None`` if the capacity of a host is unknown."""
 
     hours: Amount | None
     assumed: str
@@ -167,7 +167,7 @@ class Conversations:
     All other costs are shared with calls.
 
     Attributes:
-        own: Share of conversations in the cost of a tier or resource, by its name.
+        own_usd: Share of conversations in the cost of a tier or resource, by its name.
         assumed: Assumptions on minutes and shares.
     """
 
@@ -183,7 +183,7 @@ class Estimate:
     Attributes:
         lines: Priced lines.
         unpriced: Items without a price, without duplicates.
-        free: Types that are free by themselves.
+        free: Types that are not charged separately.
         hosts: Hosts without a price; with any of them, the sum is a lower bound.
     """
 
@@ -228,7 +228,7 @@ class Estimate:
 
     @property
     def prices_from_other_regions(self) -> dict[str, list[str]]:
-        """Items priced by another region, by that region."""
+        """Items with the price of another region, by that region."""
         regions: dict[str, list[str]] = {}
         for line in self.lines:
             if line.price.region not in (self.region, "global"):

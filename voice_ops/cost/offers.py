@@ -24,7 +24,7 @@ def read_offer(file: Path) -> list[Price]:
     row.
 
     Raises:
-        ValueError: It is not an offer file, or contains no item of the catalogue.
+        ValueError: The file is not an offer file, or contains no item of the catalogue.
     """
     try:
         code, date, rates = (_read_csv if file.suffix == ".csv" else _read_json)(file)

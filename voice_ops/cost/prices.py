@@ -53,7 +53,7 @@ class PriceBook:
             self._prices.setdefault(price.item, {})[price.region] = price
 
     def find(self, item: str, region: str, *, exact: bool = False) -> Price | None:
-        """Return the price in a region. Unless ``exact``, the latest price of another region is a fallback."""
+        """Return the price in a region. Unless ``exact`` is set, the fallback is the latest price of another region."""
         regional_prices = self._prices.get(item, {})
         if region in regional_prices or GLOBAL in regional_prices:
             return regional_prices.get(region) or regional_prices[GLOBAL]
@@ -62,7 +62,7 @@ class PriceBook:
     def nearest_prices(self, item: str, region: str) -> tuple[Price, ...]:
         """Return the item's prices in the regions with the most similar names.
 
-        For eu-west-1, they are those of eu-west, otherwise of eu, otherwise all.
+        For eu-west-1, these are the regions of eu-west, otherwise those of eu, otherwise all regions.
         """
         regional_prices = self._prices.get(item, {}).values()
         similarity = {price.region: _shared_parts(price.region, region) for price in regional_prices}
@@ -81,10 +81,10 @@ def price_book(downloads: Path | None = None) -> PriceBook:
 
 
 def load_downloads(file: Path) -> list[Price]:
-    """Return the downloaded prices; none without a file.
+    """Return the downloaded prices; without a file, there are none.
 
     Raises:
-        ValueError: The file does not have the format of `save_fetched`.
+        ValueError: The file does not have the format of `save_downloads`.
     """
     if not file.exists():
         return []

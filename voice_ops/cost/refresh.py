@@ -18,7 +18,7 @@ from voice_ops.timeouts import READ_S
 
 AZURE_PRICES = "https://prices.azure.com/api/retail/prices"
 AWS_PRICES_REGION = "us-east-1"
-"""The Price List API serves all regions, but has endpoints in only a few."""
+"""Region of the Price List API's endpoint; the API serves all regions, but has endpoints in only a few."""
 
 _EXCLUDED_METERS = ("Windows", "Spot", "Low Priority", "Cloud Services", "CloudServices")
 

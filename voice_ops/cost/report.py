@@ -42,7 +42,7 @@ def print_total(estimates: list[Estimate]) -> None:
 
 
 def print_difference(estimate: Estimate | None, other: Estimate | None, name: str) -> None:
-    """Print the difference of a cloud's section and that of the file ``name``."""
+    """Print the difference between a cloud's section and that of the file ``name``."""
     present = estimate or other
     if present is None:
         return
@@ -92,7 +92,7 @@ def as_dict(estimate: Estimate) -> dict[str, object]:
 
 
 def difference_as_dict(estimate: Estimate | None, other: Estimate | None) -> dict[str, object]:
-    """Return the difference of two sections for ``--json``: this file minus the other."""
+    """Return the difference between two sections for ``--json``: this file minus the other."""
     return {"usd_per_month": _difference(estimate, other), "tiers": _tier_changes(estimate, other)}
 
 

@@ -55,7 +55,7 @@ PRICED = frozenset(
 EVENTS_PER_S, EVENT_BYTES = 3, 400
 """Transcript events of a speaking caller. Their size is ASSUMED."""
 STREAM_MINUTES = 15
-"""API Gateway ends an event stream after this time; the caller opens another one."""
+"""Maximum duration of an event stream on API Gateway; the caller then opens another one."""
 LOG_BYTES_PER_CALL = 25_000
 """Flow records of a call, and the gateway's log; on Azure, logs of engines and router. A conversation with its agent
 adds the same amount. ASSUMED."""
@@ -74,7 +74,7 @@ ARCHIVED_BYTES_PER_MINUTE = 2_000
 minutes, 1.8 kB for an hour."""
 
 ACCESS_LOG_BYTES = 150
-"""Compressed record of a TLS connection in the load balancer's access log. ASSUMED."""
+"""Size of the compressed record of a TLS connection in the load balancer's access log. ASSUMED."""
 
 WHISPER_ARTIFACTS_GIB = 6
 """Weights of Whisper large-v2, 3 GiB, and compiled programs of the same size. ASSUMED."""
@@ -84,7 +84,7 @@ RETAINED_VERSIONS = 2
 ASSUMED."""
 
 AUDIO_GB = PACKET_BYTES * PACKETS_PER_S * 3600 / 1e9
-"""Audio of a call-hour."""
+"""Audio of one call-hour, GB."""
 
 _PARTS = {
     ALLOWANCE_DIMENSION: Allowance,
@@ -95,7 +95,7 @@ _PARTS = {
 
 
 def aws_usage(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
-    """Yield the type that each use is charged with, and the use of a month.
+    """Yield each use of a month with the resource type that it is charged with.
 
     Args:
         calls: Mean number of concurrent calls over a month.
@@ -103,10 +103,10 @@ def aws_usage(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> It
     call_hours, zones = calls * HOURS_PER_MONTH, len(aws.availability_zones)
     cross_zone_share = (zones - 1) / zones
     speech_gb, text_gb = _speech_gb(load), _text_gb(load)
-    # One gigabyte per hour is a unit; new and open connections need less.
+    # One gigabyte per hour is one unit; new and open connections use fewer units.
     yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", calls * (AUDIO_GB + text_gb))
-    # From the gateway to a VAD host, and from an ASR host to the store, where ElastiCache's side is free; from a VAD
-    # host to an ASR host.
+    # Traffic from the gateway to a VAD host; from an ASR host to the store, where ElastiCache's side is free; and from
+    # a VAD host to an ASR host.
     crossed_gb = (
         cross_zone_share * (AUDIO_GB + speech_gb / 2)
         + cross_zone_share * (1 - _same_zone_share(aws, utilization)) * speech_gb
@@ -133,7 +133,7 @@ def aws_usage(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> It
 def _stored(aws: Aws, calls: Amount, opened: Amount) -> Iterator[tuple[str, Use]]:
     """Yield the storage of snapshots, of weights and compiled programs, and of the load balancer's access logs.
 
-    Snapshots contain what the calls of that moment store. The storage of one is free for each store.
+    Snapshots contain what the calls of that moment store. The storage of one snapshot per store is free.
     """
     snapshots = max(0, aws.state.snapshot_retention_days - 1)
     stored = calls * (STORE_BYTES_PER_CALL / 1e9 * snapshots)
@@ -161,7 +161,7 @@ def archive_uses(days: int, load: CallLoad, opened: Amount) -> Iterator[tuple[st
 
 
 def image_storage(images: Iterable[Image]) -> tuple[str, Use]:
-    """Return the storage of images in ECR. It is an upper limit: layers are compressed, and shared by versions."""
+    """Return the storage of images in ECR: an upper limit, since layers are compressed, and shared by versions."""
     gib = sum(specs()[image].size.budget_gib for image in images)
     return "AWS::ECR::Repository", Use("ecr-storage", Amount.fixed(RETAINED_VERSIONS * gib * 2**30 / 1e9))
 
@@ -180,7 +180,7 @@ def azure_logs(opened: Amount) -> Iterator[tuple[str, Use]]:
 
 
 def azure_uses(azure: Azure, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
-    """Yield the type that each use is charged with, and the use of a month.
+    """Yield each use of a month with the resource type that it is charged with.
 
     Transcripts are sent to the internet, which is the most expensive route; without agents, this includes all output
     (with agents: ``voice_ops.cost.conversations``). Inbound traffic is free, and so is traffic between zones:
@@ -245,19 +245,19 @@ def _requests(load: CallLoad) -> int:
 
 
 def _speech_gb(load: CallLoad) -> float:
-    """Return the chunks of a call-hour, GB."""
+    """Return the size of the chunks of a call-hour, GB."""
     return CHUNK_DATAGRAM_BYTES * CHUNKS_PER_S * 3600 / 1e9 * load.speech_share
 
 
 def _text_gb(load: CallLoad) -> float:
-    """Return the transcript events of a call-hour, GB."""
+    """Return the size of the transcript events of a call-hour, GB."""
     return EVENTS_PER_S * EVENT_BYTES * 3600 / 1e9 * load.speech_share
 
 
 def _same_zone_share(aws: Aws, utilization: float) -> float:
-    """Return the share of zones in which a VAD host finds one of the ASR hosts that are filled first.
+    """Return the share of zones in which one of the ASR hosts that are filled first is in the zone of a VAD host.
 
-    Their fleets have the expected size. ASSUMED: those hosts have free capacity, as long as scaling is fast enough.
+    Their fleets have the expected size. ASSUMED: these hosts have free capacity, provided that scaling is fast enough.
     """
     first = [fleet for fleet in aws.asr if asr_images(fleet)[0] is Image.ASR_NEURON] or list(aws.asr)
     zones = {zone for fleet in first for zone in fleet.availability_zones or aws.availability_zones}

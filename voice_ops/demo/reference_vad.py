@@ -45,7 +45,7 @@ RECEIVE_BUFFER_BYTES = 4 << 20
 SILENCE_TIMEOUT_S = 1.0
 """Time without packets after which a session's utterance ends."""
 SLOT_TIMEOUT_S = 6.0
-"""Time for which speech may have to be sent again, after which the slot of a closed session is released."""
+"""Time for which speech may have to be sent again. The slot of a closed session is released after it."""
 _RTP = struct.Struct(">BBHII")
 _SEQUENCES = 1 << 16
 _TIMESTAMPS = 1 << 32
@@ -123,7 +123,7 @@ class Stream:
         return self.close(mark) if mark else []
 
     def close(self, mark: ChunkFlag = NO_MARK) -> list[AudioChunk]:
-        """End the utterance, since no packets have arrived for a while or the sender requests it."""
+        """End the utterance, because no packets have arrived for a while, or because the sender requests it."""
         chunks = [chunk for sequence in list(self._waiting) for chunk in self._take_chunks(sequence)]
         self._expected = None
         return chunks + self._utterances.close(mark)
@@ -267,7 +267,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
         if next_host is None:
             return
         stream.host = next_host
-        # A host that drained before it left has completed its work; without a previous host, the session has none.
+        # A host that drained before it left has completed its work; without a previous host, no work has been done.
         if previous is None or (current is None and not previous.draining):
             for datagram in stream.sent:
                 self._send(next_host, datagram)

@@ -51,7 +51,7 @@ class Service:
     """A program.
 
     Attributes:
-        is_ready: Function that returns whether it is ready.
+        is_ready: Function that returns whether the program is ready.
         log: File of its output.
     """
 
@@ -64,7 +64,7 @@ class Service:
     _output: IO[bytes] | None = None
 
     def start(self) -> Self:
-        """Start it, without waiting until it is ready."""
+        """Start the program without waiting until it is ready."""
         self._output = self.log.open("ab")
         # Fixed programs of this repository and of Debian.
         self.process = subprocess.Popen(  # noqa: S603
@@ -73,10 +73,10 @@ class Service:
         return self
 
     def wait_ready(self) -> Self:
-        """Wait until it is ready.
+        """Wait until the program is ready.
 
         Raises:
-            ServiceError: It exited, or is not ready in time.
+            ServiceError: The program exited, or is not ready in time.
         """
         deadline = time.monotonic() + READY_TIMEOUT_S
         while not self.is_ready():
@@ -88,7 +88,7 @@ class Service:
         return self
 
     def stop(self, stop_signal: signal.Signals = signal.SIGTERM, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
-        """Stop it, and return its exit code; after the timeout it is killed, and the result is None."""
+        """Stop the program, and return its exit code; after the timeout it is killed, and the result is None."""
         if self.process is None:
             return None
         if self.process.poll() is None:
@@ -101,12 +101,12 @@ class Service:
         return code
 
     def recent_output(self) -> str:
-        """Return the end of its output."""
+        """Return the last lines of the program's output."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return " | ".join(lines[-5:]) or "it printed nothing"
 
     def _end_group(self) -> None:
-        """Kill its remaining processes, such as workers of a killed program."""
+        """Kill the remaining processes of the program, such as workers of a killed one."""
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -238,7 +238,7 @@ class VoicePath:
         return self._start(name, command, environment, lambda: self._is_listening(health))
 
     def start_engine(self, name: str = "asr", address: str = LOOPBACK, **variables: str) -> Service:
-        """Start an ASR host. Several of them need addresses of their own, since they use the same port for chunks."""
+        """Start an ASR host. Each one needs its own address, since all use the same port for chunks."""
         environment = self._common_settings(name, "asr", address) | {
             "VOICE_CHUNK_PORT": str(self.chunk_port),
             "VOICE_HEALTH_PORT": str(free_port()),
@@ -262,10 +262,10 @@ class VoicePath:
             service.wait_ready()
 
     def wait_for_capacity(self, gateway: "Gateway") -> None:
-        """Wait until a gateway has discovered the hosts, which send heartbeats and which it reads every second.
+        """Wait until a gateway has discovered the hosts, whose heartbeats it reads every second.
 
         Raises:
-            ServiceError: It still rejects sessions.
+            ServiceError: The gateway still rejects sessions.
         """
         deadline = time.monotonic() + READY_TIMEOUT_S
         while (answer := httpx2.post(gateway.url + SESSIONS_PATH, json={"transport": "websocket"})).is_error:

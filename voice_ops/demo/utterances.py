@@ -15,7 +15,7 @@ SAMPLE_RATE = 16000
 FRAMES_IN_CHUNK = 5
 PRE_ROLL_FRAMES = 12
 HANGOVER_FRAMES = 25
-"""Half a second: shorter pauses are part of the sentence."""
+"""Half a second; shorter pauses are part of the sentence."""
 ONSET_FRAMES = 3
 _AGGRESSIVENESS = 2
 """Aggressiveness, 0 to 3: lower values classify more audio as speech."""

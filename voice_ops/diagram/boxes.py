@@ -40,7 +40,7 @@ def boxes(templates: Templates) -> list[Box]:
 
 
 def route(templates: Templates, method: Resource) -> str:
-    """Return a method of a REST API in the usual notation: ``POST /v1/sessions``."""
+    """Return a method of a REST API as a route: ``POST /v1/sessions``."""
     resources = templates.table("ApiGateway::Resource")
     parts: list[str] = []
     at = templates.origin(method.tier, method.properties["ResourceId"])
@@ -144,7 +144,7 @@ def _mark_if_held(bounds: str, properties: Mapping[str, Any]) -> str:
 
 
 def _fleets(templates: Templates) -> Iterator[Box]:
-    """Yield a box for each fleet; groups that only differ in their zone are one fleet."""
+    """Yield a box for each fleet; groups that differ only in their zone are one fleet."""
     launches = templates.table("EC2::LaunchTemplate")
     fleets: defaultdict[tuple[str, ...], list[Resource]] = defaultdict(list)
     for group in templates.resources_by_type("AutoScaling::AutoScalingGroup"):

@@ -21,7 +21,7 @@ _PATHS = {
     CHUNK.purpose: Path.AUDIO,
     GATEWAY_HTTP.purpose: Path.CONTROL,
 }
-"""Descriptions of security group rules are the purposes of their ports in the contract."""
+"""Path by purpose: security group rules are described by the purposes of their ports in the contract."""
 _API = "Session API, opens, follows and closes sessions"
 _NLB = "ElasticLoadBalancingV2::LoadBalancer"
 
@@ -180,7 +180,7 @@ def _integration_port(method: Mapping[str, Any]) -> int:
 
 
 def _calls(box_list: list[Box]) -> Iterator[Flow]:
-    """Yield the requests of every caller to open and follow a session."""
+    """Yield the requests with which callers open and follow a session."""
     if any(box.node.id == "session-api" for box in box_list):
         for caller in (BROWSER, NATIVE_CLIENT):
             yield Flow(caller.id, "session-api", "https", 443, _API, Path.CONTROL)

@@ -18,7 +18,7 @@ class Node:
 
     Attributes:
         id: Unique id in the diagram.
-        tier: Its stack; boxes of a tier are grouped. ``None`` outside of the deployment.
+        tier: Stack of the box; boxes of a tier are grouped. ``None`` outside of the deployment.
         lines: Lines of details.
     """
 
@@ -50,7 +50,7 @@ class Signal:
 
     Attributes:
         name: Name of the alarm, or of a policy without an alarm.
-        fleet: Node that it scales.
+        fleet: Node that is scaled.
         metric: Name of the metric that is read.
         condition: Full condition: threshold, statistic, period.
         change: Effect on the fleet.

@@ -83,7 +83,7 @@ def _azure(deployment: Deployment, host: str, *, print_only: bool, as_json: bool
 
 
 def _aws(deployment: Deployment, host: str, *, replace_host: bool, dry_run: bool, as_json: bool) -> None:
-    stacks: dict[str, dict[str, Any]] = {names.stack(deployment, "edge"): {}}  # other stacks are not read
+    stacks: dict[str, dict[str, Any]] = {names.stack(deployment, "edge"): {}}  # other templates are not needed
     try:
         account = Account(deployment, stacks, sign_in(deployment))
         if INSTANCE.fullmatch(host):
@@ -146,7 +146,7 @@ def _task(account: Account, name: str, *, dry_run: bool, as_json: bool) -> bool:
 
 
 def _follow(draining: Draining, describe: Callable[[Draining], Draining], end: str) -> Draining:
-    """Wait until it has terminated, at most until its timeout."""
+    """Wait until the host or task has terminated, at most until its timeout."""
     progress = Progress(err)
     started_at = time.monotonic()
     with progress.phase(f"drain {draining.id}"):

@@ -1,4 +1,4 @@
-"""A host in its Auto Scaling group: its properties, whether it may be terminated, and the state of its termination."""
+"""A host in its Auto Scaling group: properties, conditions for a termination, and the state of the termination."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 TERMINATING = "Terminating"
 WAITING = f"{TERMINATING}:Wait"
-"""The hook delays its termination. States of a warm pool have a prefix: ``Warmed:Terminating:Wait``."""
+"""State of a host whose termination a hook delays. States of a warm pool have a prefix: ``Warmed:Terminating:Wait``."""
 TERMINATED = "Terminated"
 
 
@@ -25,12 +25,12 @@ class Host:
     """An instance of a fleet.
 
     Attributes:
-        sessions: Images that it runs.
-        state: Lifecycle state in its group; ``Terminated`` after the group has removed it.
-        low: Minimum number of hosts of the group.
-        hook: Name of the hook that delays its termination until it has drained.
+        sessions: Images that the host runs.
+        state: Lifecycle state in the group; ``Terminated`` after the group has removed the host.
+        low: Minimum number of hosts in the group.
+        hook: Name of the hook that delays the termination until the host has drained.
         heartbeat_s: Heartbeat timeout of the hook.
-        budget_s: Maximum time for its containers to finish sessions.
+        budget_s: Maximum time for the host's containers to finish sessions.
     """
 
     id: str
@@ -61,7 +61,7 @@ def find(account: Account, instance: str) -> Host:
     """Return a host by its instance id.
 
     Raises:
-        NotDrainableError: It is in none of the deployment's groups, or no hook would delay its termination.
+        NotDrainableError: The host is in none of the deployment's groups, or no hook would delay its termination.
     """
     client = account.session.client("autoscaling")
     result = client.describe_auto_scaling_instances(InstanceIds=[instance])["AutoScalingInstances"]
@@ -96,7 +96,7 @@ def find(account: Account, instance: str) -> Host:
 
 
 def check(host: Host, *, replaced: bool) -> None:
-    """Refuse a termination that violates the group's minimum.
+    """Reject a termination that violates the group's minimum.
 
     Raises:
         NotDrainableError: The group would fall below its minimum.

@@ -15,7 +15,8 @@ TASK = re.compile(
 """Id or ARN; old ids contain hyphens."""
 STOPPED = "STOPPED"
 START_S = 180
-"""Time that ECS takes in addition to the stop itself: deregistration before it, the network interface after it."""
+"""Time that ECS needs in addition to the stop itself, for deregistration before it and the network interface after
+it."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Task:
 
     @property
     def max_drain_s(self) -> int:
-        """Maximum time until it has stopped, regardless of its callers."""
+        """Maximum time until the task has stopped, regardless of its callers."""
         return self.budget_s + START_S
 
 
@@ -47,7 +48,7 @@ def find(account: Account, host: str) -> Task:
         NotDrainableError: The deployment's gateway has no such task.
     """
     match = TASK.fullmatch(host)
-    assert match  # noqa: S101  the caller has looked
+    assert match  # noqa: S101  the caller has checked the format
     gateway = account.gateway()
     task = _describe(account, gateway[0], match[1]) if gateway else None
     if task:
@@ -64,7 +65,7 @@ def stop(account: Account, task: Task) -> None:
 
 
 def describe_task(account: Account, task: Task) -> Task:
-    """Return the current state of the task. ECS removes a stopped one after an hour."""
+    """Return the current state of the task. ECS removes a stopped task after an hour."""
     return _describe(account, task.cluster, task.id) or Task(task.id, task.cluster, STOPPED, leaves=True)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import moto  # noqa: F401  the local AWS is a process of its own; without it this one says what is missing
+import moto  # noqa: F401  the local AWS runs in another process; importing moto here reports a missing extra
 import typer
 from rich import box
 
@@ -51,10 +51,10 @@ class Row:
     """A scenario.
 
     Attributes:
-        lost: Number of lost calls; ``None`` if it was not simulated.
+        lost: Number of lost calls; ``None`` if the scenario was not simulated.
         offered: Number of arriving callers; ``None`` without calls.
         recovers_s: Time to recovery; ``None`` if not all callers are served again within the simulated hours.
-        by: Source of that time, or the reason why it was not simulated.
+        by: Source of that time, or the reason why the scenario was not simulated.
         runbooks: Pages of `docs/runbooks`.
         claims: Failed checks.
         fired: Alerts that fired.
@@ -110,7 +110,7 @@ def _simulated(deployment: Deployment, name: str, effect: Effect | str) -> Row:
         return Row(name, None, None, None, effect, pages)
     named = [Path(page).stem for page in pages if not page.startswith("procedures/")]
     no_alert = f"no alert with the runbook {' or '.join(pages)} fires"
-    # A fault without lost calls does not have to page anyone; missing metrics cost no calls until the load changes.
+    # A fault without lost calls need not page an operator. Missing metrics cause no lost calls until the load changes.
     needs_alert = effect.lost or name == SILENT_METRIC
     claims = (no_alert,) if named and needs_alert and not set(named) & set(effect.fired) else ()
     return Row(name, effect.lost, effect.offered, effect.recovers_s, "simulated", pages, claims, effect.fired)
@@ -149,7 +149,8 @@ def _run_drill(deployment: Deployment, name: str, progress: Progress, drill: Cal
 def runbooks(deployment: Deployment, scenario: str) -> tuple[str, ...]:
     """Return the pages that cover a scenario: those of the alerts of this file, then its procedure.
 
-    A file without digests gets placeholders, since it would have no hosts and therefore no alert on their silence.
+    Missing digests are replaced by placeholders, since a file without digests has no hosts, and therefore no alert on
+    missing telemetry.
     """
     named = SCENARIOS[scenario]
     if deployment.aws_section:

@@ -1,4 +1,4 @@
-"""Losses of capacity in the simulator: the calls that they cost, compared with the same hours without the fault."""
+"""Losses of capacity in the simulator: the lost calls, compared with the same hours without the fault."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ from voice_ops.simulate.traces import (
 CALL_S = 180.0
 SEED = 1
 WITHHELD_METRICS = frozenset({*MODELS, "OpenSockets", "Conversations"})
-"""Metrics of hosts: telemetry has stopped."""
+"""Metrics that hosts no longer publish after telemetry has stopped."""
 FLASH_CROWD_S = 600.0
 """Start of the surge in `flash_crowd`."""
 
@@ -82,7 +82,7 @@ def simulate_scenarios(deployment: Deployment) -> Mapping[str, Effect | str]:
 
 
 def _exhausted_quotas(plans: tuple[FleetPlan, ...]) -> dict[str, int]:
-    """Return quotas that are exhausted by the minimum number of hosts of each fleet."""
+    """Return quotas that the minimum number of hosts of each fleet exhausts."""
     exhausted: dict[str, int] = {}
     for plan in plans:
         if kind := plan.instance_type:

@@ -220,10 +220,10 @@ def verify_images(file: DeploymentFile, registry: Registry, as_json: Json = Fals
 def _commit(revision: str) -> str:
     """Return the short name of a commit.
 
-    For an installed package its release, outside of a repository the given value.
+    For an installed package, return its release; outside of a repository, return the given value.
     """
     if INSTALLED and revision == "HEAD":
-        return f"v{version('voice-serve')}"  # its folder may be in another repository
+        return f"v{version('voice-serve')}"  # the folder of an installed package may be in another repository
     command = ["git", "-C", str(FOLDER), "rev-parse", "--short=12", "--verify", "--quiet", revision]
     result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  no shell
     return result.stdout.strip() or revision

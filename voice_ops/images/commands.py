@@ -131,7 +131,7 @@ def push_commands(
     """Return the commands that publish an image to a registry, to be run in the current folder.
 
     Args:
-        digests: Digests by build argument; for a mirrored image, its own with any key.
+        digests: Digests by build argument; for a mirrored image, the image's digest with any key.
         registry: Host of ACR, or host and repository prefix of ECR.
         revision: Commit of this repository with the Dockerfile.
         tool: ``docker`` (buildx) or ``buildah``; mirrored images need neither.

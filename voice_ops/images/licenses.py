@@ -59,7 +59,7 @@ class Review:
     Attributes:
         permitted: SPDX identifiers that images may contain.
         spellings: SPDX expression for each other spelling that packages use.
-        packages: SPDX expression of packages that do not state theirs.
+        packages: SPDX expression of packages that do not specify one.
         libraries: SPDX expression of each bundled library, by name or pattern.
         debian: SPDX expression of each Debian library, by the name of its package or a pattern.
     """
@@ -82,7 +82,7 @@ class Review:
         return cls(tuple(document["permitted"]), document["spellings"], packages, libraries, debian)
 
     def expression(self, package: Package) -> str:
-        """Return the SPDX expression of a package without its bundled libraries; empty if unknown."""
+        """Return the SPDX expression of a package, excluding its bundled libraries; empty if unknown."""
         return self.packages.get(package.name) or self.spellings.get(package.license, package.license)
 
     def identifiers(self, package: Package) -> set[str]:
@@ -90,7 +90,7 @@ class Review:
         return self._spdx_identifiers(self.expression(package), *map(self.library_expression, package.libraries))
 
     def library_expression(self, library: str) -> str:
-        """Return the SPDX expression of a library that a wheel bundles; empty if it is not reviewed."""
+        """Return the SPDX expression of a library that a wheel bundles; empty if the library is not reviewed."""
         return _matching(self.libraries, library)
 
     def debian_identifiers(self, packages: Iterable[str]) -> set[str]:
@@ -175,7 +175,7 @@ def published(name: str, version: str, python: str) -> Package:
         LookupError: The index has neither a wheel nor a source distribution of that version.
         requests.RequestException: The index does not respond.
     """
-    import requests  # noqa: PLC0415  of the development environment, as remotezip is
+    import requests  # noqa: PLC0415  development dependency, like remotezip
     from remotezip import RemoteZip  # noqa: PLC0415
 
     answer = requests.get(f"{INDEX}/{name}/", headers={"Accept": INDEX_FORMAT}, timeout=TIMEOUT_S)

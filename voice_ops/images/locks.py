@@ -1,8 +1,8 @@
 """Writes the hash-locked requirements of the images: ``python -m voice_ops.images.locks``, which ``make lock`` runs.
 
-An image over a base with Python packages (``base.in``) only locks what its layer adds: packages that the base lacks,
-and those that the base, without this constraint, would have in another version. The layer is installed without
-dependencies, so it cannot replace torch, CUDA or the engine itself.
+An image that is based on one with Python packages (``base.in``) only locks the packages that its layer adds: those that
+the base lacks, and those that the base, without this constraint, would have in another version. The layer is installed
+without dependencies, so it cannot replace torch, CUDA or the engine itself.
 """
 
 import re
@@ -18,8 +18,8 @@ PYTHONS = {"vllm": "3.12", "neuron-vllm": "3.12", "debian": "3.13"}
 """Python version of each base on which images install requirements."""
 TARGET = "x86_64-manylinux_2_28"
 BASE_PACKAGES = "certifi"
-"""vLLM 0.33 requires a certifi that package indexes served only some days later; the base contains it, and the layer
-never does."""
+"""vLLM 0.33 requires a version of certifi that package indexes served only some days later. The base contains it, so
+the layer never does."""
 
 REQUIREMENTS = "requirements.in"
 BASE = "base.in"
@@ -55,7 +55,7 @@ def resolve(spec: BuiltImage, source: Path) -> LockedPackages:
         command: list[str | Path] = [UV, "pip", "compile", "--quiet", "--generate-hashes", "--no-annotate"]
         command += ["--python-version", PYTHONS[spec.bases["BASE_IMAGE"]], "--python-platform", TARGET]
         command += ["--constraints", constraints, "--overrides", overrides, source]
-        result = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603  uv of this folder
+        result = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603  pinned uv of this checkout
     return parse_lock(result.stdout)
 
 
@@ -73,7 +73,7 @@ def with_requirements() -> list[BuiltImage]:
 
 
 def main() -> None:
-    """Write the requirements of every image that has any."""
+    """Write the requirements of every image that has Python packages."""
     for spec in with_requirements():
         (spec.folder / "requirements.txt").write_text(lock(spec), encoding="utf-8")
 

@@ -29,7 +29,7 @@ CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 SMOKE = "smoke"
 DRIVE = "drive.sh"
 LOOPBACK_ONLY = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
-"""A separate network: ports used on this machine are free in it, and no traffic leaves it."""
+"""Command prefix for a separate network, in which ports used on this machine are free, and which no traffic leaves."""
 Report = Callable[[str], None]
 
 
@@ -65,7 +65,7 @@ def install_tools() -> None:
 
 
 def _run(command: list[str], timeout_s: float = 1800) -> str:
-    """Run a command and return its output. Its stderr is only shown if it fails."""
+    """Run a command and return its output. Its stderr is only shown if the command fails."""
     try:
         # Fixed programs; their arguments come from typed specifications.
         result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=timeout_s)  # noqa: S603
@@ -123,7 +123,8 @@ class Rehearsal:
         arguments |= spec.build_args | self._current_packages(spec)
         reference = f"localhost/voice/{spec.name}:rehearsal"
         options = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
-        # Networks that inspect TLS have a certificate authority of their own; pip uses the host's, only in the build.
+        # Networks that inspect TLS have their own certificate authority. In the build only, pip uses the host's
+        # certificates.
         pip = self._folder / "pip.conf"
         pip.write_text("[global]\ncert = /run/host-certificates.crt\n", encoding="utf-8")
         mounts = ["--volume", f"{pip}:/etc/pip.conf:ro", "--volume", f"{CERTIFICATES}:/run/host-certificates.crt:ro"]
@@ -202,7 +203,7 @@ class Rehearsal:
             _run([*script, "env", *config["Env"], *config["Cmd"]])
 
     def _run_inside(self, spec: BuiltImage, reference: str) -> None:
-        """Run the smoke test in the image as its user, without a network except a loopback of its own."""
+        """Run the smoke test in the image as its user, without network access except its own loopback interface."""
         plan = smoke_for(spec.name)
         folder = self._folder / f"{spec.name}-{SMOKE}"
         shutil.copytree(spec.folder / SMOKE, folder)
@@ -223,7 +224,7 @@ class Rehearsal:
 
 @contextmanager
 def rehearsal(report: Report) -> Iterator[Rehearsal]:
-    """Open a rehearsal, whose storage is deleted when it closes."""
+    """Open a rehearsal, whose storage is deleted at the end."""
     install_tools()
     with TemporaryDirectory(prefix="voice-images-") as folder:
         yield Rehearsal(Path(folder), report)

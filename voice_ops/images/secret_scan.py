@@ -61,11 +61,11 @@ DETECTORS = (
     HubTokenDetector(),
 )
 FALSE_POSITIVES = re.compile(r"EXAMPLE\b|\bsha512-")
-"""Lines with examples, as marked by AWS, and with npm's digests."""
+"""Lines with AWS's documented examples, and with npm's digests."""
 
 
 def scan_text(location: str, text: str) -> Iterator[str]:
-    """Yield location and kind of each secret, but never the secret."""
+    """Yield the location and kind of each secret, but never the secret itself."""
     for detector in DETECTORS:
         for match in (match for shape in detector.denylist for match in shape.finditer(text)):
             begin = text.rfind("\n", 0, match.start()) + 1
@@ -82,7 +82,7 @@ def scan_archive(archive: Path) -> Iterator[str]:
 
 
 def _scan_file(location: str, file: io.BufferedReader) -> Iterator[str]:
-    """Read layers as a stream, since an image has gigabytes."""
+    """Scan layers as a stream, since an image can have several gigabytes."""
     if file.peek(2)[:2] == b"\x1f\x8b":
         file = io.BufferedReader(gzip.GzipFile(fileobj=file))
     head = file.peek(512)

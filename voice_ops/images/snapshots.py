@@ -43,13 +43,13 @@ def archive(suite: str) -> Versions:
     lists = []
     for archive_suite in archive_suites(suite):
         for each in LISTS:
-            with urllib.request.urlopen(f"{MIRROR}/{archive_suite}/{each}.xz", timeout=TIMEOUT_S) as answer:  # noqa: S310  a URL of http
+            with urllib.request.urlopen(f"{MIRROR}/{archive_suite}/{each}.xz", timeout=TIMEOUT_S) as answer:  # noqa: S310  a fixed HTTP URL
                 lists.append(lzma.decompress(answer.read()).decode())
     return versions("\n".join(lists))
 
 
 def missing_versions(base: Base, archive_versions: Versions) -> Iterator[str]:
-    """Yield a line for each pinned version of an image over a base that the archive does not contain."""
+    """Yield a line for each version that an image with this base pins, and that the archive does not contain."""
     for spec in specs().values():
         if isinstance(spec, BuiltImage) and base.name in spec.bases.values():
             for argument, package in spec.packages.items():

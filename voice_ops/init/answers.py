@@ -54,7 +54,7 @@ class Answers(NamedTuple):
 def answers(cloud: Cloud | None, region: str | None, calls: int | None, *, agents: bool | None) -> Answers:
     """Validate the options, and prompt for missing ones, validating each answer at once.
 
-    Without ``--agents``, agents are only included if other options are prompted for as well.
+    Without ``--agents``, the prompt for agents only appears if other options are prompted for as well.
 
     Raises:
         typer.Exit: An option is invalid, or standard input ends before the last answer.

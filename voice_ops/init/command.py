@@ -54,10 +54,10 @@ def init(
     desired = answers(cloud, region, calls, agents=agents)
     draft, usd = first_file(file, desired, budget)
     schema = _write_schema(file.parent) if INSTALLED else os.path.relpath(SCHEMA, file.parent)
-    with file.open("x", encoding="utf-8") as new:  # this also fails for a file created in the meantime
+    with file.open("x", encoding="utf-8") as new:  # this mode also rejects a file that was created in the meantime
         new.write(draft.draft.text(usd, quote(schema)))
     if INSTALLED:
-        # Next to the file, since the package's folder differs between environments.
+        # The schema is next to the file, since the package's folder differs between environments.
         (file.parent / schema).write_bytes(SCHEMA.read_bytes())
     named = deployment_name(file)
     out.print(

@@ -69,7 +69,7 @@ def drafts(requirements: Answers, name: str) -> list[Draft]:
     """Return the files that match the answers in order of preference: large models on GPUs, a small one on CPUs.
 
     Raises:
-        NoFileForThisError: There is none.
+        UnsupportedAnswersError: No file matches the answers.
     """
     result, refused = [], None
     try:
@@ -132,7 +132,7 @@ def price_drafts(draft_list: list[Draft]) -> Iterator[PricedDraft]:
 
     Hosts without a price in their region are counted with the lowest price of another region.
     """
-    from voice_ops.cost.command import price_list  # noqa: PLC0415  `voice init --help` synthesizes nothing
+    from voice_ops.cost.command import price_list  # noqa: PLC0415  not needed by `voice init --help`
     from voice_ops.cost.estimate import Assumptions, price, sections  # noqa: PLC0415
     from voice_ops.cost.model import total  # noqa: PLC0415
 

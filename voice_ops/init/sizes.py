@@ -48,7 +48,7 @@ from voice_blueprint.file.model.serving import Load, Quantization
 
 CAPACITY_FACTOR = 1.1
 REQUEST_MARGIN = 1.5
-"""Ratio of the session API's rate limit to the requests at the peak, since refused callers repeat theirs."""
+"""Ratio of the session API's rate limit to the requests at the peak, since refused callers repeat their requests."""
 ZONES = 2
 """Number of availability zones of a first file."""
 VAD_TYPE, VAD_QUEUES = "c8g.4xlarge", 4
@@ -62,7 +62,7 @@ MODEL_CACHE_GIB = 1024
 """Minimum size of the share for weights."""
 _CPU_TIERS = (Tier.GATEWAY, Tier.VAD, Tier.ASR)
 FP8_CAPABILITY = (8, 9)
-"""GPUs from Ada on compute in FP8; on older ones it only saves memory."""
+"""Minimum compute capability for computing in FP8 (Ada and later); on older GPUs, FP8 only saves memory."""
 
 
 _VAULT = f"/subscriptions/{PLACEHOLDER}/resourceGroups/certificates/providers/Microsoft.KeyVault/vaults/certificates"
@@ -78,10 +78,10 @@ def mean_calls(calls: int) -> int:
 
 
 def bounds(calls: int, capacities: int) -> HostCount:
-    """Return bounds for the mean at the minimum and the peak at the maximum, at a utilization of ``FILL``.
+    """Return bounds for the mean at the minimum and the peak at the maximum.
 
-    A tenth and one are added to the peak, since the number of calls varies, and an alert fires while a fleet is at its
-    maximum.
+    The utilization is ``TARGET_UTILIZATION``. A tenth and one more unit are added for the peak, since the number of
+    calls varies, and an alert fires while a fleet is at its maximum.
     """
     low, high = (
         math.ceil(each / (capacities * TARGET_UTILIZATION)) for each in (mean_calls(calls), CAPACITY_FACTOR * calls)
@@ -134,7 +134,7 @@ def offers_small_types(region: str) -> bool:
 
 
 def _single_gpus(region: str) -> list[catalog.InstanceType]:
-    """Return the types with one GPU that a region offers; none if it does not offer the VAD hosts as well."""
+    """Return the types with one GPU that a region offers, or none if the VAD hosts' type is not offered."""
     types = catalog.instance_types().values()
     gpus = [each for each in types if each.accelerator and each.accelerator.kind == "gpu" and region in each.regions]
     offered = region in catalog.instance_types()[VAD_TYPE].regions
@@ -212,10 +212,10 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
         "asr_min": hosts.min,
         "asr_max": hosts.max,
         "asr_step": math.ceil(hosts.max / 3),
-        # the same number in each zone, as callers are distributed evenly
+        # the same number in each zone, since callers are distributed evenly
         "gateway_min": ZONES * math.ceil(tasks.min / ZONES),
-        "gateway_max": max(4, tasks.max, math.ceil(accepted_calls / task)),  # as many calls as the fleets accept
-        "caller_sessions": max(1000, accepted_calls),  # a single service may be the only caller
+        "gateway_max": max(4, tasks.max, math.ceil(accepted_calls / task)),  # calls that the fleets accept
+        "caller_sessions": max(1000, accepted_calls),  # one service may be the only caller
         "throttle": _throttle(calls),
         "agent_units": _yaml(units) if units else "",
         "node_type": min(suitable_nodes, key=lambda kind: kind.memory_gib).name,

@@ -21,7 +21,7 @@ from voice_ops.loadtest.trace import Trace
 
 @dataclass(frozen=True)
 class ClientSession:
-    """A WebSocket client: sends audio and an end message, and finishes at the last final or the server's close."""
+    """A WebSocket client that sends audio and an end message, until the last final or until the server closes."""
 
     dialect: ClassVar[Dialect]
     endpoint: Endpoint

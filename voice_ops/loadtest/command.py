@@ -26,7 +26,7 @@ from voice_ops.progress import Progress
 Option = typer.Option
 
 
-def loadtest(  # noqa: PLR0917  typer's parameters have names
+def loadtest(  # noqa: PLR0917  Typer passes parameters by name
     url: Annotated[str, typer.Argument(metavar="URL", help="Base URL of the endpoint, such as http://localhost:8000.")],
     api: Annotated[Api | None, Option(help="API to test. Optional with --scenario.", show_default=False)] = None,
     model: Annotated[

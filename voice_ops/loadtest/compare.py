@@ -56,7 +56,7 @@ Round = tuple[Run, ...]
 async def interleave(
     generator: Generator, drivers: Sequence[Driver], load: Load, *, requests: int, rounds: int
 ) -> list[Round]:
-    """Apply the same load to the endpoints in turn; each gets ``requests`` requests in total."""
+    """Apply the same load to the endpoints in turn; each receives ``requests`` requests in total."""
     sizes = [len(part) for part in np.array_split(np.arange(requests), rounds)]
     results = []
     for number, size in enumerate(sizes):

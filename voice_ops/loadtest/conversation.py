@@ -66,7 +66,7 @@ async def _listen(socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None
             case "response.output_audio.delta":
                 trace.record_audio(len(base64.b64decode(event["delta"])) / BYTES_PER_S)
             case "response.done":
-                # A response that a pause within the question has cut short is not an answer.
+                # A response that was cut short, because the question continued after a pause, is not an answer.
                 if event["response"]["status"] == "completed" and trace.input_ended_s:
                     trace.record_end()
                     return

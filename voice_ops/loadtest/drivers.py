@@ -37,7 +37,7 @@ class Api(StrEnum):
 
     @property
     def has_models(self) -> bool:
-        """Whether a request specifies a model; on this platform, the deployment file does."""
+        """Whether a request specifies a model; on this platform, the deployment file specifies it."""
         return self not in {Api.SESSION, Api.OPENAI, Api.DEEPGRAM, Api.CONVERSATION}
 
 

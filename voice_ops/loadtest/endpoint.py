@@ -19,13 +19,13 @@ _BUFFER_BYTES = 2**22
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An endpoint under load. Proxies of the environment are not used, since they would be measured too."""
+    """An endpoint under load. Proxies from the environment are not used, since they would be measured as well."""
 
     name: str
     url: URL
     model: str
     body: Mapping[str, Any] = field(default_factory=dict)
-    """Additional fields of every request; they override the harness's own."""
+    """Additional fields of every request, which override the fields of the harness."""
     access: Access = field(default=access(None, None, ""), repr=False)
 
     async def __aenter__(self) -> Self:
@@ -36,7 +36,7 @@ class Endpoint:
 
     @cached_property
     def session(self) -> aiohttp.ClientSession:
-        """The HTTP client, with as many connections as the load needs, no timeout of its own, and no compression."""
+        """HTTP client with as many connections as the load needs, without a timeout and without compression."""
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
@@ -48,7 +48,7 @@ class Endpoint:
     async def _authorize(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        # Other URLs of a session (its WebSocket) have a token of their own, and must not receive this secret.
+        # Other URLs of a session (its WebSocket) use their own token, and must not receive this secret.
         if request.url.origin() == self.url.origin():
             body = await request.body.as_bytes() if isinstance(request.body, aiohttp.BytesPayload) else b""
             request.headers.update(self.access(request.method, str(request.url), body))
@@ -59,7 +59,7 @@ class Endpoint:
         return self.url.with_path(self.url.path.rstrip("/") + path)
 
     @asynccontextmanager
-    async def post(self, path: str, request_id: str, **content: Any) -> AsyncIterator[aiohttp.ClientResponse]:  # noqa: ANN401  aiohttp's own
+    async def post(self, path: str, request_id: str, **content: Any) -> AsyncIterator[aiohttp.ClientResponse]:  # noqa: ANN401  parameters of aiohttp
         """Send a request and yield its response as it arrives.
 
         Raises:
@@ -71,10 +71,10 @@ class Endpoint:
             yield response
 
     async def served_models(self) -> list[str] | None:
-        """Return the models that the endpoint lists; None if it has no such list.
+        """Return the models that the endpoint lists; None if the endpoint has no such list.
 
         Raises:
-            AnswerError: It rejects the key, or fails.
+            AnswerError: The endpoint rejects the key, or fails.
         """
         async with self.session.get(self.at("/v1/models")) as response:
             if response.status in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}:

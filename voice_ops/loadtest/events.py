@@ -47,7 +47,7 @@ class Event(BaseModel):
 
     @property
     def has_text(self) -> bool:
-        """Whether it contains text: reasoning counts, a role or a finish reason does not."""
+        """Whether the event contains text: reasoning counts as text, a role or a finish reason does not."""
         deltas = (choice.delta for choice in self.choices)
         return bool(self.delta) or any(d.content or d.reasoning or d.reasoning_content for d in deltas)
 
@@ -61,7 +61,7 @@ def parse(data: str | bytes) -> Event:
     """Parse one event, or one JSON response.
 
     Raises:
-        AnswerError: It reports an error, or is invalid.
+        AnswerError: The event reports an error, or is invalid.
     """
     try:
         event = Event.model_validate_json(data)

@@ -11,7 +11,7 @@ _MAX_LENGTH = 160
 
 
 class AnswerError(Exception):
-    """The endpoint responded with an error, or with an invalid response."""
+    """The endpoint responded with an error, or its response is invalid."""
 
 
 FAILURES = (AnswerError, aiohttp.ClientError, OSError, TimeoutError)

@@ -39,16 +39,16 @@ def read_recording(file: Path) -> Recording:
     """Read a WAV file.
 
     Raises:
-        RecordingError: It cannot be read, or contains no audio.
+        RecordingError: The file cannot be read, or contains no audio.
     """
     pcm = read(file).astype("<i2").tobytes()
     return Recording(file.name, file.read_bytes(), pcm)
 
 
 def rotate(text: str, index: int) -> str:
-    """Return the text rotated to another word.
+    """Return the text rotated so that it starts with another word.
 
-    It has the same length, but no prefix that a cache contains from an earlier request.
+    The result has the same length, but no prefix that a cache may contain from an earlier request.
     """
     words = text.split()
     start = index % len(words)

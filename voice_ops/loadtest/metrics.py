@@ -19,7 +19,7 @@ class Metric:
     unit: str
     meaning: str
     values: Callable[[Trace], Sequence[float]]
-    """Its values in one request: none, one, or one per gap."""
+    """Values of the metric for one request: none, one, or one per gap."""
 
 
 def _milliseconds(seconds: float | None) -> list[float]:
@@ -27,12 +27,12 @@ def _milliseconds(seconds: float | None) -> list[float]:
 
 
 def _gaps(trace: Trace) -> list[float]:
-    # Audio arrives in reads of the socket, whose gaps are meaningless; `starved` measures whether they matter.
+    # Gaps between reads of audio from the socket are meaningless; `starved` measures whether they matter.
     return [] if trace.output_audio_s else [1000 * gap for gap in trace.gaps_s]
 
 
 def _token_times(trace: Trace) -> list[float]:
-    if not trace.output_tokens or trace.output_tokens < 2 or not trace.arrivals_s:  # noqa: PLR2004  one has no gap
+    if not trace.output_tokens or trace.output_tokens < 2 or not trace.arrivals_s:  # noqa: PLR2004  a single token has no gap
         return []
     return _milliseconds((trace.arrivals_s[-1] - trace.arrivals_s[0]) / (trace.output_tokens - 1))
 
@@ -48,7 +48,7 @@ def _turn(trace: Trace) -> list[float]:
 
 
 def _rtf(trace: Trace) -> list[float]:
-    # A live stream takes as long as the speech, however fast the engine; its metric is `final`.
+    # A live stream takes as long as the speech, regardless of the engine's speed; its metric is `final`.
     return [trace.total_s / trace.audio_s] if trace.audio_s and trace.input_ended_s is None else []
 
 

@@ -44,7 +44,7 @@ def parse_url(text: str, option: str) -> URL:
     return url.with_path(url.path.rstrip("/").removesuffix("/v1"))
 
 
-def parse_endpoint(  # noqa: PLR0917  one place calls it
+def parse_endpoint(  # noqa: PLR0917  one caller
     name: str, option: str, url: str, api: Api, model: str, body: str, auth: Auth | None, key_variable: str | None
 ) -> Endpoint:
     if api is not Api.SESSION and auth:
@@ -60,7 +60,7 @@ def parse_endpoint(  # noqa: PLR0917  one place calls it
 
 
 def select_api(api: Api | None, name: str | None, *, model: str, baseline: str | None) -> Api:
-    """Return the API to test: that of the options, or that of a scenario."""
+    """Return the API to test: the one from the options, or that of a scenario."""
     scenario = parse_scenario(name)
     if scenario is None:
         if api is None:
@@ -95,7 +95,7 @@ def parse_scenario(name: str | None) -> Scenario | None:
 
 
 def parse_loads(concurrency: str | None, rate: str | None, scenario: Scenario | None) -> list[Load]:
-    """Parse the loads: a list of concurrencies, of rates, or the scenario's own."""
+    """Parse the loads: a list of concurrencies or of rates, or the loads of the scenario."""
     if concurrency and rate:
         raise OptionError("--concurrency is a closed loop and --rate an open loop; specify one of them")
     if scenario and (concurrency or rate):
@@ -133,7 +133,7 @@ def request_count(requests: int | None, load: Load, rounds: int) -> int:
 
 
 def parse_slo(limits: list[str], scenario: Scenario | None) -> Slo:
-    """Parse limits such as ``first:500``; without any, return the scenario's own."""
+    """Parse limits such as ``first:500``; without any, return those of the scenario."""
     if not limits and scenario:
         return scenario.slo
     slo = {}

@@ -95,7 +95,7 @@ def _label_axes(axes: Axes, title: str, x: str, y: str) -> None:
 
 
 def _distribution(axes: Axes, report: Report) -> None:
-    """Plot the share of requests whose first piece had arrived over time; failed ones are never counted."""
+    """Plot the share of requests whose first piece has arrived over time; failed requests never count as arrived."""
     for result, name, color in zip(report.results, _names(report), _colors(report), strict=True):
         values = sorted(_first_response_times_ms(result))
         shares = 100 * np.arange(1, len(values) + 1) / len(result.run.traces)

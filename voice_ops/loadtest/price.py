@@ -17,7 +17,7 @@ def usd_per_hour(instance_type: str, region: str | None, gpus: int) -> tuple[flo
         region: The default is the cheapest one.
 
     Raises:
-        PriceError: The catalogue does not contain the type, or no price of it in that region.
+        PriceError: The catalogue does not contain the type, or its price in that region.
     """
     aws, azure = catalog.instance_types().get(instance_type), catalog.vm_sizes().get(instance_type)
     row = aws or azure

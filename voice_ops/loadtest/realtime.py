@@ -63,7 +63,7 @@ class Realtime:
     def _frames(self) -> list[list[str]]:
         """All recordings as messages, encoded in advance.
 
-        A client under load must not spend its time on base64.
+        This way, a client under load spends no time on base64.
         """
         return [
             [

@@ -56,7 +56,7 @@ class LoadTest:
         """Query the models of the endpoints, warm them up, and run every load level.
 
         Raises:
-            LoadTestError: An endpoint answers none of the requests before the load.
+            LoadTestError: An endpoint responds to none of the warm-up requests.
         """
         started = datetime.now(UTC)
         results: list[Result] = []
@@ -104,7 +104,7 @@ class LoadTest:
         return replace(endpoint, model=endpoint.model or (served_models or [""])[0])
 
     async def _warm_up(self, driver: Driver) -> None:
-        """Send some uncounted requests, one at a time; one has to succeed."""
+        """Send some uncounted requests, one at a time; at least one must succeed."""
         for index in range(self.warmup):
             trace = Trace(f"warm-up-{index}", perf_counter(), perf_counter())
             try:

@@ -45,7 +45,7 @@ class Harness:
     pacing_lag_ms: Distribution | None
     """For live streams: the maximum delay of a frame in each stream."""
     cpu_share: float
-    """CPU share of one core; near 1, the client is the limit instead of the endpoint."""
+    """Share of one core that the client uses; near 1, the client is the limit instead of the endpoint."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Summary:
     audio_s_per_s: float | None
     """Seconds of audio synthesized or transcribed per second: the number of real-time streams."""
     wait_rate: float | None
-    """Share of the speech streams that starve at least once."""
+    """Share of speech streams that starve at least once."""
     goodput_per_s: float | None
-    """Requests per second that meet all limits of the SLO; a failed one meets none."""
+    """Requests per second that meet all limits of the SLO; a failed request meets none."""
     goodput_share: float | None
     usd_per_audio_hour: float | None
     harness: Harness

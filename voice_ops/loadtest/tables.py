@@ -41,7 +41,7 @@ class Grid:
 
 
 def number(value: float) -> str:
-    """Return a figure with three significant digits, or all digits before the decimal point."""
+    """Return a figure with three significant digits, or with all digits before the decimal point if there are more."""
     if abs(value) >= _INTEGER_MIN:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= _ONE_DECIMAL_MIN else f"{value:.3g}"

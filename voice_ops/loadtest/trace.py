@@ -10,7 +10,7 @@ class Trace:
     """A request: its scheduled start, the arrivals of its pieces, and its input and output."""
 
     request_id: str
-    """Sent as ``X-Request-Id``, which vLLM uses as well, so that a slow request can be found in the engine's log."""
+    """Value of ``X-Request-Id``. vLLM also uses this id, so a slow request can be found in the engine's log."""
     intended_s: float
     """Scheduled start, from which latency is measured, so that a late client or a stalled server is visible."""
     started_s: float
@@ -20,7 +20,7 @@ class Trace:
     output_audio_s: list[float] = field(default_factory=list)
     """Seconds of audio in each piece; empty for text APIs."""
     output_tokens: int | None = None
-    """Number of tokens as reported by the endpoint; None if it does not report them."""
+    """Number of tokens as reported by the endpoint; None if the endpoint does not report them."""
     input_chars: int = 0
     input_audio_s: float = 0.0
     input_ended_s: float | None = None

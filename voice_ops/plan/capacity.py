@@ -23,11 +23,11 @@ def _recommended_sizes(deployment: Deployment) -> dict[str, str]:
 
 
 def capacity_table(deployment: Deployment) -> Table | None:
-    """Return the tiers with their calls, and with a load the recommended settings. None without callers."""
+    """Return the tiers with their calls and, with a load, the recommended settings; None without callers."""
     load, result, recommended = deployment.load, caller_tiers_for(deployment), _recommended_sizes(deployment)
     if not result:
         return None
-    # The store has its own limit by memory; the other tiers limit concurrent calls.
+    # The memory of the store limits its calls; the other tiers limit concurrent calls.
     tier_ranges = by_tier(result)
     tier, (_, max_calls) = min(tier_ranges.items(), key=lambda item: item[1][1])
     caption = f"at most {max_calls:,} concurrent calls, limited by {tier}"
@@ -91,7 +91,7 @@ def _chains(deployment: Deployment) -> list[tuple[Link, ...]]:
     try:
         return list(conversation_chains(deployment))
     except LookupError:
-        return []  # a check reports the missing pool
+        return []  # the missing pool is reported by a check
 
 
 def _required_units(deployment: Deployment, chain: tuple[Link, ...]) -> dict[str, tuple[int, int]]:

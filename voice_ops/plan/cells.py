@@ -36,7 +36,7 @@ class CellPlan:
 
     Attributes:
         peak: Concurrent calls of the whole load at the peak.
-        cells: Number of cells; one fewer is sufficient for the peak.
+        cells: Number of cells; one cell fewer is sufficient for the peak.
         cell_peak: Concurrent calls of a cell while another one is unavailable.
         regions: Regions, which have the same number of cells; one without a name on Azure.
         accounts: Number of AWS accounts or Azure subscriptions.
@@ -57,7 +57,7 @@ class CellPlan:
 
 
 def cell_plan(deployment: Deployment) -> CellPlan | None:
-    """Return the cells of a deployment; ``None`` if it has none or one is sufficient for the load.
+    """Return the cells of a deployment; ``None`` without cells, or if one cell is sufficient for the load.
 
     Raises:
         ValueError: The file has no section for calls.
@@ -65,7 +65,7 @@ def cell_plan(deployment: Deployment) -> CellPlan | None:
     if not deployment.cells or not deployment.load or deployment.cell_count == 1:
         return None
     cell, count = deployment.cell, deployment.cell_count
-    assert cell.load is not None  # noqa: S101  it has a part of the load
+    assert cell.load is not None  # noqa: S101  a cell has a part of the load
     regions = deployment.file_regions if deployment.aws_section else (deployment.azure.location,)
     account_cells = math.ceil(min(deployment.cells.per_account, count) / len(regions))
     plans = fleet_plans(cell.in_regions()[0], {})

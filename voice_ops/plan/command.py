@@ -63,7 +63,7 @@ def plan(
     counts = resource_counts(deployment) if resources and not refused else {}
     comparison = None
     if (against or record) and not refused:
-        from voice_ops.plan import release  # noqa: PLC0415  a plan by itself synthesizes nothing
+        from voice_ops.plan import release  # noqa: PLC0415  only needed for --against and --record
 
         comparison = release.Comparison.of(deployment, against, accept_replace or ()) if against else None
         if record and not (comparison and comparison.outages):
@@ -115,7 +115,7 @@ def _with_load(deployment: Deployment, calls: int | None, conversations: int | N
     loaded_deployment = deployment.model_copy(update={"load": CallLoad(**load_values)})
     if deployment.cells or not exceeds_one_deployment(loaded_deployment):
         return loaded_deployment
-    # More than any state store supports: as many copies as the load requires.
+    # The load exceeds every state store, so it requires several copies of the deployment.
     return loaded_deployment.model_copy(update={"cells": Cells(calls=peak_calls(designed_load(deployment)))})
 
 

@@ -30,7 +30,7 @@ class Step:
     instructions: str
 
     def outage(self) -> Outage:
-        """Return the removal as an entry of the deletions."""
+        """Return the removal as an entry in the list of outages."""
         return Outage(self.name, f"{self.kind} {self.name}", (), self.instructions, is_removed=True)
 
 

@@ -19,7 +19,8 @@ from voice_sandbox.rehearsals.aws_outages import outages
 
 MANIFEST, TEMPLATE = "manifest.json", ".template.json"
 UNUSED_SUFFIXES = (".metadata.json", "tree.json")
-"""Metadata that contains source locations on the machine of the synth; a deploy does not need it."""
+"""Suffixes of metadata files, which contain source locations on the synthesizing machine; a deploy does not need
+them."""
 
 
 @dataclass(frozen=True)

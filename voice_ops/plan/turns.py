@@ -52,4 +52,4 @@ def turns_as_dict(deployment: Deployment) -> list[dict[str, object]]:
 
 
 SHOWN_TURNS = (1, 2, 5, 6, TURNS)
-"""Turns of the table: the first, the last that is all audio, and the one whose older questions are text."""
+"""Turns in the table: the first, the last one that is all audio, and the one whose older questions are text."""

@@ -25,7 +25,7 @@ YES_HELP = "Skip confirmations."
 OFFLINE_HELP = "Check the file alone, without requests."
 
 
-def preflight(  # noqa: PLR0917  typer's options
+def preflight(  # noqa: PLR0917  Typer passes parameters by name
     file: DeploymentFile,
     region: Region = None,
     as_json: Json = False,

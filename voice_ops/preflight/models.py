@@ -15,7 +15,7 @@ from voice_ops.preflight.report import Row, Status, make_row
 
 FILE = "deployment file"
 MODELS = "models"
-TOKEN = "HF_TOKEN"  # noqa: S105  the name of a variable
+TOKEN = "HF_TOKEN"  # noqa: S105  name of the variable
 _TIMEOUT_S = 10
 _REFUSED = {
     401: ("the token is invalid", "check {token} and {page}"),
@@ -41,7 +41,7 @@ def file_rows(deployment: Deployment) -> Iterator[Row]:
 
 
 def calls_rows(deployment: Deployment) -> Iterator[Row]:
-    """Report the calls that a file's tiers support. Earlier checks refuse an excessive load."""
+    """Report the calls that a file's tiers support. An excessive load has already been rejected by the checks."""
     tier_ranges, load = by_tier(caller_tiers_for(deployment)), deployment.load
     if not tier_ranges:
         return
@@ -92,7 +92,7 @@ def _access(card: ModelCard, environment: Mapping[str, str]) -> Row:
             MODELS, question, Status.NOT_ASKED, f"{TOKEN} is not set", remedy=f"set {TOKEN} to query Hugging Face"
         )
     hub = environment.get("HF_ENDPOINT", "https://huggingface.co")
-    request = Request(  # noqa: S310  the operator's own endpoint
+    request = Request(  # noqa: S310  the operator configures the endpoint
         f"{hub}/api/models/{card.repository}/auth-check", headers={"Authorization": f"Bearer {token}"}
     )
     try:

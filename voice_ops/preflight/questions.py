@@ -29,7 +29,7 @@ def run_questions(
 
     Args:
         area: The cloud's name in the report.
-        questions: Checks by topic, which the report contains if there is no result.
+        questions: Checks by topic; the report contains the topic if a check has no result.
         errors: Exceptions of its SDK.
         explain: Function that explains an exception.
     """

@@ -15,7 +15,7 @@ class Pending:
 
     Attributes:
         desired: The requested limit, if known.
-        reference: Its id, and its creation date if known.
+        reference: Id of the request, and its creation date if known.
     """
 
     desired: int | None
@@ -24,15 +24,15 @@ class Pending:
 
 @dataclass(frozen=True)
 class QuotaState:
-    """A quota, its use by others, and the deployment's need.
+    """A quota, its usage by others, and the deployment's need.
 
     Attributes:
         name: The cloud's name of the quota.
-        unit: Its unit, such as vCPU.
+        unit: Unit of the quota, such as vCPU.
         limit: The current limit.
         others: Usage in the account without this deployment.
         low: Need at the deployment's minimum.
-        high: Need at its maximum.
+        high: Need at the deployment's maximum.
     """
 
     name: str
@@ -46,8 +46,8 @@ class QuotaState:
 def quota_row(area: str, state: QuotaState, pending: Pending | None, file: Callable[[int], str]) -> Row:
     """Compare a quota with the need.
 
-    A limit below the minimum need blocks; one below the maximum need limits scaling. A quota with a pending request is
-    never requested again.
+    A limit below the minimum need blocks the deploy; a limit below the maximum need restricts scaling. A quota with a
+    pending request is never requested again.
 
     Args:
         area: The cloud's name in the report.

@@ -25,7 +25,7 @@ class Status(StrEnum):
 
     @property
     def fails(self) -> bool:
-        """Whether the preflight exits with 1 because of it."""
+        """Whether the preflight exits with 1 because of this status."""
         return self in {Status.BLOCKS, Status.UNANSWERED}
 
 
@@ -44,7 +44,7 @@ class IncreaseError(Exception):
 
 @dataclass(frozen=True)
 class Increase:
-    """A quota increase that is needed and not yet requested.
+    """A quota increase that is needed but not yet requested.
 
     Attributes:
         quota: The cloud's name of the quota.
@@ -84,7 +84,7 @@ class Row:
 
 
 def make_row(area: str, question: str, result: str, requirement: str = "", *, blocks: str = "", warns: str = "") -> Row:
-    """Return a result: one that blocks the deploy or warns has a remedy, any other one is fine."""
+    """Return a result. A result that blocks the deploy or warns has a remedy; any other result is OK."""
     status = Status.BLOCKS if blocks else Status.WARNING if warns else Status.SUFFICIENT
     return Row(area, question, status, result, requirement, blocks or warns)
 

@@ -1,4 +1,4 @@
-"""`voice preview`: what a deployment would create, without its cloud."""
+"""`voice preview`: resources that a deployment would create, without access to the cloud."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,7 +86,7 @@ def report(
     dependencies: bool,
     accepted: Sequence[str] = (),
 ) -> None:
-    """Print previews with the changes since the last one; store them for the next one unless something is refused."""
+    """Print previews with the changes since the last one. Store them for the next one unless something is rejected."""
     files = recordings(preview_folder, deployment, rehearsed)
     steps = steps_since(files, rehearsed)
     outages_found = unaccepted_outages(steps, accepted)
@@ -115,7 +115,7 @@ def _print_project(each: CreatedProject, steps: list[Step], file: Path, *, depen
     duration = f"{each.up.duration_s:.1f} s"
     out.print(styled("  {}; every resource waits for its dependencies [dim]{}[/]", change_text, duration))
     for message in each.preview.messages:
-        # The programs run in folders of their own, with an absolute path.
+        # The programs run in their own folders and receive an absolute path; print the given path.
         message_text = message.replace(str(file.resolve()), str(file))
         out.print(styled("  [yellow]![/] {}", message_text), soft_wrap=True)
 

@@ -59,7 +59,7 @@ def tree(graph: Graph, steps: Sequence[Step], *, dependencies: bool = False) -> 
 def _in_order(graph: Graph) -> list[Resource]:
     """Return the resources below the stack: parents first, components before others, by type and name.
 
-    Pulumi registers a resource as soon as its inputs are known, so its own order differs between runs.
+    Pulumi registers a resource as soon as its inputs are known, so Pulumi's order differs between runs.
     """
     depths: dict[str, int] = {}
     for resource in graph.resources:

@@ -12,7 +12,7 @@ from voice_ops.prune.leaving import GROUP, SERVICE, Removal
 
 POLL_S = 5.0
 DNS_CACHE_S = 60.0
-"""Time until clients have resolved a name again: Route 53's TTL of alias records to an API. Source:
+"""Time after which clients resolve a name again: Route 53's TTL of alias records to an API. Source:
 https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/resource-record-sets-choosing-alias-non-alias.html"""
 TASK_S = 300
 """Maximum time for ECS to stop unprotected tasks: the 120 s of Fargate, and a margin."""
@@ -45,7 +45,7 @@ def drain(removal: Removal, report: Callable[[str], None]) -> None:
         try:
             _wait(lambda: dict(_tasks(removal, services)), calls_s + TASK_S, report)
         except DrainError:
-            # Tasks protect themselves while they have calls, and load balancers continue to send them new ones.
+            # Tasks protect themselves while they have calls, and load balancers continue to send new calls to them.
             report(f"tasks have calls after {calls_s + TASK_S} s: they are stopped now, and end them")
             _stop(removal, services)
             _wait(lambda: dict(_tasks(removal, services)), TASK_S, report)
@@ -65,7 +65,7 @@ def _redirect_callers(removal: Removal, report: Callable[[str], None]) -> None:
 def _scale_to_zero(removal: Removal, groups: list[str]) -> None:
     client: Any = removal.account.session.client("autoscaling")
     for group in groups:
-        # A running refresh would launch hosts again.
+        # An instance refresh in progress would launch hosts again.
         with suppress(client.exceptions.ActiveInstanceRefreshNotFoundFault):
             client.cancel_instance_refresh(AutoScalingGroupName=group)
         client.update_auto_scaling_group(AutoScalingGroupName=group, MinSize=0, MaxSize=0, DesiredCapacity=0)
@@ -103,7 +103,7 @@ def _scale_in(removal: Removal, services: list[str]) -> None:
 
 
 def _stop(removal: Removal, services: list[str]) -> None:
-    """Stop each task regardless of protection: it gets SIGTERM and Fargate's stop timeout."""
+    """Stop each task regardless of its protection: it receives SIGTERM, and is killed after Fargate's stop timeout."""
     ecs: Any = removal.account.session.client("ecs")
     for arn in services:
         cluster, name = arn.split("/")[-2:]

@@ -25,7 +25,7 @@ class Removal:
 
     Attributes:
         account: The deployment in this region; without templates if the whole region was removed.
-        stacks: Their names, importing stacks first.
+        stacks: Names of the removed stacks, importing stacks first.
         live: Templates of all existing stacks of the deployment in this region.
     """
 

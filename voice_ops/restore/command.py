@@ -1,4 +1,4 @@
-"""`voice restore`: the effect of a restore of the state store; with --deploy, the restore."""
+"""`voice restore`: show the effect of a restore of the state store; with --deploy, restore it."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

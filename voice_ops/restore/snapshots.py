@@ -11,7 +11,7 @@ from voice_ops.aws.account import Account
 
 POLL_S = 10.0
 MAX_WAIT_S = 3600
-"""Timeout of a snapshot; some GB of memory take minutes."""
+"""Timeout of a snapshot; a snapshot of some GB takes minutes."""
 AVAILABLE = "available"
 
 
@@ -25,7 +25,7 @@ class Snapshot:
 
     Attributes:
         source: Creator; ``automated`` snapshots are deleted with their group.
-        created_at: Time; ``None`` while it is being created.
+        created_at: Creation time; ``None`` while the snapshot is being created.
         version: Version of its engine, and therefore the oldest version that can restore it.
     """
 
@@ -38,7 +38,7 @@ class Snapshot:
 
 
 def snapshots(account: Account) -> Iterator[Snapshot]:
-    """Yield the snapshots of all current and former stores of the deployment, the newest last."""
+    """Yield the snapshots of all current and former stores of the deployment, newest last."""
     results = (_snapshot(each) for each in account.list_all("elasticache", "describe_snapshots", "Snapshots"))
     prefix = names.state_prefix(account.deployment)
     own_snapshots = [each for each in results if each.group == prefix or each.group.startswith(f"{prefix}-")]
@@ -51,7 +51,7 @@ def requested_snapshot(account: Account) -> Snapshot:
     """Return the snapshot that the file specifies.
 
     Raises:
-        SnapshotError: It cannot be restored.
+        SnapshotError: The snapshot cannot be restored.
     """
     state = account.deployment.aws.state
     snapshots_by_name = {each.name: each for each in snapshots(account)}
@@ -73,7 +73,7 @@ def create_snapshot(account: Account, name: str, source: str | None) -> Snapshot
     """Create a snapshot of the store, or copy the snapshot ``source``, and return it once it is available.
 
     Raises:
-        SnapshotError: It was not created.
+        SnapshotError: The snapshot was not created.
     """
     client = account.session.client("elasticache")
     if name not in {each.name for each in snapshots(account)}:
@@ -97,7 +97,7 @@ def live_group(account: Account) -> str:
     """Return the id of the deployed replication group.
 
     Raises:
-        KeyError: There is none; the message contains the stack.
+        KeyError: No replication group is deployed; the message contains the stack.
     """
     stack = names.stack(account.deployment, "state")
     resources, physical_names = account.live_templates()[stack]["Resources"], account.physical_ids(stack)
@@ -107,7 +107,7 @@ def live_group(account: Account) -> str:
     return group
 
 
-def _snapshot(response: Any) -> Snapshot:  # noqa: ANN401  two of boto3's types
+def _snapshot(response: Any) -> Snapshot:  # noqa: ANN401  one of two types of boto3
     nodes = [each["SnapshotCreateTime"] for each in response.get("NodeSnapshots", []) if "SnapshotCreateTime" in each]
     return Snapshot(
         name=response["SnapshotName"],

@@ -1,1 +1,1 @@
-"""`voice rollout`: the replacements by a deploy, and a deploy with probes and rollback."""
+"""`voice rollout`: the hosts that a deploy replaces, and a deploy with probes and rollback."""

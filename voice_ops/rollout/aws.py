@@ -29,7 +29,7 @@ class Probe:
         auth: Authorizer of that API, as in `voice call`.
         api_key_env: Environment variable with the API's key or token.
         recording: Recording that is streamed.
-        transcript: Its text.
+        transcript: Text of the recording.
     """
 
     url: str | None = None
@@ -40,7 +40,7 @@ class Probe:
 
 
 def rollout_on_aws(regions: Sequence[Deployment], probe: Probe, *, deploy: bool, as_json: bool) -> None:
-    """Show the replacements of a deploy in each region, and optionally deploy; exit if it fails."""
+    """Show the replacements of a deploy in each region, and optionally deploy; exit if the deploy fails."""
     finished: list[str] = []
     try:
         accounts = [Account(each, templates(each), sign_in(each)) for each in regions]
@@ -91,7 +91,7 @@ def _print_rolls(rolls: list[Roll]) -> None:
         )
     out.print(table)
     for family in dict.fromkeys(roll.quota for roll in rolls):
-        # Groups of a stack, and stacks, are rolled one after another.
+        # The stacks, and the groups of each stack, are rolled out one after another.
         family_rolls = [roll for roll in rolls if roll.quota == family]
         available = min((roll.room_vcpus for roll in family_rolls if roll.room_vcpus is not None), default=None)
         unused_stacks = (
@@ -138,10 +138,10 @@ def create_probe(
 
 
 def roll_out(account: Account, rolls: list[Roll], probe: Callable[[], str]) -> str:
-    """Deploy the stacks of these groups, and monitor them.
+    """Deploy the stacks of these groups, and monitor their rollout.
 
     Returns:
-        The reason why the probe rolled it back, or an empty text.
+        The reason why the probe rolled the deploy back, or an empty text.
 
     Raises:
         CdkError: A deploy failed; the message contains the alarm if one has rolled it back.
@@ -156,7 +156,7 @@ def roll_out(account: Account, rolls: list[Roll], probe: Callable[[], str]) -> s
                 for stack in dict.fromkeys(roll.stack for roll in rolls):
                     cdk.deploy_only(stack)
                 deployment_future.set_result(None)
-            except BaseException as error:  # noqa: BLE001  told to whoever waits
+            except BaseException as error:  # noqa: BLE001  passed to the thread that waits
                 deployment_future.set_exception(error)
 
         threading.Thread(target=run, daemon=True).start()
@@ -172,7 +172,7 @@ def roll_out(account: Account, rolls: list[Roll], probe: Callable[[], str]) -> s
         try:
             deployment_future.result()
         except CdkError:
-            # A deploy that we rolled back fails as well; otherwise, it contains the alarm.
+            # A deploy that the probe rolled back fails as well; in other cases, the error contains the alarm.
             if not problem:
                 raise
     return problem

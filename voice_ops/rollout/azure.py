@@ -35,7 +35,7 @@ class Roll:
     Attributes:
         pods: Desired number of pods.
         at_a_time: Number of pods that are replaced at the same time.
-        longest_s: Maximum duration: every pod takes its full start-up and drain time.
+        longest_s: Maximum duration, if every pod needs its full start-up and drain time.
         changed: Settings that differ.
     """
 
@@ -58,7 +58,7 @@ def _roll(key: tuple[str, str], now: LiveDeployment, changed: tuple[str, ...]) -
 
 
 def _batch_size(now: LiveDeployment) -> int:
-    """Return the number of pods that are replaced at the same time: surge pods, or unavailable ones."""
+    """Return the number of pods that are replaced at the same time: the surge, or the maximum of unavailable pods."""
     limits = now.manifest["spec"].get("strategy", {}).get("rollingUpdate", {}).values()
     return max([1, *(each for each in limits if isinstance(each, int))])
 
@@ -79,7 +79,7 @@ def _window_s(probe: Mapping[str, Any] | None) -> float:
 def rollout_on_azure(
     deployment: Deployment, *, follow: bool, as_json: bool, environment: Mapping[str, str] = os.environ
 ) -> None:
-    """Show the replacements of a deploy, or monitor a rollout in progress; exit if it fails."""
+    """Show the replacements of a deploy, or monitor a rollout in progress; exit if the rollout fails."""
     subscription = subscription_in(environment)
     if isinstance(subscription, Refusal):
         raise stop(f"{subscription.result}: {subscription.remedy}", FAILED)
@@ -107,7 +107,7 @@ def rollout_on_azure(
 
 
 def watch(kubernetes: Kubernetes, new: DefinedWorkloads) -> int:
-    """Report each change until every Deployment of the file is rolled out; return the number of Deployments.
+    """Report each change until every Deployment of the file is rolled out, and return the number of Deployments.
 
     Raises:
         typer.Exit: A Deployment has timed out.

@@ -1,4 +1,4 @@
-"""Monitors the instance refreshes of a deploy until it ends."""
+"""Monitors the instance refreshes of a deploy until the deploy ends."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait

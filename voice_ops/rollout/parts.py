@@ -125,10 +125,10 @@ class Deploy:
             self._done.set_exception(error)
 
     def has_ended(self) -> bool:
-        """Return True if it has ended.
+        """Return True if the deploy has ended.
 
         Raises:
-            CdkError: It failed.
+            CdkError: The deploy failed.
         """
         if self._done.done():
             self._done.result()
@@ -136,7 +136,7 @@ class Deploy:
         return False
 
     def stop_cli(self) -> None:
-        """Stop the CLI; CloudFormation continues."""
+        """Stop the CLI, while CloudFormation continues."""
         self._cdk.deregister()
-        # Its output is read to the end before its folder is deleted.
+        # Read the output to its end before the CLI's folder is deleted.
         wait([self._done], CLI_EXIT_TIMEOUT_S)

@@ -22,12 +22,12 @@ class Roll:
     Attributes:
         hosts: Desired number of hosts, including its warm pool.
         at_a_time: Number of hosts that are replaced at the same time.
-        longest_s: Maximum duration: every host takes its full warm-up and drain time.
+        longest_s: Maximum duration, if every host needs its full warm-up and drain time.
         more_vcpus: Additional vCPUs while old and new hosts run.
         quota: Quota of these vCPUs.
         room_vcpus: Unused vCPUs of this quota; ``None`` if unknown.
         changed: Properties of the launch template that differ.
-        guards: Alarms that roll it back.
+        guards: Alarms that roll the group back.
     """
 
     group: str
@@ -91,7 +91,7 @@ def _roll(
         stack=stack,
         hosts=hosts,
         at_a_time=at_a_time,
-        # Time from launch to service, followed by the group's warm-up, and the drain of the old host.
+        # Time from launch to service, followed by the group's warm-up and the drain of the old host.
         longest_s=batches * (2 * settings.warm_up_s + settings.drain_timeout_s)
         + (pauses + aws.rollout.bake_s) * bool(hosts),
         more_vcpus=surge_vcpus,

@@ -17,7 +17,7 @@ LAST_FINAL_TIMEOUT_S = 120
 MAX_ERROR_RATE_INCREASE = 0.05
 """Maximum increase of the word error rate compared with the previous release."""
 MAX_LATENCY_FACTOR = 1.5
-"""Maximum factor by which a final may be slower, plus 500 ms, which are not noticeable."""
+"""Maximum factor by which a final may be slower, in addition to 500 ms, which are not noticeable."""
 LATENCY_TOLERANCE_S = 0.5
 
 

@@ -84,7 +84,7 @@ def delete_rollout(account: Account) -> None:
 
 
 def begin(account: Account, label: str, now: datetime) -> StoredRollout:
-    """Store that the rollout of the file's templates has started."""
+    """Record that the rollout of the file's templates has started."""
     rollout = StoredRollout(digest(account.templates), label, now.astimezone(UTC).isoformat(timespec="seconds"))
     store_rollout(account, rollout)
     return rollout
@@ -127,9 +127,9 @@ def advance(
 ) -> Outcome:
     """Start and monitor the file's stacks one after another.
 
-    It returns once all are deployed, one was rolled back, or time is up.
+    The function returns once all stacks are deployed, one was rolled back, or the time limit is reached.
 
-    Each call reads its state from the account, so that any other process can make the next one.
+    Each call reads the state from the account, so that any other process can make the next call.
 
     Args:
         deploy: Function that starts the deploy of a stack.
@@ -153,7 +153,7 @@ def advance(
             try:
                 has_ended = _begin(account, stack, deploy(stack), clock)
             except CdkError:
-                # After CloudFormation has started, the stack contains the reason for a rollback.
+                # After CloudFormation has started, the status of the stack contains the reason for a rollback.
                 if _state(account, stack, rollout) == "pending":
                     raise
                 continue
@@ -170,7 +170,7 @@ def _begin(account: Account, stack: str, deploying: Deploying, clock: Clock) -> 
     After that, the process is no longer needed.
 
     Returns:
-        Whether the deploy has ended by itself.
+        Whether the deploy has ended.
     """
     last_s = clock.now_s() + START_TIMEOUT_S
     try:

@@ -33,7 +33,7 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
                 f"programs are still reading the new passwords: run this command again after {ready_at:%H:%M} UTC",
                 FAILED,
             )
-        # An interrupted rotation is started for the remaining users, and waits for them.
+        # After an interruption, start the rotation for the remaining users before any old password is removed.
         users_to_start = [user for user in results if not user.is_started] if len(started_users) < len(results) else []
         for user in users_to_start:
             begin(account, user)

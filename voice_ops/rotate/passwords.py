@@ -17,7 +17,8 @@ from voice_ops.aws.account import Account
 LENGTH = 48
 FIELD = "password"
 SETTLE_TIME = timedelta(minutes=15)
-"""Three times the interval at which hosts read the secret (userdata/voice_userdata/steps/drain.sh); tasks need less."""
+"""Three times the interval at which hosts read the secret (userdata/voice_userdata/steps/drain.sh); tasks need less
+time."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A call through a VAD host's virtual machine; gateway and Whisper engine are processes on this machine.
 
-Two cores are too slow for a second virtual machine (docs/guides/hosts.md). The engine's process gets the configuration
-of its container in the launch template of the ASR fleet.
+Two cores are too slow for a second virtual machine (docs/guides/hosts.md). The engine's process is configured like its
+container in the launch template of the ASR fleet.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PeerServices(VoicePath):
         gateway = self.start_gateway(VOICE_MEDIA_HOST=self._cloud.network.public)
         rendered = self._cloud.environment(self._asr_group, Image.WHISPER_ENGINE, "i-beside", address)
         weights = self._stack.enter_context(closing(Weights(rendered["VOICE_MODEL"], self.model)))
-        # Settings that differ from a container: names, secrets, certificate authorities, disks.
+        # Settings that differ from those of a container: names, secrets, certificate authorities, disks.
         cache_settings = {"VOICE_CACHE_DIR": str(self.folder), "HF_ENDPOINT": f"http://127.0.0.1:{weights.port}"}
         self.start_engine(**rendered | self._store(Tier.ASR) | cache_settings)
         self.wait_ready()

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Annotated
 
-import moto  # noqa: F401  the local AWS is a process of its own; without it this one says what is missing
+import moto  # noqa: F401  the local AWS runs in another process; importing moto here reports a missing extra
 import typer
 from rich import box
 from rich.table import Table
@@ -59,7 +59,7 @@ def sandbox(
 
             passed = rehearse_hosts(deployment, Progress(out))
         elif engines:
-            from voice_ops.demo.agent.command import demo  # noqa: PLC0415  likewise
+            from voice_ops.demo.agent.command import demo  # noqa: PLC0415  needs a checkout as well
 
             demo(engines=file)
             passed = True

@@ -42,10 +42,10 @@ from voice_sandbox.rehearsals.claim import Claim
 EXPECTED_MINUTES = 15
 """Expected duration on two idle cores, if root and images exist."""
 LONG_CALL_REPEATS = 3
-"""Number of repetitions of the sample of 24 s by a caller who fills a host for as long as the alarm of its fleet
+"""Number of times that a caller repeats the sample of 24 s, to fill a host for as long as the alarm of its fleet
 requires."""
 _SHARED = ("voice_blueprint/contract", "images/runtime", "images/bases.yaml", "images/debian.sh", ".dockerignore")
-"""Sources of more than one image."""
+"""Sources that several images share."""
 
 
 def rehearse_hosts(deployment: Deployment, progress: Progress) -> bool:
@@ -73,7 +73,7 @@ def rehearse_hosts(deployment: Deployment, progress: Progress) -> bool:
 
 @contextmanager
 def host_environment(deployment: Deployment, home: Path, progress: Progress) -> Iterator[Cloud]:
-    """Create missing root file systems and images, deploy, and start the services that hosts need, all in a namespace.
+    """Create missing root file systems and images, deploy, and start the services that hosts need, in one namespace.
 
     Args:
         home: Folder of logs and consoles of the machines.
@@ -99,7 +99,7 @@ def host_environment(deployment: Deployment, home: Path, progress: Progress) -> 
 
 
 def _archive(image: Image, root: Disk, progress: Progress) -> Path:
-    """Return an image as an archive, which is built if its sources have changed since the last time."""
+    """Return an image as an archive, which is rebuilt if the image's sources have changed."""
     archive = CACHE / "images" / f"{image}-{_sources_hash(image)}.tar"
     if archive.exists():
         return archive
@@ -117,7 +117,7 @@ def _archive(image: Image, root: Disk, progress: Progress) -> Path:
 def _sources_hash(image: Image) -> str:
     """Return a hash of all sources of an image that git tracks."""
     command = ["git", "-C", str(CONTEXT), "ls-files", f"images/{image}", *_SHARED]
-    tracked_files = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603  git
+    tracked_files = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603  fixed git command
     sources = hashlib.sha256()
     for path in sorted(tracked_files.split()):
         if "/tests/" not in path:
@@ -174,7 +174,7 @@ def _calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progre
     else:
         out.print("  one host alone: emulated, two take longer than a rehearsal is worth")
     with progress.phase("terminate it in its group while a call runs"):
-        # The load balancer moves the flows of a terminating host, so this caller bypasses it.
+        # The load balancer moves the flows of a terminating host, so this caller bypasses the load balancer.
         call = asyncio.run(
             transcribe_call(gateway, during_stream=lambda: terminate(cloud, host), target_address=host.address)
         )

@@ -1,4 +1,4 @@
-"""A deployment's first month on the local AWS: the operations around a deploy, with the `voice` commands."""
+"""A deployment's first month on the local AWS: day-2 operations, performed with the `voice` commands."""
 
 import base64
 import os
@@ -66,7 +66,7 @@ def fail_once(deployment: Deployment, rehearsal: Rehearsal) -> None:
     """Deploy all stacks with a failure in the last resource of the edge, so that the next deploy is a second attempt.
 
     Raises:
-        DrillError: The deploy did not fail, or for another reason.
+        DrillError: The deploy did not fail, or failed for another reason.
     """
     edge = names.stack(deployment, "edge")
     rehearsal.faults.write_text(f"{edge}/{last(templates(deployment)[edge])}\n")
@@ -84,7 +84,7 @@ def fail_once(deployment: Deployment, rehearsal: Rehearsal) -> None:
 class Month:
     """Runs the month for one region of a deployed file, and changes the first ASR fleet.
 
-    Digests and machine images that the file lacks are made up; rollouts do not pause.
+    Missing digests and machine images of the file are replaced by placeholders; rollouts do not pause.
 
     Args:
         deployment: The file in that region, as ``Deployment.in_regions`` returns it.
@@ -186,7 +186,7 @@ class Month:
             yield Claim("its sessions are there", self._ask(account, "GET session:7") == "open")
 
     def fail_over(self) -> Iterator[Claim]:
-        """Fail the primary node of the store, for a game day; it is not a step of the month."""
+        """Fail the primary node of the store, for a game day. This is not a step of the month."""
         account, group = self._account(self._now), names.state_group(self._now)
         client = self._client("elasticache")
         self._ask(account, "SET session:7 open")
@@ -248,7 +248,7 @@ class Month:
         image = next((each.machine_image for each in aws.asr if each.name == fleet), aws.vad.machine_image)
         return int(str(image).rpartition(":")[2])
 
-    def _client(self, service: str) -> Any:  # noqa: ANN401  boto3's
+    def _client(self, service: str) -> Any:  # noqa: ANN401  clients of boto3 have no static type
         return self._aws.client(service, self._region)
 
     def _hosts(self) -> dict[str, tuple[str, str]]:
@@ -274,16 +274,16 @@ class Month:
         return image
 
     def _ask(self, account: Account, command: str) -> str:
-        """Send a command to the store if it is a Redis."""
+        """Send a command to the store if it is a Redis server."""
         socket = self._rehearsal.home / f"{names.state_group(account.deployment)}.sock"
         if not shutil.which(REDIS):
             return ""
         cli = ["redis-cli", "-s", str(socket), *command.split()]
-        return subprocess.run(cli, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603  Redis's own
+        return subprocess.run(cli, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603  redis-cli
 
 
 def with_digests(deployment: Deployment) -> Deployment:
-    """Return a file as after its first deploy, with digests, machine images and hosts."""
+    """Return a file as it is after its first deploy, with digests, machine images and hosts."""
     placeholder_digests = {
         image: f"sha256:{number:064x}" for number, image in enumerate(images_for(deployment), start=1)
     }

@@ -22,7 +22,7 @@ _REF = "#/$defs/"
 class _DocstringSchema(GenerateJsonSchema):
     """Describes each setting by the docstring below it.
 
-    pydantic can read them as well (``use_attribute_docstrings``), but at the start of each command.
+    pydantic can read docstrings as well (``use_attribute_docstrings``), but would do so at the start of each command.
     """
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:

@@ -34,7 +34,8 @@ Editors complete settings and describe them where the first line of a file is
 """
 
 _MAX_LISTED = 16
-"""Maximum number of values in a table; there are more types, regions and metrics, which editors complete."""
+"""Maximum number of values in a table. There are more types, regions and metrics, for which editors offer
+completion."""
 
 _WORDS = {"string": "text", "boolean": "`true` or `false`", "integer": "whole number", "number": "number"}
 """Readable names of plain types."""
@@ -62,7 +63,7 @@ def _page(title: str) -> str:
 
 
 def _contents(sections: Mapping[str, Schema]) -> str:
-    """Return a table of all pages and their sections, which keeps the anchors of the former single page."""
+    """Return a table of all pages and their sections, with the anchors of the former single page."""
     lines = ["| Page | Sections |", "|---|---|"]
     for page, (heading, _) in _PAGES.items():
         links = []

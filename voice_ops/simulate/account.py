@@ -23,7 +23,7 @@ class Account:
     refused_launches: int = 0
 
     def take(self, plan: FleetPlan) -> bool:
-        """Count a new host if it is available; spot hosts have quotas of their own."""
+        """Count a new host if it can be launched; spot hosts have their own quotas."""
         if plan.spot and self.spot_sold_out:
             return False
         kind = plan.instance_type

@@ -47,7 +47,7 @@ class AlertRule:
     Attributes:
         id: Id, which is the name of the runbook.
         name: Name of the alarm or rule.
-        reads: Functions that return the samples of each series.
+        readers: Functions that return the samples of each series.
         statistics: Statistic of each series over a period.
         fold: Function that combines the values of several series.
         windows_s: Windows that must all breach, evaluated every minute; empty for an alert that is evaluated per
@@ -97,12 +97,12 @@ class Replay:
             yield env.timeout(watched.period_s)
             window.append(watched.fold([self._close(number) for number in range(len(watched.readers))]))
             before, state = state, evaluate(watched.rule, tuple(window), state)
-            begins = 0 < env.now <= watched.period_s  # an alert that has fired since the lead-in is counted once
+            begins = 0 < env.now <= watched.period_s  # an alert that has been firing since the lead-in is counted once
             if state is AlarmState.ALARM and env.now > 0 and (begins or before is not AlarmState.ALARM):
                 self.firings.append(Firing(watched.id, watched.name, env.now))
 
     def _watch_windows(self) -> Steps:
-        """Evaluate sums over windows every minute, as CloudWatch and Prometheus do."""
+        """Evaluate sums over windows every minute, in the same way as CloudWatch and Prometheus."""
         watched, env, fires = self._watched, self._simulation.env, False
         minutes: deque[list[float]] = deque(maxlen=max(watched.windows_s) // MINUTE_S)
         while True:
@@ -138,7 +138,7 @@ _STATISTICS: Mapping[str, Callable[[Values], float]] = {
 def watched(deployment: Deployment, simulation: Simulation) -> Iterator[AlertRule]:
     """Yield the alerts of a file that can be replayed.
 
-    If the file has both sections, they are those of AWS, since callers use it.
+    If the file has both sections, only the alerts of the AWS section are replayed, since callers use that one.
     """
     if deployment.aws_section:
         for alert in aws_alerts(deployment):
@@ -185,7 +185,7 @@ _TARGETS = {
 
 
 def _series(simulation: Simulation, series: Series) -> Read | None:
-    """Return the samples of a series, or ``None`` if it does not follow from calls and hosts."""
+    """Return the samples of a series, or ``None`` if the series cannot be derived from calls and hosts."""
     metric, dimensions = series.metric.name, series.dimensions
     if metric in _COUNTED and len(dimensions) == 2:  # noqa: PLR2004  deployment and fleet
         return _added(_COUNTED[metric])
@@ -227,7 +227,7 @@ def _store_percent(run: Simulation) -> Values:
 
 
 def _added(field: str) -> Read:
-    """Return the increase of a ledger's field since the last sample. It is reset at the start of the trace."""
+    """Return the increase of a ledger's field since the last sample. The ledger is reset at the start of the trace."""
     before = [0]
 
     def read(run: Simulation) -> Values:
@@ -250,7 +250,7 @@ def _on_azure(simulation: Simulation, alert: AzureAlert) -> AlertRule | None:
     rule = AlarmRule(alert.comparison, alert.threshold, alert.minutes, alert.minutes, MissingData.NOT_BREACHING)
     counted = {"sessions-refused", "conversations-refused", ERROR_BUDGET}
     statistics = ("Sum",) * len(reads) if alert.id in counted else ("Maximum",)
-    fold = _share if len(reads) == 2 else lambda values: values[0]  # noqa: PLR2004  a part and the rest
+    fold = _share if len(reads) == 2 else lambda values: values[0]  # noqa: PLR2004  a part and the remainder
     windows = _windows(alert) if alert.id == ERROR_BUDGET else ()
     return AlertRule(alert.id, alert.name, rule, MINUTE_S, reads, statistics, fold, windows)
 
@@ -261,7 +261,7 @@ def _windows(alert: AzureAlert) -> tuple[int, ...]:
 
 
 def _share(values: Sequence[float | None]) -> float | None:
-    """Return the value of the rule on refusals over one minute instead of five."""
+    """Return the value of the rule on refusals, over one minute instead of five."""
     refused, admitted = (value or 0.0 for value in values)
     if not refused + admitted:
         return None

@@ -1,16 +1,16 @@
 """Aggregated calls: their number on each host, and the numbers of new and ended calls per tick.
 
 A call occupies a slot at each front (a gateway task and a VAD host, if there are any) and one on an ASR host. A
-conversation also occupies one at an agent; if its language model accepts audio, it still occupies all of them, which
-overestimates its use. On a cluster, the ASR pods are a front of the replicas that they call. The load balancer selects
-a call's zone and its slot at a front evenly and randomly, and the call stays there until one of them ends, so new VAD
-hosts do not relieve others. A full host refuses calls, but the load balancer still sends callers to it. A full agent
-forwards them to one with free capacity, and refuses them if there is none (images/agent/src/voice_agent/siblings.py);
-ASR pods fill evenly, since the data plane uses none that is full. The ASR host of a call is the one with the most free
-slots, Neuron hosts before GPUs (images/vad-dataplane/src/ship/pinning.hpp). A full state store refuses a call before
-any host is selected. A caller who is refused, or whose call is cut off, calls again within seconds, or gives up. Calls
-end independently of each other and of their hosts, so hosts need no names for them: the number that ends on a host in a
-tick is binomial, and its distribution over VAD hosts is hypergeometric.
+conversation also occupies a slot at an agent. If its language model accepts audio, it is still assumed to occupy all of
+these slots, which overestimates its use. On a cluster, the ASR pods are a front of the replicas that they call. The
+load balancer selects a call's zone and its slot at a front evenly and randomly, and the call stays there until the call
+or the host ends, so new VAD hosts do not relieve others. A full host refuses calls, but the load balancer still sends
+callers to it. A full agent forwards callers to one with free capacity, and refuses them if there is none
+(images/agent/src/voice_agent/siblings.py); ASR pods fill evenly, since the data plane skips full ones. The ASR host of
+a call is the one with the most free slots, Neuron hosts before GPUs (images/vad-dataplane/src/ship/pinning.hpp). A full
+state store refuses a call before any host is selected. A caller who is refused, or whose call is cut off, calls again
+within seconds, or gives up. Calls end independently of each other and of their hosts, so calls need no identity: the
+number that ends on a host in a tick is binomial, and its distribution over VAD hosts is hypergeometric.
 """
 
 import math
@@ -29,7 +29,7 @@ Counts = NDArray[np.int64]
 REDIAL_SHARE = 0.8
 """Share of refused or cut-off callers who call again, so that one in five gives up each time. ASSUMED."""
 REDIAL_S = 15.0
-"""Mean time until they call again. ASSUMED."""
+"""Mean time until refused or cut-off callers call again. ASSUMED."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class CallResults:
         degraded_s: Call-seconds during a change of hosts.
         gpu_s: Call-seconds on GPUs.
         conversations: Callers with a slot in all other tiers who request an agent.
-        conversations_refused: Of these, callers without a free agent, who also count as turned away.
+        conversations_refused: Subset of these callers without a free agent, who also count as turned away.
     """
 
     offered: int = 0
@@ -116,7 +116,7 @@ class Calls:
         self._end_calls(1 - remaining_share)
         arrived = self.arrivals(now, tick_s) + self._count_redials(tick_s)
         self.ledger.attempts += arrived
-        # Some of the new calls end within the tick; the fleets never see them.
+        # Some of the new calls end within the tick, and never reach the fleets.
         short_calls = int(self.random.binomial(arrived, 1 - self.mean_s / tick_s * (1 - remaining_share)))
         admitted = self._enter(arrived - short_calls)
         full = arrived - short_calls - admitted
@@ -139,7 +139,7 @@ class Calls:
         self.ledger.refused += count - redials
 
     def move_calls(self, host: Host, gap_s: float) -> None:
-        """Move the calls of a host that accepts no more; each is degraded for ``gap_s``."""
+        """Move the calls of a host that accepts no more calls; each call is degraded for ``gap_s``."""
         fleet, carried = host.group.fleet, self.carried
         count = int(fleet.calls[host.index])
         fleet.calls[host.index] = 0
@@ -255,13 +255,13 @@ def _split_by_fleet(fleets: Sequence[Fleet], counts: Counts) -> list[Counts]:
 
 
 def _level(free: Counts, count: int) -> Counts:
-    """Take ``count`` from the largest values of ``free``, one at a time; return the remaining values."""
+    """Subtract ``count`` from the largest values of ``free``, one at a time, and return the remaining values."""
     falling = np.sort(free)[::-1]
-    # Number that lowers the k largest values to the next one.
+    # Amount that lowers the k largest values to the next one.
     cumulative = np.cumsum(falling) - falling * np.arange(1, len(free) + 1)
     level_count = int(np.searchsorted(cumulative, count, side="right"))
     level, spare = divmod(int(falling[:level_count].sum()) - count, level_count)
     remaining = np.minimum(free, level)
-    # Some of the lowered values keep one more than the others.
+    # Some of the lowered values remain one higher than the others.
     remaining[np.flatnonzero(free > level)[:spare]] += 1
     return remaining

@@ -43,7 +43,8 @@ NODE_S = 300.0
 that scaling assumes."""
 
 Kind = Literal["gateway", "agent", "vad", "asr", "neuron", "gpu", "cpu"]
-"""``asr`` are cluster pods that call a transcription service; other kinds of that tier transcribe themselves."""
+"""Kind of fleet. ``asr`` is for cluster pods that call a transcription service; other kinds of that tier transcribe
+themselves."""
 RECOGNISES: tuple[Kind, ...] = ("neuron", "gpu", "cpu")
 """Kinds of fleets that recognize speech, in the order in which their hosts are filled."""
 PEAK_SHARE = 0.8
@@ -68,17 +69,17 @@ class Boot:
 
     @property
     def cold_s(self) -> float:
-        """Total of a new host."""
+        """Total time of a new host."""
         return sum(phase.cold_s for phase in self.phases)
 
     @property
     def warm_s(self) -> float:
-        """Total of a host from the warm pool."""
+        """Total time of a host from the warm pool."""
         return sum(phase.warm_s for phase in self.phases)
 
     @property
     def prepare_s(self) -> float:
-        """Boot phases that a host of the warm pool has completed."""
+        """Total time of the boot phases that a host of the warm pool has completed."""
         return self.cold_s - self.warm_s
 
 
@@ -105,8 +106,8 @@ class FleetPlan:
         warm_hosts: Hosts of its warm pool.
         data_path: Receive queues and rings of a VAD host.
         surges: Whether hosts can be launched above the maximum during a rollout.
-        by_queue: Whether KEDA scales it by running and waiting requests, instead of rules.
-        share: Share of calls that use it: for agents, the share of conversations.
+        by_queue: Whether KEDA scales the fleet by running and waiting requests, instead of the file's rules.
+        share: Share of calls that use the fleet; for agents, the share of conversations.
     """
 
     name: str
@@ -156,7 +157,7 @@ def store_calls(deployment: Deployment) -> int | None:
 
 
 def regular_peak(plans: tuple[FleetPlan, ...], store: int | None = None) -> float:
-    """Return ``PEAK_SHARE`` of the maximum calls, which the smallest part of each call's path limits."""
+    """Return ``PEAK_SHARE`` of the maximum calls, which the smallest tier on the path of a call limits."""
     fronts = [plan.max_hosts * plan.slots for plan in plans if plan.kind not in RECOGNISES and plan.share == 1]
     asr = sum(plan.max_hosts * plan.slots for plan in plans if plan.kind in RECOGNISES)
     return PEAK_SHARE * min([asr, *fronts, *([] if store is None else [store])])
@@ -239,7 +240,7 @@ def _services(deployment: Deployment) -> Iterator[FleetPlan]:
         yield replace(plan, share=_conversations(deployment))
 
 
-def _service(  # noqa: PLR0917  two places call it
+def _service(  # noqa: PLR0917  two callers
     aws: Aws, name: str, kind: Kind, tasks: TaskCount, bound: Bound, size: tuple[float, float], drain_timeout_s: float
 ) -> FleetPlan:
     book = price_book()

@@ -1,4 +1,4 @@
-"""Calls of a deployment with cells: some cells are simulated, as a sample of all.
+"""Calls of a deployment with cells, of which some are simulated as a sample of all.
 
 Cells share nothing, and a router that selects one by the hash of a session distributes callers randomly. Each cell is
 therefore the same simulation with other callers, and a few of them represent all. The calls of a lost cell are cut off.
@@ -24,7 +24,8 @@ SAMPLES = 3
 LOSSES = ("cell-loss", "account-loss", "cell-region-loss")
 """Values of ``--load`` for the loss of one cell, of an account's and of a region's cells at the peak."""
 CELL_TICK_S = DAY_TICK_S
-"""Period of a simulated cell, also for short traces: samples differ by more than periods of 1 s and 10 s do."""
+"""Tick of a simulated cell, also for short traces: the difference between samples exceeds that between ticks of 1 s and
+10 s."""
 _DURATION_S = 120 * 60.0
 
 
@@ -136,8 +137,8 @@ def combine_cells(results: Sequence[Result], count: int, trace: Trace, lost: int
     carried, requested = (
         np.mean([getattr(each.course, name) for each in results], axis=0) for name in ("carried", "wanted")
     )
-    # The time of the maximum demand, not that of the sample's maximum, since many cells vary less. Lost calls are
-    # served before.
+    # Use the time of the maximum demand, not that of the sample's maximum, since many cells vary less in total. Lost
+    # calls were served before the loss.
     busiest = np.flatnonzero(requested == requested.max())[-1]
     peak = max(unaffected * float(carried[busiest]), lost_calls + unaffected * float(carried[0]))
     return TotalResults(

@@ -1,4 +1,4 @@
-"""`voice simulate`: simulates whether a deployment scales in time."""
+"""`voice simulate`: simulate whether a deployment scales in time."""
 
 import math
 import re
@@ -41,7 +41,7 @@ T = TypeVar("T")
 Option = typer.Option
 
 
-def simulate(  # noqa: PLR0917  typer's options
+def simulate(  # noqa: PLR0917  Typer passes parameters by name
     file: DeploymentFile,
     load: Annotated[
         str,
@@ -168,7 +168,7 @@ def _has_cells(deployment: Deployment) -> bool:
 def _simulate_cells(
     deployment: Deployment, plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings, first: Result
 ) -> TotalResults | None:
-    """Return the results of all cells of a file with several, the first of which has been simulated."""
+    """Return the results of all cells of a file with several cells, the first of which has been simulated."""
     if deployment.whole_deployment is None or not _has_cells(deployment):
         return None
     others = replace(settings, seed=settings.seed + 1)
@@ -228,7 +228,7 @@ def _trace(deployment: Deployment, load: str, peak: float | None, plans: tuple[F
         raise ValueError("--load spot-wave: the file has no spot fleet")
     if load in LOSSES:
         lost = lost_cells(deployment, load)
-        assert deployment.whole_deployment is not None  # noqa: S101  it has lost cells
+        assert deployment.whole_deployment is not None  # noqa: S101  checked by the caller, since cells are lost
         return loss(peak or peak_calls(designed_load(deployment)), deployment.whole_deployment.cell_count, lost, load)
     if load in BUILT_IN:
         return BUILT_IN[load](peak or regular_peak(plans, store_calls(deployment)))

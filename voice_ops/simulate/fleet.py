@@ -35,7 +35,7 @@ class State(Enum):
 
     BOOTING = auto()
     WARMING = auto()
-    """Accepts calls, but Auto Scaling does not count it as capacity yet."""
+    """The host accepts calls, but Auto Scaling does not count it as capacity yet."""
     IN_SERVICE = auto()
     DRAINING = auto()
     GONE = auto()
@@ -65,7 +65,8 @@ class Members:
     """
 
     def __init__(self) -> None:
-        # The first key of an `OrderedDict` takes constant time after any number of removals; that of a `dict` does not.
+        # Reading the first key takes constant time after any number of removals in an `OrderedDict`, but not in a
+        # `dict`.
         self._by_zone: dict[str, OrderedDict[Host, None]] = {}
         self.in_service = 0
 
@@ -108,10 +109,10 @@ class Members:
 
 
 class CallMover(Protocol):
-    """Moves the calls of a host that leaves to other hosts."""
+    """Moves the calls of a leaving host to other hosts."""
 
     def move_calls(self, host: Host, gap_s: float) -> None:
-        """Move the calls of a host that accepts no more; each is degraded for ``gap_s``."""
+        """Move the calls of a host that accepts no more calls; each call is degraded for ``gap_s``."""
 
 
 class Fleet:
@@ -119,13 +120,13 @@ class Fleet:
 
     Attributes:
         calls: Number of calls per host.
-        open: Whether it accepts new calls.
-        live: Whether it runs and publishes metrics.
-        zone: Index of its zone in the deployment.
-        group: Index of its group in the fleet.
-        settled: Whether it has completed its instance warm-up.
-        busy_at_full: Utilization of its accelerator if all slots are used; above 1 it is overloaded.
-        silent: Metrics that its hosts have stopped publishing.
+        open: Whether the host accepts new calls.
+        live: Whether the host runs and publishes metrics.
+        zone: Index of the host's zone in the deployment.
+        group: Index of the host's group in the fleet.
+        settled: Whether the host has completed its instance warm-up.
+        busy_at_full: Utilization of a host's accelerator if all slots are used; above 1, the accelerator is overloaded.
+        silent: Metrics that the hosts have stopped publishing.
     """
 
     def __init__(self, plan: FleetPlan, zones: tuple[str, ...], busy_at_full: float = 1.0) -> None:
@@ -164,7 +165,7 @@ class Fleet:
 
     @property
     def slots(self) -> int:
-        """Maximum calls of the hosts in service."""
+        """Maximum calls of all hosts in service."""
         return int(np.count_nonzero(self.open)) * self.plan.slots
 
     @property
@@ -188,7 +189,7 @@ class Group:
         preparing: Number of hosts that are being prepared for the pool.
     """
 
-    def __init__(  # noqa: PLR0917  one place calls it
+    def __init__(  # noqa: PLR0917  one caller
         self, env: simpy.Environment, fleet: Fleet, plan: GroupPlan, account: Account, mover: CallMover, warm: int
     ) -> None:
         self._env, self.fleet, self.plan, self._account, self._mover = env, fleet, plan, account, mover
@@ -272,11 +273,11 @@ class Group:
         self._spare_launches = 0
 
     def _has_reserved_capacity(self) -> bool:
-        """Return True if a reservation has capacity; draining hosts still use it."""
+        """Return True if a reservation has free capacity; draining hosts still use it up."""
         return self.fleet.plan.surges or len(self.hosts) + len(self.leaving) < self.plan.max_hosts
 
     def retire(self, host: Host, budget_s: float) -> None:
-        """Accept no new calls, wait for existing ones to end, and hand over the remaining ones."""
+        """Stop accepting calls, wait for existing calls to end, and move the remaining ones to other hosts."""
         self.hosts.remove(host)
         self.leaving[host] = None
         booted, host.state = host.state is not State.BOOTING, State.DRAINING
@@ -308,7 +309,7 @@ class Group:
         self._account.release(self.fleet.plan)
 
     def interrupt(self, host: Host) -> None:
-        """Send a spot host its notice of two minutes, and launch another host."""
+        """Send a spot host the two-minute interruption notice, and launch another host."""
         if host in self.hosts:
             self.retire(host, min(SPOT_DRAIN_S, self.fleet.plan.drain_timeout_s))
             self.reconcile()
@@ -324,7 +325,7 @@ class Group:
         return [zone for zone in self.plan.zones if zone not in self._account.lost_zones]
 
     def _new_host(self, zone: str | None = None) -> Host | None:
-        """Launch a host in the zone with the fewest hosts, or with a warm pool host."""
+        """Launch a host in the zone with the fewest hosts, or start one from the warm pool."""
         zones = [zone] if zone else self._zones()
         if not zones or not self._account.take(self.fleet.plan):
             return None
@@ -368,7 +369,7 @@ class Group:
             self.pool.append(zone)
 
     def _replace_lost_hosts(self) -> Steps:
-        # Traces change on the minute; on average, Auto Scaling reacts half a minute later.
+        # Traces change at full minutes; on average, Auto Scaling reacts half a minute later.
         yield self._env.timeout(RETRY_S / 2)
         while True:
             yield self._env.timeout(RETRY_S)

@@ -1,7 +1,7 @@
 """Metrics of hosts as a function of their calls, and their aggregation by CloudWatch.
 
-The utilization of every accelerator is assumed to be proportional to its calls. Its value with all slots used is not
-measured; it is ``Fleet.busy_at_full``, which reports vary.
+The utilization of every accelerator is assumed to be proportional to its calls. The utilization with all slots used is
+not measured; it is ``Fleet.busy_at_full``, which reports vary.
 """
 
 import math
@@ -20,10 +20,10 @@ from voice_ops.simulate.fleet import Fleet
 Values = NDArray[np.floating[Any]]
 
 STREAMS_PER_CORE_CEILING = 3_400
-"""Streams with which a polled core is saturated, including the kernel's share on the same core; measured like
+"""Number of streams at which a polled core is saturated, including the kernel's share on the same core; measured like
 ``capacity.STREAMS_PER_CORE``."""
 PACKETS_PER_S = 50
-"""Packets of a stream, with 20 ms of audio per packet."""
+"""Packets per second of a stream, with 20 ms of audio per packet."""
 
 
 def load_percent(fleet: Fleet) -> Values:
@@ -40,10 +40,10 @@ def busy_percent(fleet: Fleet) -> Values:
 def ring_percent(fleet: Fleet) -> Values:
     """Return the maximum occupancy of a receive ring of each host within a second.
 
-    Packets of many callers arrive at a core randomly and take constant time each. In such a queue (M/D/1), the
+    Packets of many callers arrive at a core randomly, and each requires constant time. In such a queue (M/D/1), the
     probability of finding x packets is about exp(-2 x (1 - u) / u) at utilization u, and the maximum over n packets is
-    where that probability is 1 / n. A ring is almost empty until the core is almost saturated: 80 % of 256 is reached
-    at u = 0.97.
+    the x at which that probability is 1 / n. A ring is almost empty until the core is almost saturated: 80 % of 256 is
+    reached at u = 0.97.
     """
     path = fleet.plan.data_path or DataPath()
     streams = np.maximum(fleet.calls / path.rx_queues, 1e-9)
@@ -67,7 +67,7 @@ MODELS: dict[str, Callable[[Fleet], Values]] = {
 
 
 def check_modelled(plan: FleetPlan) -> None:
-    """Refuse a rule on a metric that is not simulated.
+    """Reject a rule on a metric that is not simulated.
 
     Raises:
         ValueError: The rule reads such a metric; the message contains the simulated ones.

@@ -29,7 +29,7 @@ class Policy:
 
 
 def _seed_rule(kind: str) -> ScalingRule:
-    """Return the seed's rule for a kind of fleet, as interpreted in docs/deviations.md; it only adds hosts."""
+    """Return the seed's rule for a kind of fleet, as interpreted in docs/deviations.md; the rule only adds hosts."""
     metric, threshold, datapoints, adjustment = {
         "vad": ("RxRingOccupancy", 80, 2, 2),
         "neuron": ("NeuronHeadroom", 20, 3, 1),
@@ -77,7 +77,7 @@ def scalers_for(policy: Policy, env: simpy.Environment, fleet: Fleet, calls: Cal
 def _queue(
     env: simpy.Environment, fleet: Fleet, calls: Calls, up: Pace = DEFAULT_UP, down: Pace = DEFAULT_DOWN
 ) -> Iterator[Scaler]:
-    # Callers wait for an ASR host: each fleet gets its share by the number of slots.
+    # Callers wait for any ASR host, so each fleet's share of the queue is its share of the slots.
     max_calls = sum(each.plan.max_hosts * each.plan.slots for each in calls.asr)
     for group in fleet.groups:
         waits = 0.0 if fleet in calls.fronts else group.plan.max_hosts * fleet.plan.slots / max_calls

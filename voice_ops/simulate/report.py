@@ -25,18 +25,18 @@ class Summary:
         refused_call_seconds: Missed talk time of refused callers, and the remainder of cut-off calls.
         cut_calls: Calls whose host failed without a replacement.
         degraded_call_seconds: Call-seconds during a change of hosts.
-        gpu_call_seconds: Served by GPUs, for lack of Neuron hosts.
+        gpu_call_seconds: Call-seconds that GPUs served, for lack of Neuron hosts.
         short_of_places_s: Time to capacity: the longest period in which more calls were requested than the tiers in
             service could serve, or 0.
         still_short: Whether the shortage continued at the end of the trace.
         overshoot_percent: Maximum slots in service, relative to the maximum of requested calls.
-        host_hours: Hours of running hosts by fleet, from launch to end.
+        host_hours: Hours of running hosts by fleet, from launch to termination.
         stopped_host_hours: Hours of hosts in warm pools; their volumes are not included in the price.
         usd: On-Demand list price of running hosts.
         not_priced: Fleets whose instance type has no list price in the region, which ``usd`` excludes.
         launches_refused: Launches that a quota rejected, including retries.
         conversations: Callers with a slot in all other tiers who request an agent; ``None`` without agents.
-        refused_conversations: Of these, callers without a free agent, who also count as refused calls.
+        refused_conversations: Subset of these callers without a free agent, who also count as refused calls.
     """
 
     policy: str
@@ -158,7 +158,7 @@ def policy_table(title: str, summaries: Sequence[Summary]) -> Table:
 
 
 def alert_lines(result: Result) -> str:
-    """Return the alerts of the file that fire, with the first time and the number of times."""
+    """Return the alerts of the file that fire, with the time of the first and the number of firings."""
     if not result.firings:
         return "alerts that fire: none"
     first: dict[str, float] = {}
@@ -184,7 +184,7 @@ def sweep_table(swept: Mapping[float, Result]) -> Table:
 
 def percent(part: float, total: float) -> str:
     """Return a percentage with one decimal, but never 0 for a positive share."""
-    return f"{part / total:.1%}" if part / total >= 0.0005 else "< 0.1%"  # noqa: PLR2004  where .1% would round to 0
+    return f"{part / total:.1%}" if part / total >= 0.0005 else "< 0.1%"  # noqa: PLR2004  a smaller share would be formatted as 0.0%
 
 
 def _share(part: int, total: int) -> str:

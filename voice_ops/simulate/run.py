@@ -20,12 +20,13 @@ from voice_ops.simulate.policies import Policy, scalers_for
 from voice_ops.simulate.traces import Outage, SpotWave, Trace
 
 LEAD_IN_S = 1_800
-"""Duration of the lead-in, which is not counted: the trace's first value is constant while each policy adjusts its
-size."""
+"""Duration of the lead-in, which is not counted: the load remains at the trace's first value while each policy adjusts
+the sizes of fleets."""
 START_LOAD = 0.7
 """Initial utilization, if the file's bounds allow it."""
 SHORT_TRACE_S, SHORT_TRACE_TICK_S, DAY_TICK_S = 6 * 3600, 1, 10
-"""Traces of up to six hours are simulated by the second, longer ones and cells by the minimum period of an alarm."""
+"""Traces of up to six hours are simulated in ticks of one second; longer traces, and cells, in ticks of the minimum
+period of an alarm."""
 
 VAD_GAP_S = 20.0
 """Interruption of a call when a VAD host fails: two health checks of the load balancer, 10 s apart."""
@@ -53,7 +54,7 @@ class Settings:
         call_s: Mean length of a call.
         cross_zone: Whether the load balancer balances across zones.
         quotas: Quotas in vCPUs by quota code.
-        interruptions_per_day: Interruptions of each spot host.
+        interruptions_per_day: Interruptions of each spot host per day.
         rolls: Fleets whose hosts are replaced from the start of the trace, one group after another.
         rollout: Settings of the replacement.
         busy_at_full: Utilization of an ASR host with all slots used.
@@ -84,7 +85,7 @@ class TimeSeries:
 
     Attributes:
         second: End of the tick.
-        requested: Requested calls.
+        wanted: Requested calls.
         carried: Active calls.
         places: Maximum calls of the tiers in service, limited by the smallest.
         refused: Cumulative number of refused callers and cut-off calls.
@@ -102,7 +103,7 @@ class TimeSeries:
 
     @classmethod
     def of(cls, ticks: int, fleets: list[str]) -> Self:
-        """Return an empty course."""
+        """Return an empty time series."""
         hosts, stopped = ({name: np.zeros(ticks, np.int64) for name in fleets} for _ in range(2))
         carried, places, refused = (np.zeros(ticks, np.int64) for _ in range(3))
         return cls(np.zeros(ticks), np.zeros(ticks), carried, places, refused, hosts, stopped)
@@ -131,7 +132,7 @@ class Simulation:
         alerts_of: File whose alerts are replayed, or ``None``.
     """
 
-    def __init__(  # noqa: PLR0917  each is needed
+    def __init__(  # noqa: PLR0917  all parameters are required
         self,
         plans: tuple[FleetPlan, ...],
         policy: Policy,

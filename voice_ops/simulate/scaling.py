@@ -43,7 +43,7 @@ class AlarmScaler(Scaler):
 
     @abstractmethod
     def act(self, value: float) -> None:
-        """Execute the alarm's action for its latest datapoint."""
+        """Execute the action of the alarm for the latest datapoint."""
 
     def watch(self) -> Steps:
         """Evaluate the alarm after each period; in ALARM, act immediately and then every minute."""
@@ -75,28 +75,28 @@ class StepScaler(AlarmScaler):
             self._period.add(MODELS[self._rule.metric](self._fleet)[self._fleet.live])
 
     def act(self, value: float) -> None:
-        """Adjust every group by the matching step."""
+        """Adjust every group by the step that matches the datapoint."""
         adjustment = step_adjustment(self._bands, value - self._rule.threshold)
         for group in self._fleet.groups if adjustment else ():
             group.resize(desired_after(group.size, adjustment))
 
 
 CPU_TARGET = 50.0
-"""Percent; the value in AWS's examples of target tracking on ``ASGAverageCPUUtilization``."""
+"""Target in percent: the value in AWS's examples of target tracking on ``ASGAverageCPUUtilization``."""
 _TRACKING_PERIOD_S = 60
 
 
 class Tracker(AlarmScaler):
     """One of the two alarms of a target tracking policy on the utilization of a group's slots.
 
-    The alarms are those that AWS creates: three minutes above the target, fifteen below 90 % of it. The capacity is
-    proportional to the metric, rounded up to whole hosts:
+    The alarms are those that AWS creates: three minutes above the target, and fifteen minutes below 90 % of it. The
+    capacity is proportional to the metric, rounded up to whole hosts:
     https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-target-tracking.html. Only hosts that have
     completed their warm-up count for the metric, hosts are not removed while others warm up, and draining hosts count
     as capacity until they terminate.
 
-    For a service of tasks, this is its tracked metric: sockets or conversations. CPU is assumed to be the same, which
-    favours that policy: a VAD host's polled cores are always busy, and an accelerator host's CPU does not reflect its
+    For a service of tasks, the tracked metric is sockets or conversations. CPU is assumed to be the same, which favours
+    that policy: a VAD host's polled cores are always busy, and an accelerator host's CPU does not reflect its
     accelerator.
 
     Args:
@@ -122,7 +122,7 @@ class Tracker(AlarmScaler):
         self._period.add(np.minimum(100.0, load_percent(fleet)[counted]))
 
     def act(self, value: float) -> None:
-        """Set the group's size so that it reaches the target."""
+        """Set the group's size so that the metric reaches the target."""
         self._group.resize(tracked(self._group.size, value, self._target, grows=self._grows))
 
 
@@ -133,7 +133,7 @@ def tracked(size: GroupSize, value: float, target: float = CPU_TARGET, *, grows:
         size: The group.
         value: Value of the metric, percent.
         target: Target value, percent.
-        grows: Whether it may only add hosts; otherwise, it may only remove them.
+        grows: Whether the policy may only add hosts; otherwise, it may only remove them.
     """
     if grows:
         return max(size.desired, size.clamp(math.ceil(size.in_service * value / target)))
@@ -151,14 +151,14 @@ DEFAULT_DOWN = Pace(pods=0, percent=100, period_s=15, settle_s=300)
 class QueueScaler(Scaler):
     """KEDA's scaling of a group by running and waiting requests, through a Kubernetes autoscaler.
 
-    Every 15 s, it requests hosts for all of them at the target utilization, with a tolerance of a tenth and rate
-    limits. A refused caller counts as waiting, which favours this policy, since callers do not wait here.
+    Every 15 s, it requests hosts for all of these requests at the target utilization, with a tolerance of a tenth and
+    rate limits. A refused caller counts as waiting, which favours this policy, since callers do not wait here.
 
     Args:
         share: The group's share of waiting calls.
         up: Rate limits of scale-out; the defaults are those of Kubernetes.
         down: Rate limits of scale-in.
-        target: Target utilization of its slots.
+        target: Target utilization of the group's slots.
     """
 
     def __init__(  # noqa: PLR0917
@@ -199,7 +199,7 @@ class QueueScaler(Scaler):
                 self._group.resize(desired)
 
     def _host_bounds(self) -> tuple[int, int]:
-        """Return the minimum and maximum number of hosts that the rate limits allow after the last periods."""
+        """Return the minimum and maximum number of hosts that the rate limits allow after the latest changes."""
         host_counts = list(self._host_counts)
         max_hosts = min(host_counts[-self._scale_up_policy.period_s // _SYNC_S :])
         min_hosts = max(host_counts[-self._scale_down_policy.period_s // _SYNC_S :])

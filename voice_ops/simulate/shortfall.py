@@ -1,4 +1,4 @@
-"""Analysis of refused calls: capacity at their time, time until new capacity, and the cost of a reserve."""
+"""Analysis of refused calls: capacity at that time, time until new capacity, and the cost of a reserve."""
 
 import math
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ class Shortfall:
     """The first time at which more calls were requested than a tier had slots.
 
     Attributes:
-        at_s: Start.
+        at_s: Time at which the shortfall starts, s.
         places: Maximum calls of the smallest tier at that time.
         help_s: Time until the first new host accepted calls; ``None`` if there was none.
-        desired_hosts: Requested calls at that time.
+        wanted: Requested calls at that time.
         peak: Maximum calls of the trace.
         reserve: Minimum hosts of each fleet that serve the peak without scaling, the cheapest ASR slots first; empty if
             the file's maximum is too small.

@@ -17,7 +17,7 @@ from voice_blueprint.file.model.deployment import Deployment
 _MINUTE, _HOUR = 60.0, 3600.0
 _COLUMNS = ["second", "calls"]
 MAX_CALLS = 100_000_000
-"""Maximum concurrent calls: numpy's hypergeometric distributions support up to 1,000 million."""
+"""Maximum concurrent calls, since numpy's hypergeometric distributions support up to 1,000 million."""
 MAX_DURATION_S = 31 * 24 * _HOUR
 """A month: 267,840 ticks of 10 s."""
 
@@ -28,7 +28,7 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True)
 class Outage:
-    """Loss of a whole zone, which returns empty.
+    """Loss of a whole zone, which has no hosts when it returns.
 
     Attributes:
         zone: Index among the deployment's availability zones.
@@ -41,7 +41,7 @@ class Outage:
 
 @dataclass(frozen=True)
 class SpotWave:
-    """All spot hosts get their notice at once, and no spot capacity is available until the end."""
+    """Interruption of all spot hosts at once; no spot capacity is available until the end."""
 
     start_s: float
     end_s: float
@@ -63,7 +63,7 @@ class Trace:
     spot_waves: tuple[SpotWave, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse traces that cannot be simulated.
+        """Reject traces that cannot be simulated.
 
         Raises:
             TraceError: There are too many calls, or the trace is too long.
@@ -91,7 +91,7 @@ class Trace:
 
     @cached_property
     def _points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        # Arrays, since ``interp`` would convert a day's points for each tick.
+        # Cached as arrays, since ``interp`` would convert the points of a day for each tick.
         return np.array(self.seconds), np.array(self.calls)
 
 
@@ -108,21 +108,21 @@ def diurnal(peak: float) -> Trace:
 
 
 def spike(peak: float) -> Trace:
-    """Return ten times the calls within 60 s, for an hour."""
+    """Return a trace that rises to ten times the calls within 60 s, for an hour."""
     points = {0.0: 0.1, 10 * _MINUTE: 0.1, 11 * _MINUTE: 1.0, 71 * _MINUTE: 1.0, 81 * _MINUTE: 0.1, 120 * _MINUTE: 0.1}
     return Trace("spike", tuple(points), tuple(peak * share for share in points.values()))
 
 
 def az_outage(peak: float) -> Trace:
-    """Return half of the peak, with an outage of the first zone from minute 20 to minute 80."""
+    """Return a trace at half the peak, with an outage of the first zone from minute 20 to minute 80."""
     end = 120 * _MINUTE
     return Trace("az-outage", (0.0, end), (peak / 2, peak / 2), (Outage(0, 20 * _MINUTE, 80 * _MINUTE),))
 
 
 def region_loss(peak: float) -> Trace:
-    """Return half of the peak, and the full peak from minute 20 to minute 80, when the other of two regions is lost.
+    """Return a trace at half the peak, and at the full peak while the other of two regions is lost (minute 20 to 80).
 
-    Its callers arrive once health checks have detected the loss, as cached DNS records expire.
+    The callers of the lost region arrive once health checks have detected the loss, as cached DNS records expire.
     """
     detected, restored = REGION_LOST_S + NOTICED_S, REGION_RESTORED_S
     failover_s, failback_s = ALIAS_TTL_S + detected, ALIAS_TTL_S + restored
@@ -137,7 +137,7 @@ def spot_wave(peak: float) -> Trace:
 
 
 def flash_crowd(peak: float) -> Trace:
-    """Return five times the calls within 5 minutes, decreasing with a half-life of 20 minutes."""
+    """Return a trace that rises to five times the calls within 5 minutes, and decays with a half-life of 20 minutes."""
     start, top = 10 * _MINUTE, 15 * _MINUTE
     decay = np.arange(top, 180 * _MINUTE + 1, _MINUTE)
     share = 0.2 + 0.8 * 0.5 ** ((decay - top) / (20 * _MINUTE))
@@ -185,7 +185,7 @@ def read(file: Path) -> Trace:
             points = list(_points(file, csv.reader(lines)))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise TraceError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
-    if len(points) < 2:  # noqa: PLR2004  a course has a beginning and an end
+    if len(points) < 2:  # noqa: PLR2004  a trace has a start and an end
         raise TraceError(f"{file}: a trace needs two rows or more below its header, not {len(points)}")
     seconds, calls = zip(*points, strict=True)
     if not max(calls):

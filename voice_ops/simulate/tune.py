@@ -1,4 +1,4 @@
-"""Searches the cheapest minimums, thresholds and steps with an acceptable share of refused callers, by simulation.
+"""Searches by simulation for the cheapest minimums, thresholds and steps with an acceptable share of refused callers.
 
 Each round tries every single change of every fleet, and keeps the one that saves the most refused callers for its cost.
 """
@@ -19,11 +19,12 @@ from voice_ops.simulate.traces import Trace
 Plans = tuple[FleetPlan, ...]
 
 TICK_S = 10
-"""Minimum period of an alarm, since a search simulates hundreds of hours."""
+"""Tick of the simulation: the minimum period of an alarm, since a search simulates hundreds of hours."""
 MORE_HOSTS = 1.25
 """Factor by which a minimum is increased."""
 THRESHOLD_STEP, LOWEST_THRESHOLD = 10.0, 50.0
-"""Percent of the slots; a fleet that scales out at less than half of them is never filled."""
+"""Step and minimum of thresholds, percent of the slots; a fleet that scales out below half of its slots is never
+filled."""
 MAX_ROUNDS = 20
 DAYS_PER_MONTH = HOURS_PER_MONTH / 24
 
@@ -65,7 +66,7 @@ def search(plans: Plans, trace: Trace, settings: Settings, bound: float) -> list
 
 
 def _savings_rank(now: Outcome) -> Callable[[Outcome], float]:
-    """Return the rank of outcomes: refused callers saved per USD. Outcomes without additional cost are first."""
+    """Return the rank of outcomes: refused callers saved per USD. Outcomes without additional cost rank first."""
 
     def rank(outcome: Outcome) -> float:
         return (now.refused - outcome.refused) / max(1.0, outcome.usd_per_month - now.usd_per_month)

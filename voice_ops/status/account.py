@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types_boto3_cloudformation import CloudFormationClient
 
 COSTS_REGION = "us-east-1"
-"""Region in which Cost Explorer serves all regions."""
+"""Region whose Cost Explorer endpoint serves all regions."""
 
 DETECTION_S = 300.0
 _POLL_S = 2.0

@@ -107,7 +107,7 @@ def pool_rows(state: State) -> Iterator[Row]:
 def deployment_rows(state: State) -> Iterator[Row]:
     """Compare pods, images and settings of each Deployment with the file.
 
-    Report those that the file does not define.
+    Deployments that the file does not define are reported as well.
     """
     for key in state.workloads.deployments:
         result = state.live.get(key)

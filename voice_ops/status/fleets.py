@@ -27,7 +27,7 @@ _IMAGE = re.compile(r"\.amazonaws\.com(?:\.cn)?/([a-z0-9/-]+)@(sha256:[0-9a-f]{6
 
 
 def fleet_rows(account: Account) -> Iterator[Row]:
-    """Compare hosts in service with the desired number, and this with the file's bounds; then the services' tasks."""
+    """Compare hosts and tasks in service with the desired number, and the desired number with the file's bounds."""
     live = live_groups(account)
     for group in account.groups.values():
         result = live.get(group.name)
@@ -68,7 +68,7 @@ def serving(account: Account) -> dict[str, int]:
 
 
 def image_rows(account: Account) -> Iterator[Row]:
-    """Compare the digests with which each group's hosts and the gateway's tasks were started with the file's."""
+    """Compare the digests with which hosts and the gateway's tasks were started with those in the file."""
     live = live_groups(account)
     for group in account.groups.values():
         if group.name in live and live[group.name]["Instances"]:
@@ -118,12 +118,12 @@ def _tasks(account: Account, stack: str, subject: str, images: tuple[Image, ...]
     return _count_row(account, subject, running, desired, images, (tasks.min, tasks.max))
 
 
-def _count_row(  # noqa: PLR0917  two places call it
+def _count_row(  # noqa: PLR0917  two callers
     account: Account, subject: str, serving: int, desired: int, images: tuple[Image, ...], bounds: tuple[int, int]
 ) -> Row:
     low, high = bounds
     if any(image not in account.deployment.images for image in images):
-        low = 0  # an image without a digest keeps its number at 0
+        low = 0  # the number of hosts is kept at 0 while an image has no digest
     remedy = ""
     if serving < desired:
         remedy = "see the activity of the group or service; `voice preflight` checks quotas and capacity"

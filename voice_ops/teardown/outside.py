@@ -14,9 +14,9 @@ from voice_ops.teardown.plan import RetainedResource
 
 POLL_S = 5.0
 MAX_WAIT_S = 600.0
-"""Maximum time until a job's host has terminated: a shutdown takes a minute or two, on accelerators up to ten."""
+"""Maximum time until a job's host has terminated: a shutdown takes a minute or two, on accelerator types up to ten."""
 MAX_UPDATE_S = 7200.0
-"""Maximum time until an update has ended: a rollback of an instance refresh replaces hosts once more."""
+"""Maximum time until an update has ended: a rollback of an instance refresh replaces hosts again."""
 IMAGE = "machine image"
 _RUNNING = ["pending", "running", "stopping", "stopped"]
 _INSIGHTS = "/aws/ecs/containerinsights/"
@@ -114,7 +114,7 @@ def _log_prefix(stack: str, logical: str, resource: Mapping[str, Any]) -> str | 
 
 
 def delete_logs(account: Account, templates: Mapping[str, Mapping[str, Any]]) -> None:
-    """Delete the log groups of `service_logs` after the resources that write to them."""
+    """Delete the log groups of `service_logs`, once the resources that write to them have been deleted."""
     client = account.session.client("logs")
     for group in service_logs(account, templates):
         client.delete_log_group(logGroupName=group)

@@ -24,7 +24,7 @@ class RetainedResource:
     """A resource that outlives the stacks.
 
     Attributes:
-        stack: Its stack; empty for a resource outside of stacks.
+        stack: Stack of the resource; empty for a resource outside of stacks.
         name: Logical id, or the id of a resource outside of stacks.
         kind: Resource type.
         why: Reason.

@@ -67,9 +67,9 @@ def is_expected(resource: RemainingResource, resources: Iterable[Resource], kind
 
 
 def _is_same(remaining: RemainingResource, resource: Resource) -> bool:
-    """Return True if it is a stack's resource.
+    """Return True if the resource belongs to a stack.
 
-    Ids alone are ambiguous, since another kind, such as a stage, may have the same one.
+    Ids alone are ambiguous, since a resource of another type, such as a stage, may have the same id.
     """
     return remaining.kind == _KINDS.get(resource.kind) and remaining.has_id(resource.physical_id)
 

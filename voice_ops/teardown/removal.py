@@ -12,10 +12,10 @@ from voice_ops.aws.account import Account
 from voice_ops.teardown.plan import KEPT_POLICIES, Sizes
 
 _GB = 2**30
-"""A GB as charged by CloudWatch Logs and S3."""
+"""Bytes per GB, as charged by CloudWatch Logs and S3."""
 
 _METRIC_DAYS = 3
-"""S3 reports the size of a bucket once a day, a day or two late."""
+"""Days of metrics that are queried: S3 reports the size of a bucket once a day, with a delay of one or two days."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def disable_protection(account: Account, stacks: Iterable[str], resources: Itera
     """Disable the deletion protection of stacks and their load balancers."""
     formation, states = account.session.client("cloudformation"), account.stacks()
     for stack in stacks:
-        if states.get(stack) != "DELETE_IN_PROGRESS":  # deleted by an earlier command, and no longer modifiable
+        if states.get(stack) != "DELETE_IN_PROGRESS":  # deleted by an earlier run, and no longer modifiable
             formation.update_termination_protection(StackName=stack, EnableTerminationProtection=False)
     _disable_attribute(account, resources, "deletion_protection.enabled")
 
@@ -113,9 +113,10 @@ def disable_protection(account: Account, stacks: Iterable[str], resources: Itera
 def empty_log_buckets(account: Account, resources: Sequence[Resource]) -> int:
     """Disable access logs, and empty the buckets that are deleted with their stacks.
 
-    Return the number of deleted objects.
-
     CloudFormation only deletes empty buckets. The platform's buckets only contain access logs.
+
+    Returns:
+        The number of deleted objects.
     """
     _disable_attribute(account, resources, "access_logs.s3.enabled")
     buckets = [each.physical_id for each in resources if each.kind == "AWS::S3::Bucket" and not each.is_retained]
@@ -126,7 +127,7 @@ def _disable_attribute(account: Account, resources: Iterable[Resource], attribut
     client = account.session.client("elbv2")
     for each in resources:
         if each.kind == "AWS::ElasticLoadBalancingV2::LoadBalancer":
-            # An earlier command may already have deleted it.
+            # An earlier run may already have deleted the load balancer.
             with suppress(client.exceptions.LoadBalancerNotFoundException):
                 client.modify_load_balancer_attributes(
                     LoadBalancerArn=each.physical_id, Attributes=[{"Key": attribute, "Value": "false"}]

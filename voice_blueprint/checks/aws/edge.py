@@ -89,7 +89,7 @@ def api_limits(deployment: Deployment) -> Iterator[Violation]:
 
 
 def _max_sessions(deployment: Deployment) -> int:
-    """Return the vCPUs of all fleets at their maximum."""
+    """Return the calls of the smaller of the VAD and ASR tiers at their maximum number of hosts."""
     ranges = by_tier(capacities(deployment.aws))
     return min(ranges[tier][1] for tier in (Tier.VAD, Tier.ASR) if tier in ranges)
 
@@ -106,7 +106,7 @@ def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
     location: tuple[str, ...] = ("aws", "edge")
     creations_per_s = settings.caller_creations_per_s
     requests = creations_per_s * REQUESTS_PER_SESSION
-    # One role session or API key may be used by a service for all of its users; a token belongs to one person.
+    # A service may use one role session or API key for all of its users; a token belongs to one person.
     if isinstance(settings.authorizer, IamAuthorizer | ApiKeyAuthorizer):
         if settings.caller_sessions < capacity:
             yield Violation(

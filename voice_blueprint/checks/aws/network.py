@@ -56,7 +56,7 @@ def subnets_large_enough(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws
     zones = len(aws.availability_zones)
     prefix = subnet_prefix(aws.network.cidr, zones)
-    if prefix > 28:  # noqa: PLR2004  the limit named in `source`
+    if prefix > 28:  # noqa: PLR2004  the limit in `source`
         yield Violation(
             ("aws", "network", "cidr"),
             f"{aws.network.cidr}, split into {zones} zones x {SUBNET_TIERS} subnets, results in /{prefix}",

@@ -95,7 +95,7 @@ def caller_tiers_survive(deployment: Deployment) -> Iterator[Violation]:
     agents = deployment.azure.agents
     tier_load = (agent_capacity(agents, agents.replicas, ("azure", "agents", "replicas")),) if agents else ()
     for each in (*caller_capacities(callers)[:3], *tier_load):
-        if each.units.min < 2:  # noqa: PLR2004  what the check says
+        if each.units.min < 2:  # noqa: PLR2004  the limit in the check's description
             yield Violation(
                 each.location,
                 f"{each.name} has a minimum of {each.units.min} pod, whose loss would end calls",

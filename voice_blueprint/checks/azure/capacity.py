@@ -215,7 +215,7 @@ def system_pool_survives(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     if deployment.environment is not Environment.PRODUCTION:
         return
-    if azure.system_pool.nodes.min < 2:  # noqa: PLR2004  the limit named in `source`
+    if azure.system_pool.nodes.min < 2:  # noqa: PLR2004  the limit in `source`
         yield Violation(
             ("azure", "system_pool", "nodes"),
             f"the system pool has a minimum of {azure.system_pool.nodes.min} node(s): the loss of a node stops the "

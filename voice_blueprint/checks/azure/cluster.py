@@ -43,7 +43,7 @@ class FindingLocation:
     urn: str = ""
 
     def at(self, *keys: str | int) -> Location:
-        """Return the location of a value; of a resource, only the resource itself is known."""
+        """Return the location of a value. For a Pulumi resource, it is the resource itself."""
         return (self.urn,) if self.urn else (*self.section, *keys)
 
 
@@ -53,7 +53,7 @@ class Pool:
 
     Attributes:
         taints: ``key=value:effect``.
-        zones: Zones of the pool; empty if it uses the cluster's.
+        zones: Zones of the pool; empty if the pool uses those of the cluster.
     """
 
     name: str
@@ -173,7 +173,7 @@ class Cluster:
     Attributes:
         location: Azure region; empty if unknown.
         agreed: Models with a licence agreement.
-        authorized_ranges: Ranges that may reach the API server; ``None`` if it is private.
+        authorized_ranges: Ranges that may reach the API server; ``None`` if the API server is private.
     """
 
     finding_location: FindingLocation = FindingLocation()

@@ -12,7 +12,7 @@ from voice_blueprint.file.model.deployment import Deployment
 
 PLACEHOLDER = "00000000-0000-0000-0000-000000000000"
 POD_PREFIX = 24
-"""Prefix length of the range that every node gets from the pods' overlay."""
+"""Prefix length of the range that is assigned to every node from the overlay network of the pods."""
 AZURE_RESERVED_ADDRESSES = 5
 """Addresses that Azure reserves in every subnet."""
 

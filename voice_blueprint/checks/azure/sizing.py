@@ -28,10 +28,10 @@ DAEMON_CPUS = 1.0
 START_WITHOUT_WEIGHTS_S = sum(
     phase.seconds or 0 for phase in BUDGETS[Image.ASR_VLLM] if phase.phase not in {StartPhase.PULL, StartPhase.WEIGHTS}
 )
-"""Duration of a first start of vLLM without its weights: compiling, graph capture and warm-up."""
+"""Duration of vLLM's first start, excluding the loading of weights: compilation, graph capture and warm-up."""
 REVISIONS_KEPT = 2
-"""Number of kept revisions: the served one and the one that a rollout fetches. The hub's cache deletes none
-automatically."""
+"""Number of kept revisions: the served one and the one that a rollout fetches. The hub's cache does not delete
+revisions automatically."""
 COMPILE_CACHES_GIB = 2
 """Size of the compile caches of a model, over all engines. ASSUMED."""
 
@@ -88,7 +88,7 @@ def load_fits_services(deployment: Deployment) -> Iterator[Violation]:
 
 
 def growth(azure: Azure, name: str, replicas: int) -> str:
-    """Return the remedy that gives a service more replicas: nodes in its first pool."""
+    """Return the remedy that adds replicas to a service: nodes in its first pool."""
     index, service = next((index, each) for index, each in enumerate(azure.services) if each.name == name)
     first = size_service(azure, service).pools[0]
     pool_names = [each.pool for each in service.pool_replicas] if isinstance(service, ChatService) else []
@@ -236,7 +236,7 @@ def share_gib(read_gib: float, min_gib: int) -> int:
 def _concurrent_reads(cluster: Cluster) -> Iterator[tuple[int, float]]:
     """Yield the number of nodes of a pool that may read concurrently, and the amount that each of them reads, GiB.
 
-    Two pods of a node read it once.
+    Two pods on the same node read it only once.
     """
     for pods in cluster.pods_by_pool().values():
         nodes = sum(math.ceil(pod.max_replicas / pod.per_node) for pod in pods)

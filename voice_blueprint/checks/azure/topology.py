@@ -175,7 +175,7 @@ def _admissions(pod: Pod) -> Iterator[Admission]:
 
 
 def _split_gpus(pod: Pod, cpus: int) -> tuple[int, ...]:
-    """Return the first GPUs without NVLink between them that a pod of a full node would get, if any."""
+    """Return the first GPUs without NVLink between them that would be allocated to a pod of a full node, if any."""
     cpu_text = replace(pod, requests=tuple(Request(request.gpus, cpus) for request in pod.requests))
     return next((answer.gpus for answer in _admissions(cpu_text) if not share_nvlink(pod.size, answer.gpus)), ())
 

@@ -8,7 +8,7 @@ FlagValue = str | int | float | bool | Mapping[str, object] | Sequence[str] | No
 """``None`` omits the flag, ``True`` is the bare flag, ``False`` its ``--no-`` form; a mapping is rendered as JSON, a
 sequence as several arguments of one flag."""
 
-ANY_ADDRESS = "0.0.0.0"  # noqa: S104  pods and network policies decide who reaches it
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104  network policies restrict access
 LOOPBACK = "127.0.0.1"
 
 

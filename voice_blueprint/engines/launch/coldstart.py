@@ -38,8 +38,8 @@ class PhaseBudget(Model):
         seconds: Duration; ``None`` if none is published.
         source: Source of the number, and the configuration that it applies to.
         levers: Measures that shorten it, from the second start on or always.
-        fetched_s: Remaining duration once the fleet's artifacts are on the disk; ``None`` if it does not change.
-            Artifacts are downloaded before an engine starts.
+        fetched_s: Remaining duration once the fleet's artifacts are on the disk; ``None`` if the duration does not
+            change. Artifacts are downloaded before an engine starts.
     """
 
     phase: StartPhase
@@ -66,15 +66,15 @@ def start_seconds(image: Image, *, pull: bool, artifacts: bool = False) -> float
 
 
 MIN_READY_S = 900
-"""Start-up timeout of a host's containers that may download from a hub, if no longer duration is known."""
+"""Start-up timeout of a host's containers that may download from a hub, unless a longer duration is known."""
 MIN_READY_FETCHED_S = 480
 """Start-up timeout if all artifacts are on the disk, so that nothing is downloaded or compiled. ASSUMED."""
 UNKNOWN_SHARE = 2
-"""Ratio of a budget to the known duration, since downloads and warm-up are only known for few engines, and for models
+"""Ratio of a budget to the known duration, since downloads and warm-up are known for only a few engines, and for models
 other than ours."""
 SILENCE_S = {False: 900, True: 600}
-"""Maximum time between heartbeats before the group abandons a host, without and with artifacts: twice the longest step
-without a heartbeat, which is the pull of one image or the copy of its weights."""
+"""Maximum time between heartbeats before the group abandons a host, without and with artifacts. It is twice the longest
+step without a heartbeat, which is the pull of one image or the copy of its weights."""
 
 
 @dataclass(frozen=True)

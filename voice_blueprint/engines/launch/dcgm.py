@@ -67,7 +67,7 @@ class DcgmExporter(Launcher):
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the variables. The container requests no GPU, but must see all of them."""
+        """Return the variables. The container requests no GPU, but all of them must be visible to it."""
         return {"NVIDIA_VISIBLE_DEVICES": "all"}
 
     def files(self) -> dict[str, str]:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from voice_blueprint.engines.launch.base import LOOPBACK
 
 HASH_SEED = {"PYTHONHASHSEED": "0"}
-"""vLLM identifies KV cache blocks by hashes with a random initial value unless a seed is set. LMCache 0.5.6 hashes
-chunks with blake3, which needs no seed (``lmcache/v1/multiprocess/token_hasher.py``); its other algorithms do."""
+"""Seed of hashes. vLLM identifies KV cache blocks by hashes with a random initial value unless a seed is set. LMCache
+0.5.6 hashes chunks with blake3, which needs no seed (``lmcache/v1/multiprocess/token_hasher.py``); its other algorithms
+do."""
 
 SIDE_CHANNEL_PORT = "VLLM_NIXL_SIDE_CHANNEL_PORT"
 
@@ -38,7 +39,7 @@ class NixlFabric:
             "UCX_NET_DEVICES": "all",
             # UCX logs the selected transport for each kind of memory; the cell's check reads this log.
             "UCX_PROTO_INFO": "y",
-            # Other streams are buffered, which would delay the log or lose it.
+            # Other streams are buffered, so the log would be delayed or lost.
             "UCX_LOG_FILE": "stderr",
             "NCCL_CUMEM_ENABLE": "1",
         }

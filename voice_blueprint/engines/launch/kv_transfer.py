@@ -25,11 +25,12 @@ class Role(StrEnum):
 
 
 NIXL_ROLES = {Role.PREFILL: "kv_producer", Role.DECODE: "kv_consumer"}
-"""``kv_both`` is deprecated for NIXL, so each side specifies its role."""
+"""Roles in NIXL's configuration. ``kv_both`` is deprecated, so each side specifies its role."""
 
 
 _FAILURE_POLICY: Config = {"kv_load_failure_policy": "recompute"}
-"""The scheduler only reads it from the outermost configuration (vllm 0.32.0: ``v1/core/sched/scheduler.py``)."""
+"""Policy for failed loads, which the scheduler only reads from the outermost configuration (vllm 0.32.0:
+``v1/core/sched/scheduler.py``)."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 Servers with ``Peers`` also look up chunks at the servers of other pods. They discover each other through ``lmcache
 coordinator``, which maintains a list of servers and is not involved in lookups. If it is unavailable, servers keep
-their peers for three heartbeats and then work alone (lmcache 0.5.6: ``v1/multiprocess/modules/p2p_controller.py``).
+their peers for three heartbeats, and then work without peers (lmcache 0.5.6:
+``v1/multiprocess/modules/p2p_controller.py``).
 """
 
 from dataclasses import dataclass
@@ -19,20 +20,20 @@ entry point."""
 EVICTION_POLICY = "LRU"
 
 PEER_LOOKUP_TIMEOUT_S = 0.5
-"""Timeout of a peer's lookup, which reads a hash table; LMCache's default of 30 s would stall a turn."""
+"""Timeout of a lookup at a peer, which reads a hash table; LMCache's default of 30 s would stall a turn."""
 PEER_LOAD_TIMEOUT_S = 2.0
-"""Timeout for loading chunks of a peer: 5 GB, a conversation of 32,768 tokens of Voxtral, take 1 s at 40 Gbit/s."""
+"""Timeout for loading chunks from a peer: 5 GB, a conversation of 32,768 tokens of Voxtral, take 1 s at 40 Gbit/s."""
 LOST_PEER_S = 15
 """Time until a server is removed from the list: three missed heartbeats at an interval of 5 s."""
 HOST_TRANSPORTS = "tcp,sm,self"
-"""Chunks are transferred from host memory to host memory; no node of an NC size has InfiniBand."""
+"""Transports of UCX between host memories, to which chunks are limited; no node of an NC size has InfiniBand."""
 
 _UNPRIVILEGED = {
-    "HOME": "/tmp",  # noqa: S108  the pod's own
+    "HOME": "/tmp",  # noqa: S108  /tmp of the pod
     "USER": "voice-serve",
     "LMCACHE_TRACK_USAGE": "false",
 }
-"""Variables that the publisher's image needs to run as a user that it does not define."""
+"""Variables that the publisher's image requires for running as a user that the image does not define."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class OmniServer(Launcher):
         self._server_flags()
 
     def command(self) -> tuple[str, ...]:
-        """Return the full argument vector. Options of a stage are only part of the deploy file."""
+        """Return the full argument vector. Options of a stage are only in the deploy file."""
         return (
             *PROGRAM,
             self.model.repository,

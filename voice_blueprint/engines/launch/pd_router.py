@@ -10,7 +10,7 @@ REQUEST_TIMEOUT_S = 1800
 HEALTH_PERIOD_S = 5
 HEALTH_FAILURES = 2
 """Number of failed checks after which the router removes an engine; one success restores it. With the defaults of 60 s,
-three failures and two successes, a cell refused callers for two minutes after a restarted engine was ready again
+three failures and two successes, a cell rejected callers for two minutes after a restarted engine was ready again
 (measured, vllm-router 0.1.17)."""
 METRICS_PORT = 29000
 """The router's own default, on the loopback: its metrics repeat those of the engines."""
@@ -18,7 +18,7 @@ METRICS_PORT = 29000
 
 @dataclass(frozen=True)
 class PdRouter(Launcher):
-    """Sends a prompt to the prefill engine, then the address of its KV cache to the decode engine.
+    """Router that sends a prompt to the prefill engine, then the address of its KV cache to the decode engine.
 
     It parses every body as JSON, so multipart uploads and WebSockets bypass it: see ``CellFront``.
 
@@ -33,8 +33,8 @@ class PdRouter(Launcher):
     def command(self) -> tuple[str, ...]:
         """Return the full argument vector.
 
-        With one engine per role, retries have no other target, and a circuit breaker would turn one slow minute into a
-        refusal of all requests. Both are disabled.
+        With one engine per role, retries have no other target, and a circuit breaker would reject all requests after
+        one slow minute. Both are disabled.
         """
         return (
             "vllm-router",
@@ -72,15 +72,15 @@ DISAGGREGATED_PATHS = ("/v1/chat/completions", "/v1/completions")
 to the decode engine."""
 
 HEALTH_PATH = "/health"
-"""The P/D router responds with 503 while an engine is missing, so a cell that cannot serve chat is unhealthy,
-regardless of its decode engine."""
+"""Path of health checks. The P/D router responds with 503 while an engine is missing, so a cell that cannot serve chat
+is unhealthy, regardless of its decode engine."""
 
 
 @dataclass(frozen=True)
 class CellFront(Launcher):
     """nginx on the public port of the cell.
 
-    JSON goes to the P/D router, uploads and all other requests to the decode engine.
+    It forwards JSON to the P/D router, and uploads and all other requests to the decode engine.
 
     Attributes:
         port: Port for the cluster.

@@ -25,8 +25,8 @@ class Placement:
 
         Only CPUs are bound, not memory: Linux allocates on the node of the requesting CPU, and the container runtimes'
         seccomp profiles deny ``set_mempolicy``, which ``--membind`` uses, without CAP_SYS_NICE. From 2.0.19 on, numactl
-        does not start at all if it may not query its policy (https://github.com/numactl/numactl/pull/232); the images
-        contain 2.0.14 of Ubuntu 22.04.
+        does not start at all if it is not permitted to query its policy (https://github.com/numactl/numactl/pull/232);
+        the images contain 2.0.14 of Ubuntu 22.04.
         """
         if not self.numa_nodes:
             return ()
@@ -38,7 +38,7 @@ class Placement:
 
 
 def place_engine(size: VmSize, gpus: tuple[int, ...]) -> Placement:
-    """Return an engine's share of a node: its GPUs first, then the others, and the NUMA nodes of its own."""
+    """Return an engine's share of a node: its own GPUs first, then the others, and the NUMA nodes of its own GPUs."""
     others = tuple(gpu for gpu in range(size.gpu_count) if gpu not in gpus)
     nodes = tuple(number for number, node in enumerate(size.numa_nodes) if set(node.gpus) & set(gpus))
     return Placement(

@@ -1,8 +1,9 @@
 """The router in front of all engines: HAProxy with one path per model.
 
-It discovers the pods of a model's services by the cluster's DNS, and runs its own health checks. Conversations are
+It discovers the pods of a model's services through the cluster's DNS, and runs its own health checks. Conversations are
 sticky: the conversation's id is hashed over the pods' addresses, so that every replica of the router selects the same
-pod, and a lost pod only moves its own conversations (docs/decisions/19-haproxy-routes.md lists the alternatives).
+pod, and the loss of a pod only moves its own conversations (docs/decisions/19-haproxy-routes.md lists the
+alternatives).
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ HEALTH_PATH = "/health"
 METRICS_PATH = "/metrics"
 
 ANSWER_TIMEOUT_S = 1800
-"""Read timeout of an engine: a response that is not streamed arrives at its end."""
+"""Read timeout of an engine: a response that is not streamed arrives only once it is complete."""
 CONNECT_TIMEOUT_S = 2
 """Timeout of a connection to a pod of the cluster, after which the next attempt starts."""
 CLIENT_TIMEOUT_S = 60
@@ -24,12 +25,13 @@ CLIENT_TIMEOUT_S = 60
 REQUEST_TIMEOUT_S = 30
 """Timeout for a request's head and for the part of its body that fits ``BUFFER_MIB``."""
 BUFFER_MIB = 1
-"""A request that fits into a buffer is kept until its response begins, and is sent to another pod if its own fails.
-This covers 30 s of speech as WAV, and conversations as JSON. A larger body is streamed; if its pod fails, the response
-is 502. With HAProxy's default of 16 KiB and without waiting for bodies, most requests on a killed engine failed with
-502 (tests/router/test_lost_requests.py). A connection uses a buffer while its request waits for the response."""
+"""Size of a connection's buffer. A request that fits into it is kept until its response begins, and is sent to another
+pod if its own fails. This covers 30 s of speech as WAV, and conversations as JSON. A larger body is streamed; if its
+pod fails, the response is 502. With HAProxy's default of 16 KiB and without waiting for bodies, most requests on a
+killed engine failed with 502 (tests/router/test_lost_requests.py). A connection uses a buffer while its request waits
+for the response."""
 MAX_ATTEMPTS = 3
-"""Maximum number of connection attempts of a request, each further one to another pod."""
+"""Maximum number of connection attempts of a request; each retry uses another pod."""
 CHECK_EVERY_S = 2
 CHECK_TIMEOUT_S = 5
 """Timeout of an engine's ``/health``. A busy engine responds late, since its event loop tokenizes and decodes audio."""
@@ -42,18 +44,19 @@ REMOVAL_DELAY_S = DNS_CACHE_S + 3 * DNS_EVERY_S
 """Maximum time between a pod's becoming unready, or its deletion, and the last new request to it: the cache, the lookup
 interval, a repeated lookup, and `hold obsolete`."""
 DNS_HOLD_S = 3600
-"""Time for which known pods are kept while DNS is unavailable."""
+"""Time for which resolved pods are kept while DNS is unavailable."""
 LOST_PEER_S = 5
-"""A peer that disappears is detected after four times this interval; its requests end then."""
+"""Interval of the probes that detect a lost peer. After four intervals, its requests are closed."""
 LOAD_PERCENT = 300
-"""A pod accepts requests up to this percentage of the mean load. Further requests go to the next pod on the ring, which
-does not have their KV cache. At 150, three of four concurrent conversations changed pods; at 200, two of eight; at 300,
-none of sixteen, since a few requests are never evenly distributed."""
+"""Maximum load of a pod, in percent of the mean load. Further requests go to the next pod on the ring, which does not
+have their KV cache. At 150, three of four concurrent conversations changed pods; at 200, two of eight; at 300, none of
+sixteen, since a few requests are never evenly distributed."""
 RING_WEIGHT = 16
-"""HAProxy puts 16 points on the ring per unit of weight. Their number determines how even the pods' shares are: they
-differ by about a quarter with 16 points, by 6 % with 256 (the square root of the number)."""
+"""Weight of each pod. HAProxy puts 16 points on the ring per unit of weight. Their number determines how even the pods'
+shares are: they differ by about a quarter with 16 points, by 6 % with 256 (the square root of the number)."""
 MAX_CONNECTIONS = 8192
-"""Each connection needs two file descriptors; HAProxy does not start if the limit of open files is lower."""
+"""Maximum number of connections. Each requires two file descriptors; HAProxy does not start if the limit of open files
+is lower."""
 
 
 @dataclass(frozen=True)

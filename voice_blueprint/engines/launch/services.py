@@ -312,9 +312,9 @@ done
 kill $!
 wait $! || true
 """
-"""vLLM compiles only when it starts. It is started with the same command and variables as on a host, since their hash
-selects its cache directory (https://docs.vllm.ai/en/latest/design/torch_compile/), and it listens once everything is
-compiled."""
+"""Script that starts vLLM once, since vLLM compiles only when it starts. The command and variables are those of a host,
+since their hash selects vLLM's cache directory (https://docs.vllm.ai/en/latest/design/torch_compile/), and vLLM listens
+once everything is compiled."""
 
 
 def preparation(fleet: AsrFleet) -> Preparation:

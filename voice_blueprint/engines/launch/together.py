@@ -1,7 +1,7 @@
 """Consistency of the processes of a pod, checked by their command lines, variables and files.
 
-Each launcher knows only its own process. Whether prefill and decode agree, an engine connects to the port of its cache
-server, and ports are unique can only be checked for all processes together.
+Each launcher knows only its own process. Some conditions can only be checked for all processes together: prefill and
+decode agree, an engine connects to the port of its cache server, and ports are unique.
 """
 
 import itertools
@@ -43,7 +43,7 @@ _CONNECTS = re.compile(rf"\b{re.escape(LOOPBACK)}:(\d+)\b")
 
 
 def check_together(processes: Mapping[str, Launcher | None]) -> None:
-    """Refuse inconsistent processes of a pod.
+    """Reject inconsistent processes of a pod.
 
     Args:
         processes: Processes by name; ``None`` if the pod does not contain one.
@@ -76,7 +76,7 @@ class _Member:
         return "\n".join([*self.argv, *self.launcher.files().values()])
 
     def runs(self, program: tuple[str, str]) -> bool:
-        # A publisher's image may have its program outside of PATH; the command then contains the full path.
+        # The program of a publisher's image may be outside of PATH; the command then contains the full path.
         return program in ((PurePosixPath(name).name, after) for name, after in itertools.pairwise(self.argv))
 
     def value(self, flag: str, default: str = "") -> str:
@@ -88,7 +88,7 @@ class _Member:
 
     @cached_property
     def connectors(self) -> list[dict[str, Any]]:
-        """Its KV connectors, including those inside ``MultiConnector``."""
+        """KV connectors of the engine, including those inside ``MultiConnector``."""
         connector = json.loads(self.value("--kv-transfer-config", "{}"))
         return [connector, *connector.get("kv_connector_extra_config", {}).get("connectors", ())]
 
@@ -98,7 +98,7 @@ class _Member:
 
     @property
     def cache_port(self) -> str | None:
-        """Port of its LMCache server."""
+        """Port of the engine's LMCache server."""
         extras = (each.get("kv_connector_extra_config", {}) for each in self.connectors)
         return next((str(extra["lmcache.mp.port"]) for extra in extras if "lmcache.mp.port" in extra), None)
 

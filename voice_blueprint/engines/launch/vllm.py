@@ -21,8 +21,8 @@ HEALTH_PATH = "/health"
 requests."""
 
 AUDIOS_PER_PROMPT = {Task.AUDIO_CHAT: MAX_AUDIO_INPUTS, Task.TRANSCRIPTION: 1}
-"""Number of audio inputs that Voxtral and Whisper support (``get_supported_mm_limits`` in vLLM's models); a
-conversation sends its earlier turns again."""
+"""Number of audio inputs that Voxtral and Whisper support (``get_supported_mm_limits`` in vLLM's models); each request
+of a conversation contains the earlier turns."""
 
 START_LOG: Mapping[StartPhase, str] = {
     StartPhase.WEIGHTS: "Loading weights took ",
@@ -83,7 +83,7 @@ def server_flags(
         "--served-model-name": model.name,
         "--revision": revision,
         "--shutdown-timeout": shutdown_timeout_s,
-        # This is the default, but explicit: prompts contain callers' speech.
+        # This is vLLM's default. It is set explicitly, since prompts contain callers' speech.
         "--enable-log-requests": False,
     }
 

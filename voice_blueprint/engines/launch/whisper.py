@@ -14,7 +14,7 @@ DEFAULT_MODELS = {
     "neuron": "openai/whisper-large-v2",
 }
 """Default models by the compute of hosts: converted for CTranslate2, or compiled for Neuron. Of the large models, v2 is
-the last one with 80 mel bins, which the VAD tier sends. CPUs get the smallest model, which only supports English."""
+the last one with 80 mel bins, which the VAD tier sends. CPUs use the smallest model, which only supports English."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class WhisperEngine:
     Attributes:
         model: Repository of its weights; ignored if vLLM serves the host's model.
         revision: Commit of the repository; empty for the latest.
-        sessions: Maximum concurrent sessions; a full host refuses further ones, and the VAD tier selects another.
+        sessions: Maximum concurrent sessions; a full host rejects further sessions, and the VAD tier selects another
+            host.
         encoders: Number of worker processes for encoding.
         decoders: Number of worker processes for decoding: as many as encoders, or one more. The ratio on these devices
             is not measured.

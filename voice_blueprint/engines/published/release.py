@@ -34,7 +34,7 @@ class Setting(Model):
     default: JsonValue = None
     """Null also if the default is determined at start."""
     off: str | None = None
-    """Second flag that disables a ``bool``, in addition to ``--no-x``."""
+    """Additional flag that disables a ``bool``, besides ``--no-x``."""
 
 
 class Command(Model):
@@ -78,7 +78,7 @@ class PublishedMetric(Model):
 
 
 class Endpoint(Model):
-    """A HTTP or WebSocket endpoint."""
+    """An HTTP or WebSocket endpoint."""
 
     method: Literal["GET", "POST", "PUT", "DELETE", "PATCH", "WEBSOCKET"]
     path: str

@@ -17,16 +17,17 @@ from voice_blueprint.engines.sizing.result import EngineSizing, Limit
 from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
 STEP_TOKENS_FOR_ITL = 2048
-"""vLLM's optimization guide: small steps keep the time between tokens short."""
+"""Tokens per step for a short time between tokens, according to vLLM's optimization guide."""
 STEP_TOKENS_FOR_TTFT = 8192
-"""The same guide: large steps shorten the time to the first token, on Hopper and later."""
+"""Tokens per step for a short time to the first token on Hopper and later, according to the same guide."""
 STEP_TOKENS_FOR_THROUGHPUT = 16384
-"""The same guide: values above 8192 improve the throughput of small models on large GPUs."""
+"""Tokens per step for throughput: values above 8192 improve it for small models on large GPUs, according to the same
+guide."""
 SMALL_MODEL_GIB = 20.0
 """Weights below which a model is treated as small: about 10 billion parameters in bfloat16. This is our choice, without
 a source."""
 LARGE_GPU_GIB = 120.0
-"""Memory from which a GPU is treated as large. This is our choice, without a source."""
+"""Memory size from which a GPU is treated as large. This is our choice, without a source."""
 MAX_STEP_TOKENS_BEFORE_HOPPER = 4096
 """Maximum step of an A100 or A10, so that a long prompt fits one step."""
 HOPPER = (9, 0)
@@ -60,7 +61,7 @@ def size_engine(
     Args:
         model: The served model.
         gpu: GPU model.
-        load: Load, of which the length of sessions is used; ``load.sessions`` applies to the service.
+        load: Load. Only the length of sessions is used, since ``load.sessions`` applies to the service.
         tensor_parallel: Number of GPUs that share each layer.
         quantization: Data type of the weights.
         kv_cache_type: Data type of the KV cache.

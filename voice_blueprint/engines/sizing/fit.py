@@ -1,4 +1,4 @@
-"""Checks whether an engine can serve a model at all; every refusal shows its arithmetic."""
+"""Checks whether an engine can serve a model at all; every error shows its arithmetic."""
 
 from voice_blueprint.catalog.inference import Architecture, Gpu, ModelCard
 from voice_blueprint.engines.sizing.live import check_call
@@ -11,7 +11,7 @@ CHUNK_TOKENS = 256
 
 
 def check_engine(model: ModelCard, gpu: Gpu, kv_cache_type: KvCacheType, tensor_parallel: int) -> None:
-    """Refuse a configuration that the engine itself would reject.
+    """Reject a configuration that the engine itself would reject.
 
     Raises:
         DoesNotFitError: The model requires another engine, its attention heads are not divisible, or the GPU lacks FP8.
@@ -39,7 +39,7 @@ def can_split_heads(heads: int, kv_heads: int, tensor_parallel: int) -> bool:
 
 
 def check_load(model: ModelCard, load: Load) -> None:
-    """Refuse a load that the model does not support.
+    """Reject a load that the model does not support.
 
     Raises:
         DoesNotFitError: The context is longer than the model's or shorter than a session, or a session is shorter than
@@ -59,7 +59,7 @@ def check_load(model: ModelCard, load: Load) -> None:
 
 
 def check_cached_prompts(load: Load) -> None:
-    """Refuse a load whose prompts LMCache does not store.
+    """Reject a load whose prompts LMCache does not store.
 
     Raises:
         DoesNotFitError: A session is shorter than a chunk.
@@ -76,7 +76,7 @@ def check_memory(model: ModelCard, memory: KvMemory, kv_cache_type: KvCacheType,
     """Raise an error if the weights or the longest session of an engine do not fit.
 
     Raises:
-        DoesNotFitError: They do not fit.
+        DoesNotFitError: The weights or the longest session do not fit.
     """
     remedy = "use more or larger GPUs for an engine, or FP8 weights"
     if memory.per_gpu_gib <= 0:
@@ -93,7 +93,7 @@ def check_memory(model: ModelCard, memory: KvMemory, kv_cache_type: KvCacheType,
 
 
 def check_reuse(model: ModelCard) -> None:
-    """Refuse prefix caching and KV transfer for models that do not support them.
+    """Reject prefix caching and KV transfer for models that do not support them.
 
     Raises:
         DoesNotFitError: The model has cross-attention, for which vLLM's scheduler supports no KV connector.

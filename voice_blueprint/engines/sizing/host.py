@@ -23,7 +23,7 @@ FILE_SYSTEM_SHARE = 1.05
 """Ratio of a volume's size to its content: ext4 needs blocks of its own, and files are evicted with a delay."""
 
 ROUNDING_GIB = 0.1
-"""Containers request whole MiB."""
+"""Memory that rounding may add, since containers request whole MiB."""
 
 _MB_IN_GIB = 1e6 / 2**30
 
@@ -92,7 +92,7 @@ class HostBudget:
         )
 
     def check(self) -> None:
-        """Refuse pods that need more memory than the node has.
+        """Reject pods that need more memory than the node has.
 
         Raises:
             DoesNotFitError: The pods do not fit.

@@ -169,7 +169,7 @@ def _layout(
 def layouts(
     model: ModelCard, gpu: Gpu, vm: VmSize, requirements: EngineRequirements, *, region: str
 ) -> tuple[Layout | RefusedLayout, ...]:
-    """Return every layout of a model on a node, including those refused, with their reason: cell, TP 2, TP 1."""
+    """Return every layout of a model on a node: cell, TP 2, TP 1. Rejected layouts contain the reason."""
 
     def aggregated(tensor_parallel: int) -> Layout:
         return aggregated_layout(model, gpu, vm, requirements, tensor_parallel=tensor_parallel, region=region)

@@ -18,7 +18,7 @@ BANDWIDTH_SHARE = 0.6
 """Share of peak bandwidth that attention over many contexts reaches. ASSUMED."""
 ENCODER_POSITIONS = 4
 """Positions of a Whisper-like encoder per token of the decoder (50 and 12.5 per second). All weights are counted this
-often, since the catalogue does not separate encoder and decoder; the result is an upper limit of the work."""
+many times, since the catalogue does not separate encoder and decoder; the result is an upper limit on the work."""
 
 
 def call_tokens(model: ModelCard, seconds: float) -> int:
@@ -27,7 +27,7 @@ def call_tokens(model: ModelCard, seconds: float) -> int:
 
 
 def check_call(model: ModelCard, load: Load) -> None:
-    """Refuse sessions that are shorter than their call.
+    """Reject sessions that are shorter than their call.
 
     Raises:
         DoesNotFitError: A session is shorter than its call.

@@ -17,7 +17,7 @@ class Limit(StrEnum):
     COMPUTE = "arithmetic"
     """Streaming audio arrives faster than the GPU computes."""
     BANDWIDTH = "memory bandwidth"
-    """Every step reads the contexts of all calls, and has to end before the next token is due."""
+    """Every step reads the contexts of all calls, and must end before the next token is due."""
     THROUGHPUT = "throughput"
     """GPU time: the published throughput of the model."""
 
@@ -38,7 +38,7 @@ class EngineSizing:
         max_num_batched_tokens: Maximum tokens per scheduler step; ``None`` for the engine's default.
         block_size: Tokens per block of the KV cache; ``None`` for the attention backend's choice.
         cudagraph_capture_sizes: Batch sizes for which CUDA graphs are captured; empty for the engine's default.
-        max_queued_requests: Maximum requests in flight, waiting *and* running; further ones are refused with 503.
+        max_queued_requests: Maximum requests in flight, waiting *and* running; further requests are rejected with 503.
             ``None`` for no limit. Name and meaning are those of vLLM's ``max_num_queued_reqs``.
         sessions: Sessions of the requested length.
         sessions_at_full_context: Sessions if each has ``max_model_len`` tokens.

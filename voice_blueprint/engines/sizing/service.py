@@ -88,7 +88,7 @@ class ServiceSizing:
     """A service over all its pools.
 
     Attributes:
-        requirements: Required sessions of the service.
+        asked: Required sessions of the service.
         pools: One entry per pool in the order of the file; earlier ones are filled first.
         alternatives: All layouts of the model on the first pool's nodes, for comparison; empty for text to speech.
     """
@@ -149,7 +149,7 @@ def size_service(azure: Azure, service: AzureService) -> ServiceSizing:
 
 
 def size_services(azure: Azure) -> dict[str, ServiceSizing | DoesNotFitError]:
-    """Size every service, by name; the value is a refusal if the service cannot work."""
+    """Return the sizing of every service by name; the value is an error if the service cannot work."""
     sizings: dict[str, ServiceSizing | DoesNotFitError] = {}
     for service in azure.services:
         try:

@@ -30,7 +30,7 @@ class Turn:
     Attributes:
         number: Number of the turn, from 1.
         prompt: Tokens of the request, without the system prompt.
-        fresh: Tokens that are not a prefix of an earlier request, which an engine with a cache has to compute.
+        fresh: Tokens that are not a prefix of an earlier request, which an engine with a cache must compute.
         generated: Tokens of the answer.
     """
 
@@ -44,7 +44,8 @@ def turns(model: ModelCard, *, audio: bool, count: int = TURNS) -> Iterator[Turn
     """Yield the turns of a conversation as ``voice_agent/chat.py`` requests them.
 
     Args:
-        audio: Whether questions are sent as audio, including as many earlier ones as a request may contain, or as text.
+        audio: Whether questions are sent as audio, including as many earlier questions as a request may contain, or as
+            text.
     """
     words = round(QUESTION_S * WORD_TOKENS_PER_S)
     audio_tokens = round(QUESTION_S * (model.audio_tokens_per_s or 0)) + INSTRUCTION_TOKENS

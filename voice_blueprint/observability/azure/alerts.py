@@ -47,20 +47,22 @@ FORECAST_PERCENT = 100
 SATURATED_SHARE = 0.95
 """Utilization of a replica at which scaling has evidently not helped, since it acts at ``TARGET_SHARE``."""
 FIRST_ANSWER_S = 1.0
-"""Users notice a wait of more than 1 s: https://www.nngroup.com/articles/response-times-3-important-limits/"""
+"""Threshold for the first token or audio, since users notice a wait of more than 1 s:
+https://www.nngroup.com/articles/response-times-3-important-limits/"""
 
 WINDOW_MINUTES = 5
 """Window for increases of a counter."""
 GROWTH_MINUTES = 15
-"""A new node and a cold engine take 15 to 25 minutes; a longer wait has another cause."""
+"""Duration of a wait for capacity. A new node and a cold engine need 15 to 25 minutes; a longer wait has another
+cause."""
 START_MINUTES = 45
 READY_MINUTES = 10
 """Time for which a pod that is no longer ready is treated as stuck; after that, it counts as missing."""
 TOKEN_MINUTES = 5
-"""A probe requests a token from an idle engine every ten seconds."""
+"""Window for generated tokens. A probe requests a token from an idle engine every ten seconds."""
 GPU_MINUTES = 10
-"""The driver and device plugin of a new node take two to five minutes; some nodes never offer a GPU
-(https://github.com/kaito-project/kaito/issues/2326)."""
+"""Time for a new node to offer its GPUs. Driver and device plugin take two to five minutes; some nodes never offer a
+GPU (https://github.com/kaito-project/kaito/issues/2326)."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class Recording:
 
 
 def alerts(deployment: Deployment) -> tuple[Alert, ...]:
-    """Return all alerts that apply to a deployment. Parts that wait for their image raise none."""
+    """Return all alerts that apply to a deployment. Parts that still lack an image raise no alerts."""
     return tuple(alert for group in alert_groups(deployment).values() for alert in group)
 
 
@@ -279,7 +281,7 @@ def _caller_alerts(deployment: Deployment) -> Iterator[Alert]:
 
 
 def _objective_alerts(deployment: Deployment, *, agents: bool) -> Iterator[Alert]:
-    """Yield an alert for each objective and pair of windows; both windows have to breach."""
+    """Yield an alert for each objective and pair of windows; both windows must breach."""
     if lacks_digests(deployment, CALLER_TIER_IMAGES[Component.GATEWAY]):
         return
     for objective in objectives(deployment.azure.observability.objectives, agents=agents):
@@ -415,14 +417,14 @@ def _down(target: str, deployments: list[str], minutes: int) -> Alert:
 
 
 def _hang_alert(service: AzureService, deployments: list[str]) -> Alert:
-    """Return the alert on engines that hang: probes detect it first, and the rate of tokens if probes do not."""
+    """Return the alert on engines that hang, as detected by probes or, if they fail to, by the rate of tokens."""
     pods = "|".join(f"{name}-[a-z0-9]+-[a-z0-9]+" for name in deployments)
     ready = f'{ClusterMetric.POD_READY}{{namespace="{NAMESPACE}",condition="true",pod=~"{pods}"}}'
     generated = SpeechMetric.GENERATED if isinstance(service, TtsService) else EngineMetric.GENERATED
     tokens = f"increase({generated}{_selector({SERVICE_SERIES: service.name})}[{TOKEN_MINUTES}m])"
     was = f"max by (pod) (max_over_time({ready}[{READY_MINUTES}m]))"
     lost_speech = f"({was} - max by (pod) ({ready}) > 0 unless on (pod) {_metric_query(ClusterMetric.DELETED_AT)})"
-    # In a cell, both engines have to generate tokens.
+    # In a cell, both engines must generate tokens.
     idle = f"(max by (pod) ({ready}) and on (pod) min by (pod) (sum by (pod, {ROLE_SERIES}) ({tokens})) == 0)"
     return Alert(
         "engine-stuck",

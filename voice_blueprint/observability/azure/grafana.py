@@ -14,7 +14,10 @@ _WIDTH, _HEIGHT, _COLUMNS = 12, 8, 2
 
 
 def document(deployment: Deployment, dashboard: Dashboard) -> dict[str, Any]:
-    """Return a dashboard. The user selects the Prometheus, since its id differs between Grafanas."""
+    """Return a dashboard.
+
+    The user selects the Prometheus data source, since its id differs between Grafana instances.
+    """
     name = part(deployment, dashboard.topic)
     return {
         "uid": name[:40],

@@ -27,7 +27,7 @@ class PlatformAlert:
     """An alert on one metric of one resource.
 
     Attributes:
-        aggregation: How the values of a window become one value.
+        aggregation: Aggregation of the values in a window.
         threshold: The alert fires above this value.
         minutes: Window of the aggregation; at least the metric's time grain.
         every_minutes: Time between evaluations.

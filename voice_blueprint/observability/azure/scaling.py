@@ -29,7 +29,7 @@ from voice_blueprint.file.model.azure import (
 )
 
 TARGET_SHARE = 0.8
-"""Utilization of a replica at which another one is added: a new GPU node and a cold engine take 15 to 25 minutes,
+"""Utilization of a replica at which another one is added: a new GPU node and a cold engine need 15 to 25 minutes,
 during which callers continue to arrive. This is our choice, to be measured."""
 
 WAITING_SHARE = 0.1
@@ -55,8 +55,8 @@ class Pace:
 
 SCALE_UP = Pace(pods=2, percent=100, period_s=60, settle_s=0)
 SCALE_DOWN = Pace(pods=1, percent=0, period_s=600, settle_s=1800)
-"""One replica at a time, since its callers move to other replicas, and only after a long time without need, since
-restoring its caches and its node takes minutes."""
+"""Removes one replica at a time, since its callers move to other replicas, and only if it has not been needed for a
+long time, since restoring its caches and its node takes minutes."""
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ class Caller:
     """A caller that sends Pipecat's protobuf over a WebSocket, including silence, as a microphone does.
 
     Attributes:
-        conversation: Its id.
-        token: Token to resume it.
-        heard: Audio of the answer at ``heard_rate`` Hz, without audio that was not yet played when it was interrupted.
+        conversation: Id of the conversation.
+        token: Token for resuming the conversation.
+        heard_rate: Sample rate of the answer, Hz.
         interrupted_s: Time from the onset of the interruption to the last audible sound.
         interruptions: Number of interruptions reported by the agent, including one at the start of each turn.
     """
@@ -88,7 +88,7 @@ class Caller:
         """Wait until this duration of an answer has arrived.
 
         Raises:
-            ConnectionError: The agent closes the connection before.
+            ConnectionError: The agent closes the connection before that.
         """
         await self._wait_until(lambda: self._received_audio().size >= seconds * self.heard_rate)
 

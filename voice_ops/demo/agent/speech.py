@@ -1,6 +1,6 @@
 """The demo's text-to-speech server: Piper's en_US-joe-medium with OpenAI's ``/v1/audio/speech``.
 
-It runs in a separate virtual environment, by requirements.in in this folder:
+It runs in a separate virtual environment, which requirements.in in this folder defines:
 ``python voice_ops/demo/agent/speech.py PORT``.
 Piper is licensed under GPL-3.0, so no image or other process contains it.
 """

@@ -36,7 +36,7 @@ def examine(deployment: Deployment, templates: dict[str, dict[str, Any]]) -> Ite
 
     Args:
         deployment: A deployment that has passed its checks.
-        templates: Its CloudFormation templates by stack name.
+        templates: CloudFormation templates of the deployment by stack name.
     """
     try:
         account = Account(deployment, templates, sign_in(deployment))

@@ -34,7 +34,7 @@ def offering_rows(account: Account) -> Iterator[Row]:
 def _offering_row(fleet: Fleet, zones: list[str]) -> Row:
     missing = [zone for zone in fleet.zones if zone not in zones]
     kind = fleet.instance_type.name
-    # With a group per zone, a zone without the type cannot be replaced by another zone.
+    # If each zone has its own group, another zone cannot replace one without the type.
     blocks = f"use zones that offer {kind}; {', '.join(missing)} does not" if missing and fleet.groups > 1 else ""
     return make_row(
         AREA,
@@ -90,7 +90,7 @@ def artifact_rows(account: Account) -> Iterator[Row]:
 def dry_run_rows(account: Account) -> Iterator[Row]:
     """Send a dry run of a launch to EC2 for one host of each fleet.
 
-    It requires a subnet; before the first deploy to an account without subnets, it is skipped.
+    A dry run requires a subnet, so it is skipped before the first deploy to an account without subnets.
     """
     subnets = account.session.client("ec2").describe_subnets()["Subnets"]
     by_zone = {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in subnets}

@@ -52,7 +52,7 @@ def permission_rows(account: Account) -> Iterator[Row]:
 
 
 def _commands_row(account: Account, caller: str) -> Row:
-    """Compare the caller's permissions with the calls of the commands; they are not needed for deploys only."""
+    """Compare the caller's permissions with the calls of the commands. A caller who only deploys does not need them."""
     needs = sorted(frozenset().union(*ACTIONS.values()))
     denied = set(_denied_actions(account, caller, needs))
     commands = [command for command, actions in ACTIONS.items() if actions & denied]
@@ -101,7 +101,7 @@ def _denied(account: Account, principal: str, actions: list[str], resource: str)
 
 
 def _principal(account: Account) -> str | None:
-    """Return the ARN whose policies apply: for a session its role; `None` for root and federated users."""
+    """Return the ARN whose policies apply: for a session, that of its role; `None` for root and federated users."""
     kind, _, name = account.caller["Arn"].rpartition(":")[2].partition("/")
     if kind == "user":
         return account.caller["Arn"]

@@ -31,7 +31,7 @@ def image_rows(account: Account) -> Iterator[Row]:
             remedy = "use another region" if public else "`voice images ami` proposes one that exists"
             yield make_row(AREA, question, f"{name} does not exist", "an image id", blocks=remedy)
         elif public:
-            # For AWS's own image, the parameter follows from the hosts' compute.
+            # For AWS's own image, the parameter is derived from the hosts' compute.
             yield make_row(AREA, question, id_, "an image id")
         else:
             yield _image_row(account, question, id_, users)
@@ -76,7 +76,7 @@ def chosen_image(fleet: Fleet) -> str:
 
 
 def image_id(account: Account, chosen: str) -> str | None:
-    """Look up an AMI or the value of a parameter; ``None`` if EC2 or SSM does not have it."""
+    """Look up an AMI or the value of a parameter; return ``None`` if it does not exist in EC2 or SSM."""
     if machine_images.is_ami(chosen):
         return chosen if _described(account, chosen) else None
     try:

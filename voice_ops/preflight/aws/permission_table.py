@@ -13,13 +13,13 @@ from voice_sandbox.aws.adapters.schemas import schema
 
 TABLE = Path(__file__).with_name("permissions.json")
 HANDLERS = ("create", "read", "update", "delete")
-"""A deploy calls the first three, a rollback the last."""
+"""A deploy calls the first three handlers, a rollback the last."""
 ACTION = re.compile(r"[a-z0-9-]+:[A-Za-z]+\*?")
 """Pattern of IAM actions; a few schemas contain other names."""
 
 
 def derive(types: Iterable[str]) -> dict[str, list[str]]:
-    """Return the actions of each type, sorted, as cfn-lint's schemas have them.
+    """Return the sorted actions of each type from cfn-lint's schemas.
 
     Raises:
         ValueError: A type's schema defines no handlers.

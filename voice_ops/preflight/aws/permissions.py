@@ -36,8 +36,8 @@ def _table() -> dict[str, list[str]]:
 def actions_for(types: Iterable[str]) -> list[str]:
     """Return the permissions that CloudFormation's role requires for these resource types.
 
-    The schemas contain all possible calls of a type. Calls to services of which the deployment has no resource belong
-    to unused features, and are omitted.
+    The schemas contain all possible calls of a type. Calls to services without a resource in the deployment belong to
+    unused features, and are omitted.
 
     Raises:
         UnknownResourceTypeError: The table has no row for a type.

@@ -32,7 +32,7 @@ SPOT_CODES = {
     "p": ("L-C4BD4855", "L-7212CCBC"),
     "g-vt": ("L-3819A6DF",),
 }
-"""Quotas of spot vCPUs by family. Listings of 2024 contain a quota for P5 only, those of 2026 count every P type
+"""Quotas of spot vCPUs by family. Listings of 2024 contain a quota for P5 only; those of 2026 count every P type
 against "All P Spot Instance Requests": for p5 types, the first one that exists in the account is used. Source: Service
 Quotas ListServiceQuotas (service code ec2); several public listings of its response agree."""
 
@@ -75,7 +75,7 @@ def vcpu_room(account: Account, family: str, *, spot: bool) -> int | None:
     """Return the vCPUs of a family that the account can still launch while the deployment runs.
 
     Returns:
-        It is the quota minus all running vCPUs; ``None`` if Service Quotas has no such quota, or does not respond.
+        The quota minus all running vCPUs; ``None`` if Service Quotas has no such quota, or does not respond.
     """
     codes = {row.family: row.code for row in catalog.quotas().values()}
     need = Need("ec2", SPOT_CODES[family] if spot else (codes[family],), "vCPU", 0, 0, lambda _: 0)
@@ -220,7 +220,7 @@ def _balancers(account: Account) -> int:
     path = "LoadBalancers[?Type == 'network'].LoadBalancerArn"
     arns = list(account.list_all("elbv2", "describe_load_balancers", path))
     client = account.session.client("elbv2")
-    batches = [arns[start : start + 20] for start in range(0, len(arns), 20)]  # DescribeTags takes 20
+    batches = [arns[start : start + 20] for start in range(0, len(arns), 20)]  # DescribeTags accepts 20
     tags = [row for batch in batches for row in client.describe_tags(ResourceArns=batch)["TagDescriptions"]]
     return sum(not account.is_ours(row["Tags"]) for row in tags)
 
@@ -233,7 +233,7 @@ def _fargate_vcpus(account: Account) -> int:
         if account.is_ours([{"Key": tag.get("key", ""), "Value": tag.get("value", "")} for tag in tags]):
             continue
         tasks = list(account.list_all("ecs", "list_tasks", "taskArns[]", cluster=cluster, launchType="FARGATE"))
-        for start in range(0, len(tasks), 100):  # DescribeTasks takes 100
+        for start in range(0, len(tasks), 100):  # DescribeTasks accepts 100
             result = client.describe_tasks(cluster=cluster, tasks=tasks[start : start + 100])["tasks"]
             units += sum(int(task.get("cpu", 0)) for task in result)
     return math.ceil(units / 1024)

@@ -21,7 +21,7 @@ FARGATE = "linux/arm64"
 
 
 def registry_rows(account: Account) -> Iterator[Row]:
-    """Look up each digest of the file in the region's registry; without its image, no host or task starts."""
+    """Look up each digest of the file in the region's registry; hosts and tasks do not start without their image."""
     for image, platforms in _platforms(account).items():
         if digest := account.deployment.images.get(image):
             yield _row(account, image, digest, platforms)

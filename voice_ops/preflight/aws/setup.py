@@ -59,7 +59,7 @@ def _zone(account: Account, domain: Domain) -> Row:
 
 
 def _made_certificate(account: Account, domain: Domain) -> Row:
-    """Report a certificate of an earlier deploy that waits for its validation."""
+    """Report a certificate of an earlier deploy that is pending validation."""
     certificates = account.list_all("acm", "list_certificates", "CertificateSummaryList[]")
     matching = [row for row in certificates if f".{row['DomainName']}".endswith(f".{domain.name}")]
     waiting = [row for row in matching if row.get("Status") in {"PENDING_VALIDATION", "FAILED", "VALIDATION_TIMED_OUT"}]

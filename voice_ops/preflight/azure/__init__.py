@@ -42,7 +42,7 @@ def examine(
 
     Args:
         deployment: A deployment that has passed its checks.
-        resources: What its cluster program creates, by type such as ``network:NatGateway``.
+        resources: Resources that its cluster program creates, by type such as ``network:NatGateway``.
         environment: Environment with the subscription.
     """
     subscription = subscription_in(environment)

@@ -129,6 +129,6 @@ class Account:
 
 def connect(deployment: Deployment, resources: Counter[str], subscription: str) -> Account:
     """Return the account of the operator's sign-in: environment, workload identity or the Azure CLI."""
-    # It logs all attempted sign-in methods, which the result summarizes in one line.
+    # The SDK logs all attempted sign-in methods, which the result summarizes in one line.
     logging.getLogger("azure.identity").setLevel(logging.CRITICAL)
     return Account(deployment, resources, subscription, DefaultAzureCredential())

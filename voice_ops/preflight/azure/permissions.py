@@ -21,7 +21,7 @@ https://learn.microsoft.com/azure/role-based-access-control/permissions/networki
 GROUP = "Microsoft.Resources/subscriptions/resourceGroups"
 PEER = "Microsoft.Network/virtualNetworks/peer/action"
 ALWAYS = ("Microsoft.ContainerService/managedClusters/listClusterUserCredential/action",)
-"""The stack exports a kubeconfig."""
+"""Action that is always required, since the stack exports a kubeconfig."""
 
 
 def actions_for(kinds: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Quotas of compute and network: limits, use by others, need, pending requests."""
+"""Quotas of compute and network: limits, usage by others, need, pending requests."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -96,7 +96,7 @@ def _open_requests(account: Account, provider: str) -> tuple[dict[str, Pending],
                     name = (part.name.value if part.name else None) or ""
                     pending[name.lower()] = Pending(limit, request.name or "no id")
     except HttpResponseError as error:
-        if error.status_code == 401:  # noqa: PLR2004  the whole account is lost, not this answer
+        if error.status_code == 401:  # noqa: PLR2004  no request of the account can succeed
             raise
         refused = explain(error)
         question = f"open requests of {provider}"

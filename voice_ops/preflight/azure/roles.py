@@ -49,8 +49,8 @@ def permission_rows(account: Account) -> Iterator[Row]:
 def assignment_rows(account: Account) -> Iterator[Row]:
     """Report whether the permission to assign roles has a condition, such as a list of roles.
 
-    The condition is not evaluated: https://learn.microsoft.com/azure/role-based-access-control/
-    delegate-role-assignments-overview
+    The condition is not evaluated:
+    https://learn.microsoft.com/azure/role-based-access-control/delegate-role-assignments-overview
     """
     conditions = [condition for each, condition in _permissions(account) if allows(ASSIGN, *each)]
     bound = bool(conditions) and all(conditions)
@@ -73,7 +73,7 @@ def _title(role: Role) -> str:
 
 
 def administrator_rows(account: Account) -> Iterator[Row]:
-    """Check that every group exists. Placeholders are refused in production, and a warning elsewhere."""
+    """Check that every group exists. Placeholders are rejected in production, and cause a warning elsewhere."""
     deployment = account.deployment
     for group in deployment.azure.admin_groups:
         placeholder = group == PLACEHOLDER
@@ -110,7 +110,7 @@ def _is_group(account: Account, group: str) -> bool | None:
 def _permissions(account: Account) -> Iterator[tuple[tuple[list[str], list[str]], str | None]]:
     """Yield actions, exclusions and condition of every role of the caller on the subscription.
 
-    It includes roles through groups.
+    Roles that are assigned through groups are included.
     """
     who = account.claims["oid"]
     authorization = account.authorization

@@ -1,4 +1,4 @@
-"""Definition of an alert, and ids that stand for several alarms."""
+"""Definition of an alert, and ids that represent several alarms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,11 +35,12 @@ class Alert:
         period_s: Seconds per datapoint, at least 10.
         callers_affected: Whether callers are affected; such an alert pages an operator.
         target: The affected part, if several parts can raise the same alert.
-        aggregation: How several series are combined into one value; a series without data in a period is ignored.
+        aggregation: Aggregation of several series into one value; a series without data in a period is ignored.
             ``SHARE`` is the first series as a percentage of the sum of all. ``LATE`` is 100 % minus the first series;
-            the second is the number of samples. Both are 0 if they cover fewer than ``MIN_REFUSED`` calls.
-        confirm_s: Period of a second, shorter window that must breach as well, in seconds, or ``None``. Such an alert
-            is a composite alarm over two alarms.
+            the second is the number of samples. Both aggregations are 0 if the series cover fewer than ``MIN_REFUSED``
+            calls.
+        confirm_s: Period in seconds of another, shorter window that must breach as well, or ``None``. Such an alert is
+            a composite alarm over two alarms.
     """
 
     id: str

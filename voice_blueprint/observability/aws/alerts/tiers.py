@@ -90,7 +90,7 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             10,
         )
     if gpu:
-        # Scaling acts at 90 %. A new host that has not joined five minutes later never will.
+        # Scaling acts at 90 %. A new host that has not joined after five minutes will never join.
         yield Alert(
             "gpu-saturated",
             Tier.ASR,
@@ -228,7 +228,8 @@ def agent_alerts(deployment: Deployment) -> Iterator[Alert]:
 def state_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts of each node of the state store."""
     for number, node in enumerate(names.state_nodes(deployment), start=1):
-        # At 100 %, volatile-ttl evicts the sessions that expire first. A fifth of the memory leaves time to act.
+        # At 100 %, volatile-ttl evicts the sessions that expire first. A remaining fifth of the memory leaves time to
+        # act.
         yield _node_alert(
             "valkey-memory-high", f"Valkey node {node} uses more than 80 % of its memory: at 100 % sessions are lost.",
             node_series(node, "DatabaseMemoryUsagePercentage", "Maximum"), above_threshold(80, 5, 5), number,
@@ -260,10 +261,10 @@ def _node_alert(
 
 
 def _saturated(deployment: Deployment, tier: Tier, fleet: str, metric: str, *, capacity: int, max_tasks: int) -> Alert:
-    """Return the alert on a service at its maximum number of tasks with saturated tasks.
+    """Return the alert on a service whose tasks are saturated at its maximum number of tasks.
 
     Args:
-        capacity: Value of the metric at which a task is full; scaling aims at ``FILL`` of it.
+        capacity: Value of the metric at which a task is full; scaling aims at ``TARGET_UTILIZATION`` of it.
         max_tasks: Maximum number of tasks.
     """
     return Alert(
