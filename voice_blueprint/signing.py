@@ -54,5 +54,5 @@ def _public_key(pem: str) -> "ec.EllipticCurvePublicKey":
     except ValueError:
         raise ValueError("is not a public key in PEM format; use the output of `cosign public-key`") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise ValueError("is no ECDSA key on the curve P-256, which hosts can verify with what they have")  # noqa: TRY004  pydantic reports the location of a ValueError
+        raise ValueError("is not an ECDSA key on the curve P-256, the only kind that hosts can verify")  # noqa: TRY004  pydantic reports the location of a ValueError
     return key

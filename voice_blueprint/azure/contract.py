@@ -68,7 +68,7 @@ PREFILL_NIXL = Port(5600, "tcp", "NIXL side channel of a cell's prefill engine, 
 DECODE_NIXL = Port(5700, "tcp", "NIXL side channel of a cell's decode engine, on its pod's loopback only")
 LMCACHE = Port(6555, "tcp", "LMCache server of an engine (ZMQ), on its pod's loopback only, or for peers that look up")
 LMCACHE_PEERS = Port(6557, "tcp", "LMCache server of an engine: where peers read its chunks by NIXL")
-LMCACHE_DATA = tuple(Port(number, "tcp", "The chunks themselves, by UCX") for number in range(6560, 6568))
+LMCACHE_DATA = tuple(Port(number, "tcp", "KV cache chunks over UCX") for number in range(6560, 6568))
 """Ports on which UCX transfers chunks. It listens on one port per network device and worker of a server; two were
 observed."""
 LMCACHE_COORDINATOR = Port(9300, "tcp", "The list of LMCache servers")

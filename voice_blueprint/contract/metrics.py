@@ -271,7 +271,7 @@ METRICS: dict[str, Metric] = {
         Metric("OpenSockets", "Count", Image.GATEWAY, "WebSocket and event-stream connections of a task.",
                _GATEWAY, "rises"),
         Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY, adds=True),
-        Metric("SessionsRefused", "Count", Image.GATEWAY, "Sessions refused for want of capacity.", _GATEWAY,
+        Metric("SessionsRefused", "Count", Image.GATEWAY, "Sessions refused because of a lack of capacity.", _GATEWAY,
                adds=True),
         Metric("AudioSeconds", "Seconds", Image.GATEWAY, "Audio of sessions and files that have ended.", _GATEWAY,
                adds=True),

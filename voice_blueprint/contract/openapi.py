@@ -35,7 +35,7 @@ class Route:
 
 _SWITCHING_PROTOCOLS = (101, "the socket is open", None)
 _NO_KEY = (401, "the key opens nothing", "Error")
-_FULL = (503, "no host has room; `Retry-After` says when to try again", "Error")
+_FULL = (503, "no host has a free slot; retry after `Retry-After`", "Error")
 _UNKNOWN = (404, "there is no such session", "Error")
 
 ROUTES = (
@@ -71,7 +71,7 @@ ROUTES = (
         "POST", session_api.CLIENT_SECRETS_PATH, "a key for one call, for a page of OpenAI's clients", "key",
         (
             (200, "the key, and the session that it opens", None), (400, "what is wrong in the request", "OpenAiError"),
-            (401, "the key opens nothing", "OpenAiError"), (503, "no host has room", "OpenAiError"),
+            (401, "the key opens nothing", "OpenAiError"), (503, "no host has a free slot", "OpenAiError"),
         ),
     ),
     Route(

@@ -244,7 +244,7 @@ ERROR: Schema = {
         "elsewhere": {
             "type": "array",
             "items": {"type": "string", "format": "uri"},
-            "description": "Session APIs of other regions: where none here has room, ask there with the same request.",
+            "description": "Session APIs of other regions, for the same request if no host here has a free slot.",
         },
     },
 }

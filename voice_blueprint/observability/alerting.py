@@ -41,7 +41,7 @@ CONDITIONS = {
     # of refusals are therefore random. If refusals continue, the error budget alert pages; the same applies to slow
     # transcripts and slow turns.
     "sessions-refused": Condition(
-        "The gateway refuses more than one call in twenty, for want of capacity.", 5, callers_affected=False
+        "The gateway refuses more than one call in twenty because of insufficient capacity.", 5, callers_affected=False
     ),
     # Each gateway sends one request per minute, so a single failed request does not raise an alert.
     "front-door-closed": Condition(

@@ -74,7 +74,7 @@ def answers(cloud: Cloud | None, region: str | None, calls: int | None, *, agent
         agents = _agents(agents, offers_gpus(cloud, region), region, is_interactive=is_interactive)
         maximum = max_calls(cloud, region, agents=agents)
         if calls is None:
-            question = f"Calls at a time, at most (1 to {maximum:,})"
+            question = f"Maximum concurrent calls (1 to {maximum:,})"
             calls = _ask(question, min(DEFAULT_CALLS, maximum), lambda text: _calls(text, maximum))
         return Answers(cloud, region, _calls(str(calls), maximum), agents)
     except UnsupportedAnswersError as error:

@@ -105,7 +105,7 @@ def _archive(image: Image, root: Disk, progress: Progress) -> Path:
         return archive
     spec = specs()[image]
     if not isinstance(spec, BuiltImage):
-        raise HostsError(f"{image} has no Dockerfile here, and no registry is reached from here")
+        raise HostsError(f"{image} has no Dockerfile here, and no registry is reachable")
     archive.parent.mkdir(parents=True, exist_ok=True)
     partial_archive = archive.with_suffix(".making")
     with progress.phase(f"build the image {image}"), image_rehearsal(progress.detail) as stage:

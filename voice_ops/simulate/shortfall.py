@@ -42,15 +42,17 @@ class Shortfall:
     hold_usd_per_hour: float | None
 
     def __str__(self) -> str:
-        first_host = "no new host came" if self.help_s is None else f"the first new host came {self.help_s:.0f} s later"
+        first_host = "no new host started"
+        if self.help_s is not None:
+            first_host = f"the first new host started {self.help_s:.0f} s later"
         text = (
-            f"calls outgrew {self.places:,} places after {self.at_s:.0f} s; {first_host}, "
-            f"when {self.wanted:,} were wanted\n"
-            f"refusing none of {self.peak:,} calls takes "
+            f"calls exceeded the {self.places:,} slots in service after {self.at_s:.0f} s; "
+            f"{first_host}, when {self.wanted:,} were required\n"
+            f"accepting all {self.peak:,} calls requires "
         )
         if not self.reserve:
             return text + "more hosts than the file allows: raise hosts.max"
-        text += "a reserve in service before, of " + ", ".join(
+        text += "a reserve that is already in service: " + ", ".join(
             f"{fleet} {hosts}" for fleet, hosts in self.reserve.items()
         )
         if self.too_few:
@@ -58,7 +60,7 @@ class Shortfall:
         if self.hold_usd_per_hour is None:
             return text
         monthly = self.hold_usd_per_hour * HOURS_PER_MONTH
-        return text + f": {self.hold_usd_per_hour:,.2f} USD an hour more, {monthly:,.0f} a month"
+        return text + f"; {self.hold_usd_per_hour:,.2f} USD more per hour, {monthly:,.0f} per month"
 
 
 def shortfall(result: Result) -> Shortfall | None:

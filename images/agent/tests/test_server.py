@@ -42,7 +42,7 @@ async def test_a_full_agent_rejects_callers_before_accepting_the_socket(place: P
         place.agent.metrics.flush(place.agent.conversation_count)
         assert status == 503
         assert json.loads(lines[-1])["ConversationsRefused"] == 1
-        assert "this agent holds 1 conversations, as many as it takes" in said
+        assert "this agent holds 1 conversations, its maximum" in said
     text = place.agent.metrics.text().decode()
     assert 'voice_agent_refused_total{reason="busy"} 1.0' in text
     assert "voice_agent_slots 1.0" in text

@@ -13,7 +13,7 @@ from voice_gateway.synthetic_call import SyntheticCaller
 @pytest.mark.parametrize(
     ("outcome", "reason"),
     [
-        (Refusal(503, "no capacity", "no ASR host has room"), "no ASR host has room"),
+        (Refusal(503, "no capacity", "no ASR host has a free slot"), "no ASR host has a free slot"),
         (ConnectionRefusedError("port 443"), "port 443"),
         (TimeoutError(), "TimeoutError"),
         (RedisError("away"), "away"),

@@ -41,7 +41,7 @@ def test_policies_are_compared_in_a_table_with_their_assumptions(course: Path, t
     assert "time to capacity" in result.stdout
     for assumed in ("900", "420 s", "90 s", "a ceiling,"):
         assert assumed in result.stdout
-    assert "file, warm pool: calls outgrew 2,171 places after" in result.stdout
+    assert "file, warm pool: calls exceeded the 2,171 slots in service after" in result.stdout
     assert (tmp_path / "plots/calls.png").read_bytes().startswith(PNG)
     assert "calls.png" in result.stderr
 

@@ -34,8 +34,8 @@ def test_the_first_new_host_comes_after_alarm_and_boot() -> None:
     # 300 calls plus four standard deviations are 370 slots, at 50 per host.
     assert found.reserve == {"inf2": 8}
     assert found.hold_usd_per_hour == pytest.approx((8 - 2) * PRICE)
-    assert "outgrew 100 places after 301 s" in str(found)
-    assert "refusing none of 300 calls takes a reserve in service before, of inf2 8: " in str(found)
+    assert "calls exceeded the 100 slots in service after 301 s" in str(found)
+    assert "accepting all 300 calls requires a reserve that is already in service: inf2 8; " in str(found)
 
 
 def test_a_reserve_uses_the_cheapest_slots_first_and_is_empty_if_the_file_has_too_few() -> None:

@@ -97,7 +97,7 @@ def _callers() -> Dashboard:
             Panel("Sessions, a minute", (added("SessionsCreated"), added("SessionsRefused"))),
             Panel("First transcript, p95 ms", tuple(waits)),
             Panel("Open sockets of the fullest pod", (max_by_pod("OpenSockets"),)),
-            Panel("Places taken of the fullest pod, %", (max_by_pod("SlotsTaken"),)),
+            Panel("Slots used in the fullest pod, %", (max_by_pod("SlotsTaken"),)),
             Panel("Packets dropped, a minute by reason", (added("RxDropped", REASON_DIMENSION),), stacked=True),
             Panel("Speech not transcribed, a minute by loss", (added("SpeechLost", LOSS_DIMENSION),), stacked=True),
         ),

@@ -109,10 +109,10 @@ class Agent:
             NoFreeSlotError: There is no free slot.
         """
         if self.draining.is_set():
-            raise NoFreeSlotError("draining", "this agent is stopping, and no other has room; try again")
+            raise NoFreeSlotError("draining", "this agent is stopping, and no other has a free slot; try again")
         if self.conversation_count >= self.settings.conversations:
             count = self.conversation_count
-            detail = f"this agent holds {count} conversations, as many as it takes, and no other has room; try again"
+            detail = f"this agent holds {count} conversations, its maximum, and no other has a free slot; try again"
             raise NoFreeSlotError("busy", detail)
 
     def _add_conversations(self, count: int) -> None:

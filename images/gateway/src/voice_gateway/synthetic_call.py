@@ -66,7 +66,7 @@ class SyntheticCaller:
     async def _transcript(self) -> str:
         gateway, request = self._gateway, SessionRequest(transport="websocket")
         if missing := missing_tier(gateway, request):  # checked here, so that it is not counted as a caller's refusal
-            raise no_capacity(f"no {missing.upper()} host has room")
+            raise no_capacity(f"no {missing.upper()} host has a free slot")
         session = await open_session(gateway, CALLER_NAME, request)
         token, _ = gateway.tokens.create(session.id)
         try:
