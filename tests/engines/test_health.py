@@ -26,7 +26,7 @@ from voice_blueprint.file.model.azure import Azure
 from voice_constructs.azure.kubernetes.engine_check import SOURCE, engine_probes
 from voice_constructs.azure.kubernetes.pods import ENGINE_PRE_STOP_S
 from voice_sandbox.engines.processes import Running, running
-from voice_whisper.beside_vllm import VllmBackend
+from voice_whisper.vllm_backend import VllmBackend
 
 BUSY_S = 25.0
 UNREADY_WITHIN_S = 20.0

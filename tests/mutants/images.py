@@ -68,7 +68,7 @@ IMAGE_MUTANTS = (
           "        super().pause_writing()\n        self._start_waiting()\n", "        super().pause_writing()\n",
           ("images/runtime/tests/test_http.py",)),
     # Findings 3 and 4: ownership of conversations
-    Named("a conversation for each caller with its token", f"{AGENT}/entrances.py",
+    Named("a conversation for each caller with its token", f"{AGENT}/connections.py",
           "if self.conversation and self._owner() != caller:", "if False:", (OWNERS,)),
     Named("a call's name is its key", f"{AGENT}/twilio.py",
           "json.dumps([caller, self._call])", "json.dumps([self._call])", (OWNERS,)),

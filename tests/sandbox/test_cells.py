@@ -107,7 +107,7 @@ async def wait_until_calls_arrive(asked: Cell, call: str, at: Cell) -> None:
 def test_two_cells_share_the_calls_and_are_upgraded_and_removed_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("voice_ops.prune.drain", "voice_ops.aws.deletion", "voice_ops.teardown.outside"):
+    for module in ("voice_ops.prune.drain", "voice_ops.aws.deletion", "voice_ops.teardown.external_resources"):
         monkeypatch.setattr(f"{module}.POLL_S", 0.2)
     files = {number: write(tmp_path, number) for number in NUMBERS}
     with Rehearsal(voice_blueprint.load(files[1])) as rehearsal:

@@ -157,7 +157,7 @@ def _short(name: str, region: str) -> str:
 @pytest.fixture
 def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
     """Return a signed-in operator with the file of a sandbox in one zone."""
-    for module in ("voice_ops.prune.drain", "voice_ops.aws.deletion", "voice_ops.teardown.outside"):
+    for module in ("voice_ops.prune.drain", "voice_ops.aws.deletion", "voice_ops.teardown.external_resources"):
         monkeypatch.setattr(f"{module}.POLL_S", 0.2)
     monkeypatch.setattr("voice_ops.prune.drain.DNS_CACHE_S", 0.0)
     file = tmp_path / "sandbox.yaml"

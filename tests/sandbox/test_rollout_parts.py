@@ -15,7 +15,7 @@ from voice_blueprint.shipped import ROOT
 from voice_ops.cli import app
 from voice_ops.preflight.aws.commands import ACTIONS
 from voice_ops.rollout import parts
-from voice_ops.teardown import outside
+from voice_ops.teardown import external_resources
 from voice_sandbox.rehearsals.aws import Rehearsal
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.nightly]
@@ -28,7 +28,7 @@ def test_a_deployment_is_created_and_updated_in_time_limited_runs(
 ) -> None:
     """Time-limited runs, each ended as early as possible, create the deployment and roll out a change."""
     monkeypatch.setattr(parts, "POLL_S", 0.5)
-    monkeypatch.setattr(outside, "POLL_S", 0.5)
+    monkeypatch.setattr(external_resources, "POLL_S", 0.5)
     file = tmp_path / "small.yaml"
 
     def write(edits: Edits) -> None:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import ParamSpec
 
 from voice_blueprint.checks.azure.cluster import Cluster, read_cluster
-from voice_blueprint.checks.served import EngineGpus, cluster_engines, served_by
+from voice_blueprint.checks.engine_gpus import EngineGpus, cluster_engines, served_by
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location, SourceMap

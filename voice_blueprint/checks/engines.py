@@ -9,7 +9,7 @@ from voice_blueprint.catalog.inference import Architecture
 from voice_blueprint.checks.azure.cluster import Engine
 from voice_blueprint.checks.azure.sizing import growth
 from voice_blueprint.checks.base import Level, Violation, check, engine_check, refusal
-from voice_blueprint.checks.served import EngineGpus
+from voice_blueprint.checks.engine_gpus import EngineGpus
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.whisper import DEFAULT_MODELS
 from voice_blueprint.engines.sizing.fit import check_engine, check_load, check_memory

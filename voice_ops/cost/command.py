@@ -8,12 +8,12 @@ import typer
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.shipped import WORKING_FOLDER
-from voice_ops.cost.earlier import LAST_RELEASE, NoSuchRevisionError, open_comparison
 from voice_ops.cost.estimate import Assumptions, Section, price, sections
 from voice_ops.cost.model import Estimate, total
 from voice_ops.cost.offers import read_offer
 from voice_ops.cost.prices import PriceBook, price_book, save_downloads
 from voice_ops.cost.report import as_dict, difference_as_dict, print_difference, print_estimate, print_total
+from voice_ops.cost.revisions import LAST_RELEASE, NoSuchRevisionError, open_comparison
 from voice_ops.exits import FAILED, REFUSED
 from voice_ops.findings import load_checked
 from voice_ops.options import DeploymentFile, Json

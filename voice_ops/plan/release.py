@@ -11,7 +11,7 @@ from typing import Self
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.exits import REFUSED
 from voice_ops.output import stop
-from voice_ops.plan.leaving import removal_steps, replaced_hosts
+from voice_ops.plan.removals import removal_steps, replaced_hosts
 from voice_ops.synthesis import synthesize, templates
 from voice_sandbox.aws import diff
 from voice_sandbox.changes import Op, Outage, describe

@@ -17,10 +17,10 @@ from voice_ops.options import DeploymentFile, Json
 from voice_ops.output import empty_table, err, out, print_json, stop
 from voice_ops.progress import heartbeat
 from voice_ops.prune.drain import DrainError, drain
-from voice_ops.prune.leaving import Removal, leaving, missing_capacity
+from voice_ops.prune.removals import Removal, leaving, missing_capacity
 from voice_ops.synthesis import synthesize, templates
 from voice_ops.teardown.command import DRY_RUN_HELP, NAME_HELP, YES_HELP, is_guarded, refuse_guarded
-from voice_ops.teardown.outside import delete_logs, end_jobs, end_rollout
+from voice_ops.teardown.external_resources import delete_logs, end_jobs, end_rollout
 from voice_ops.teardown.removal import OperatorAws, Resource, disable_protection, empty_log_buckets, existing
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from voice_blueprint.aws import names
-from voice_ops.prune.leaving import GROUP, SERVICE, Removal
+from voice_ops.prune.removals import GROUP, SERVICE, Removal
 
 POLL_S = 5.0
 DNS_CACHE_S = 60.0

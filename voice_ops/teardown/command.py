@@ -20,9 +20,9 @@ from voice_ops.output import err, out, print_json, stop
 from voice_ops.progress import Progress
 from voice_ops.synthesis import synthesize, templates
 from voice_ops.teardown.azure import azure_order
-from voice_ops.teardown.outside import delete_logs, end_jobs, end_rollout, machine_images
+from voice_ops.teardown.external_resources import delete_logs, end_jobs, end_rollout, machine_images
 from voice_ops.teardown.plan import Plan, Sizes, plan
-from voice_ops.teardown.remains import RemainingResource, is_expected, remaining_resources, retained_earlier
+from voice_ops.teardown.remaining_resources import RemainingResource, is_expected, remaining_resources, retained_earlier
 from voice_ops.teardown.removal import OperatorAws, Resource, disable_protection, empty_log_buckets, existing, sizes
 from voice_ops.teardown.report import print_azure, print_plan, print_remaining
 from voice_sandbox.azure.errors import EngineError

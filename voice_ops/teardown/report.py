@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from voice_ops.output import empty_table, out, stack_table, styled
 from voice_ops.teardown.azure import AzureOrder
 from voice_ops.teardown.plan import Plan, RetainedResource
-from voice_ops.teardown.remains import RemainingResource
+from voice_ops.teardown.remaining_resources import RemainingResource
 
 
 def print_plan(plan: Plan) -> None:

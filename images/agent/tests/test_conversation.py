@@ -213,7 +213,7 @@ async def test_the_gateway_receives_the_spoken_language(engines: Engines, store:
 async def test_silence_keeps_a_muted_callers_session(
     engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_agent.hearing.SILENT_S", 0.2)
+    monkeypatch.setattr("voice_agent.speech_to_text.SILENT_S", 0.2)
     async with running_agent(engines, store) as place, place.call():
         await until(lambda: engines.taken_ms > 0)
 

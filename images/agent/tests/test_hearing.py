@@ -7,7 +7,7 @@ from pipecat.frames.frames import EagerEndOfTurnCancelFrame, EagerTranscriptionF
 
 from images.agent.tests.conftest import settings_of
 from images.agent.tests.engines import Engines
-from voice_agent.hearing import GatewaySTTService, Line, NoSpeechFrame
+from voice_agent.speech_to_text import GatewaySTTService, Line, NoSpeechFrame
 from voice_agent.trace import Traces
 
 

@@ -21,7 +21,7 @@ from images.agent.tests.test_conversation import ENDED_S, LONG, SPOKEN_S, said, 
 from images.agent.tests.test_server import refused
 from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.gateway.tests.running import GatewayProcess
-from voice_agent import chat, hearing, tokens
+from voice_agent import chat, speech_to_text, tokens
 from voice_agent.refusals import RefusedError
 from voice_blueprint.contract.media import MAX_AUDIO_INPUTS
 from voice_sandbox.loopback import free_port
@@ -236,8 +236,8 @@ async def test_a_lost_session_is_replaced_after_growing_pauses(monkeypatch: pyte
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr(hearing, "asyncio", SimpleNamespace(sleep=sleep))
-    await hearing.Presence(Gateway(), Session()).handle_disconnect()  # type: ignore[arg-type]
+    monkeypatch.setattr(speech_to_text, "asyncio", SimpleNamespace(sleep=sleep))
+    await speech_to_text.Presence(Gateway(), Session()).handle_disconnect()  # type: ignore[arg-type]
     assert pauses == [0.5, 1, 2, 0.5, 1, 2]
 
 

@@ -21,7 +21,7 @@ from images.agent.tests.engines import Engines
 from voice_agent import server, tokens
 from voice_agent.models import Models
 from voice_agent.refusals import RefusedError
-from voice_agent.speaking import _placed
+from voice_agent.speech_synthesis import _placed
 from voice_ops.images.locks import parse_lock
 from voice_runtime import metrics
 from voice_sandbox.loopback import free_port

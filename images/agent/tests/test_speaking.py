@@ -13,7 +13,7 @@ from pipecat.tests.utils import run_test
 from images.agent.tests.conftest import settings_of
 from images.agent.tests.engines import SPEECH_RATE, Engines
 from images.conftest import BUSY_TIMEOUT_S
-from voice_agent.speaking import FirstClause, SpeechSynthesisService, speakable
+from voice_agent.speech_synthesis import FirstClause, SpeechSynthesisService, speakable
 from voice_agent.trace import Traces
 from voice_agent.usage import Usage
 
@@ -82,7 +82,7 @@ class Speaker:
         self.answers: list[list[float] | httpx2.Response | Exception] = []
         self.words: list[list[tuple[str, float]]] = []
         self.now = 100.0
-        monkeypatch.setattr("voice_agent.speaking.time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr("voice_agent.speech_synthesis.time", SimpleNamespace(monotonic=lambda: self.now))
         self.usage = Usage()
         trace, client = Traces("", 0, "test").begin(), httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer))
         self._speaking = SpeechSynthesisService(settings_of(Engines(), 1), client, trace, self.usage)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from voice_gateway.front_door import PublicHosts
+from voice_gateway.public_hosts import PublicHosts
 from voice_runtime.metrics import Metrics
 
 DAYS = 20

@@ -8,7 +8,7 @@ import pytest
 from images.gateway.tests.front_doors import DAYS, door, localhost_certificate, server
 from images.gateway.tests.running import GatewayProcess
 from voice_blueprint.contract.session_api import SESSION_PATH, TOKEN_HEADER
-from voice_gateway.front_door import PROBE_ID, PublicHosts
+from voice_gateway.public_hosts import PROBE_ID, PublicHosts
 from voice_sandbox.loopback import free_port
 
 
@@ -54,7 +54,7 @@ async def test_a_refused_connection_is_not_counted() -> None:
 
 
 async def test_an_unresponsive_server_is_not_counted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voice_gateway.front_door.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("voice_gateway.public_hosts.TIMEOUT_S", 0.2)
     async with server(certificate, None) as port:
         found, lines = door(port, certificate)
         assert not await found.check()

@@ -24,8 +24,8 @@ from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
 from voice_whisper.job import Priority, WindowTranscript
 from voice_whisper.journal_batch import JournalBatch
-from voice_whisper.keeper import Keeper
 from voice_whisper.live_session import LiveSession, Services
+from voice_whisper.maintenance import Keeper
 from voice_whisper.session_audio import REORDER_S
 from voice_whisper.settings import EngineSettings
 from voice_whisper.utterance import KEPT_FRAMES, Utterance

@@ -22,10 +22,10 @@ from images.conftest import BUSY_TIMEOUT_S
 from voice_blueprint.contract.chunk import ChunkKind
 from voice_blueprint.contract.network import Tier
 from voice_runtime.hosts import HostRegistry
-from voice_whisper import beside_vllm, vllm_watch
-from voice_whisper.beside_vllm import VllmBackend
+from voice_whisper import vllm_backend, vllm_watch
 from voice_whisper.job import JobFailedError, Priority
 from voice_whisper.utterance import Utterance
+from voice_whisper.vllm_backend import VllmBackend
 from voice_whisper.vllm_watch import VllmWatch, is_loopback
 from voice_whisper.window import FRAME_MS
 
@@ -103,7 +103,7 @@ class Vllm:
 
 @pytest.fixture
 def vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vllm]:
-    monkeypatch.setattr(beside_vllm, "RETRY_PAUSE_S", 0.01)
+    monkeypatch.setattr(vllm_backend, "RETRY_PAUSE_S", 0.01)
     found = Vllm()
     yield found
     found.stop()

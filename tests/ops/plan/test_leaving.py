@@ -7,7 +7,7 @@ import pytest
 
 from tests.blueprint.documents import DEPLOYMENTS, edit_document, load_text
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.plan.leaving import removal_steps, replaced_hosts
+from voice_ops.plan.removals import removal_steps, replaced_hosts
 
 WEST = {"region": "us-west-2", "availability_zones": ["us-west-2a"]}
 TIERS = ("network", "asr-cpu", "agents", "host-images")

@@ -17,7 +17,7 @@ from tests.synthesized import ROOT
 from voice_ops.preflight import command
 from voice_ops.preflight.aws.commands import ACTIONS
 from voice_ops.preflight.report import Status
-from voice_ops.teardown import remains
+from voice_ops.teardown import remaining_resources
 
 CALLED_BY_CDK = {
     "cloudformation:BatchDescribeTypeConfigurations",
@@ -36,7 +36,7 @@ def calls_in_sources() -> set[boto_calls.Call]:
     files = [file for file in (ROOT / "voice_ops").rglob("*.py") if not file.is_relative_to(LOCAL)]
     found = {call for file in files for call in boto_calls.calls_in_source(file)}
     # Operations that are selected by the kind of the remaining resource.
-    for kind, (method, _, _) in remains._STATES.items():
+    for kind, (method, _, _) in remaining_resources._STATES.items():
         service = kind.split(maxsplit=1)[0]
         found.add((service, boto_calls.methods(service)[method]))
     return found

@@ -11,7 +11,7 @@ import pytest
 
 from voice_ops.prune import drain
 from voice_ops.prune.drain import DrainError
-from voice_ops.prune.leaving import SERVICE, Removal
+from voice_ops.prune.removals import SERVICE, Removal
 
 
 def host_counts(*counts: int) -> Callable[[], dict[str, int]]:

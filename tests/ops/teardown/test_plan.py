@@ -15,7 +15,7 @@ from voice_ops.cli import app
 from voice_ops.cost.prices import price_book
 from voice_ops.teardown.azure import azure_order
 from voice_ops.teardown.plan import Plan, RetainedResource, plan
-from voice_ops.teardown.remains import SNAPSHOT, RemainingResource, is_expected
+from voice_ops.teardown.remaining_resources import SNAPSHOT, RemainingResource, is_expected
 from voice_ops.teardown.removal import Resource
 
 SANDBOX = ROOT / "tests/deployments/sandbox.yaml"

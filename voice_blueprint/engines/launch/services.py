@@ -43,8 +43,8 @@ from voice_blueprint.engines.launch.neuron import NeuronRuntime, neuron_runtime
 from voice_blueprint.engines.launch.omni import OmniServer
 from voice_blueprint.engines.launch.pd_router import CellFront, PdRouter
 from voice_blueprint.engines.launch.placement import Placement, place_engine
+from voice_blueprint.engines.launch.pod_consistency import check_together
 from voice_blueprint.engines.launch.router import Backend, Pods, Router
-from voice_blueprint.engines.launch.together import check_together
 from voice_blueprint.engines.launch.vllm import VllmServer
 from voice_blueprint.engines.launch.whisper import whisper_engine
 from voice_blueprint.engines.sizing.layouts import cell_groups

@@ -13,8 +13,8 @@ from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.services.nvidia.omni.llm import NvidiaOmniLLMService
 from pipecat.services.openai.llm import OpenAILLMService
 
-from voice_agent.hearing import RATE
 from voice_agent.settings import AgentSettings
+from voice_agent.speech_to_text import RATE
 from voice_agent.trace import Trace
 from voice_agent.usage import Usage
 from voice_blueprint.contract.media import MAX_AUDIO_INPUTS

@@ -31,9 +31,8 @@ from pipecat.workers.runner import WorkerRunner
 from redis.exceptions import RedisError
 
 from voice_agent.chat import Chat, ListeningChat
+from voice_agent.connections import MALFORMED, CallerConnection, Close, Json
 from voice_agent.early_answers import EarlyAnswers
-from voice_agent.entrances import MALFORMED, CallerConnection, Close, Json
-from voice_agent.hearing import RATE, GatewaySTTService, Presence
 from voice_agent.interruptions import Interruptions
 from voice_agent.memory import LEASE_S, LostLeaseError, Memory, Message, Role
 from voice_agent.messages import Guarded
@@ -41,7 +40,8 @@ from voice_agent.metrics import Metrics
 from voice_agent.models import Models
 from voice_agent.playback import Playback, Transport
 from voice_agent.settings import AgentSettings
-from voice_agent.speaking import SpeechSynthesisService
+from voice_agent.speech_synthesis import SpeechSynthesisService
+from voice_agent.speech_to_text import RATE, GatewaySTTService, Presence
 from voice_agent.tools import Tools
 from voice_agent.trace import Trace
 from voice_agent.turns import Turns

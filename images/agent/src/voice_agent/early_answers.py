@@ -4,8 +4,8 @@ from pipecat.frames.frames import EagerEndOfTurnCancelFrame, EagerTranscriptionF
 from pipecat.turns.types import ProcessFrameResult, UserTurnSpeculation
 from pipecat.turns.user_stop import NormalizedMatch, TurnAnalyzerUserTurnStopStrategy
 
-from voice_agent.hearing import GatewaySTTService
 from voice_agent.models import Turn, Vad
+from voice_agent.speech_to_text import GatewaySTTService
 
 
 class EarlyAnswers(TurnAnalyzerUserTurnStopStrategy):

@@ -23,8 +23,8 @@ from pipecat.frames.frames import (
 from pipecat.turns.types import ProcessFrameResult
 from pipecat.turns.user_start import BaseUserTurnStartStrategy
 
-from voice_agent.hearing import NoSpeechFrame
 from voice_agent.playback import Playback
+from voice_agent.speech_to_text import NoSpeechFrame
 
 INTERRUPTS_S = 1.0
 """Duration of detected speech that interrupts regardless of its words. "Mhm" and a cough are shorter. So is an echo,

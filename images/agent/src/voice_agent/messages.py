@@ -11,7 +11,7 @@ from pipecat.processors.frame_processor import FrameProcessorSetup
 from pipecat.serializers.base_serializer import FrameSerializer
 from pipecat.serializers.protobuf import ProtobufFrameSerializer
 
-from voice_agent.hearing import RATE
+from voice_agent.speech_to_text import RATE
 
 SAMPLE_BYTES = 2
 

@@ -24,16 +24,16 @@ from starlette.websockets import WebSocketDisconnect
 from websockets.asyncio.client import ClientConnection
 
 from voice_agent import tokens
+from voice_agent.connections import START_WITHIN_S, CallerConnection, ProtobufEntrance, RealtimeEntrance, Socket
 from voice_agent.conversation import LAST_TURN_S, Conversation, Engines
-from voice_agent.entrances import START_WITHIN_S, CallerConnection, ProtobufEntrance, RealtimeEntrance, Socket
-from voice_agent.hearing import TIMEOUT_S, GatewaySTTService, Line, Presence, caller_name
 from voice_agent.memory import Memory
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
 from voice_agent.refusals import NoFreeSlotError, RefusedError
 from voice_agent.settings import AgentSettings
 from voice_agent.siblings import HEADER, NO_FREE_SLOT, RETRY_INTERVAL_S, Connection, Siblings
-from voice_agent.speaking import SPEECH_TIMEOUT_S
+from voice_agent.speech_synthesis import SPEECH_TIMEOUT_S
+from voice_agent.speech_to_text import TIMEOUT_S, GatewaySTTService, Line, Presence, caller_name
 from voice_agent.tools import Speaker, Tools
 from voice_agent.trace import Trace, Traces
 from voice_agent.twilio import TwilioEntrance

@@ -16,7 +16,7 @@ from pipecat.serializers.twilio import TwilioFrameSerializer
 from pydantic import BaseModel, Field, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
-from voice_agent.entrances import REFUSED, START_WITHIN_S, TRY_AGAIN_LATER, CallerConnection, Socket
+from voice_agent.connections import REFUSED, START_WITHIN_S, TRY_AGAIN_LATER, CallerConnection, Socket
 from voice_agent.messages import MalformedError
 from voice_agent.refusals import UNAVAILABLE, RefusedError
 from voice_agent.settings import AgentSettings

@@ -16,11 +16,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from voice_gateway.audio import AudioError, AudioFormat, Encoding, Framer
 from voice_gateway.decoder_process import GrowingFile
 from voice_gateway.gateway import MAX_CONCURRENT_CONTAINERS, Gateway
+from voice_gateway.latencies import SocketLatencies
 from voice_gateway.pacer import FRAME_S, REDUCED_BUFFER_S, Pacer
 from voice_gateway.rtp import BYE, COMMIT, RtpSender
 from voice_gateway.slot_reservations import RESERVATION_TTL_S
 from voice_gateway.socket_lease import SocketLease
-from voice_gateway.waits import SocketLatencies
 from voice_runtime.sessions import Session, SessionState
 from voice_runtime.transcripts import BEFORE_ALL
 

@@ -15,9 +15,9 @@ from voice_blueprint.contract.session_api import REALTIME_PATH
 from voice_gateway.apps import media_api, session_api
 from voice_gateway.archiver import Archiver
 from voice_gateway.audio_socket import MESSAGE_BYTES
-from voice_gateway.front_door import PublicHosts
 from voice_gateway.gateway import Gateway
 from voice_gateway.prometheus_metrics import PrometheusMetrics
+from voice_gateway.public_hosts import PublicHosts
 from voice_gateway.realtime import EVENT_BYTES
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.synthetic_call import SyntheticCaller

@@ -15,7 +15,7 @@ from voice_runtime.chunk import AudioChunk, MalformedChunkError
 from voice_runtime.fair_admission import SourceLimitedSet
 from voice_runtime.sessions import Session, Sessions
 from voice_whisper.live_session import LiveSession, Services
-from voice_whisper.patience import STORE_ERRORS, retry_until_done
+from voice_whisper.retries import STORE_ERRORS, retry_until_done
 from voice_whisper.window import FRAME_MS
 
 UNKNOWN_SESSION_TTL_S = 5.0

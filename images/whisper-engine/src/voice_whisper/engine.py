@@ -17,17 +17,17 @@ from voice_runtime.store import StoreSettings, connect
 from voice_runtime.transcripts import Transcripts
 from voice_whisper import health
 from voice_whisper.admission import Admission
-from voice_whisper.beside_vllm import VllmBackend
 from voice_whisper.counters import Counters
 from voice_whisper.file_reader import FileReader
 from voice_whisper.journal_batch import JournalBatch
-from voice_whisper.keeper import Keeper
 from voice_whisper.live_session import Services
-from voice_whisper.patience import STORE_ERRORS
+from voice_whisper.maintenance import Keeper
 from voice_whisper.pool import WorkerPool
+from voice_whisper.retries import STORE_ERRORS
 from voice_whisper.settings import EngineSettings
 from voice_whisper.streaming import Streams
 from voice_whisper.transcriber import Transcriber
+from voice_whisper.vllm_backend import VllmBackend
 
 RECEIVE_BUFFER_BYTES = 8 << 20
 """Four seconds of 64 sessions, at 32 kB/s each."""

@@ -13,7 +13,7 @@ from voice_runtime.state import FILE_PIECE_LEASE_S
 from voice_whisper.counters import Counters
 from voice_whisper.job import JobFailedError, Priority
 from voice_whisper.live_session import timed
-from voice_whisper.patience import PAUSE_S, STORE_ERRORS
+from voice_whisper.retries import PAUSE_S, STORE_ERRORS
 from voice_whisper.transcriber import Transcriber
 from voice_whisper.utterance import CHUNK_FRAMES, Utterance
 

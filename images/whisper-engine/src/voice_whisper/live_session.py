@@ -21,7 +21,7 @@ from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
 from voice_whisper.job import JobFailedError, Priority, StaleError, WindowTranscript
 from voice_whisper.journal_batch import JournalBatch
-from voice_whisper.patience import STORE_ERRORS, retry_until_done
+from voice_whisper.retries import STORE_ERRORS, retry_until_done
 from voice_whisper.session_audio import Dropped, SessionAudio
 from voice_whisper.transcriber import Transcriber
 from voice_whisper.utterance import KEPT_FRAMES, LONG_FRAMES, STEADY_FRAMES, Utterance

@@ -25,7 +25,6 @@ import voice_blueprint
 from voice_blueprint.checks import CHECKS, Check
 from voice_blueprint.file.model.deployment import Deployment
 from voice_stacks.azure.policy import (
-    acting,
     admission,
     alerting,
     answers,
@@ -37,10 +36,10 @@ from voice_stacks.azure.policy import (
     exposure,
     foundations,
     grants,
-    life,
     limits,
     memory,
     placement,
+    probes,
     programs,
     references,
     rollouts,
@@ -49,6 +48,7 @@ from voice_stacks.azure.policy import (
     telemetry,
     volumes,
     wiring,
+    workload_identities,
 )
 from voice_stacks.azure.policy.cluster import cluster_for
 from voice_stacks.azure.policy.rules import Resource, Rule, Stack, Violation
@@ -64,7 +64,7 @@ MODULES = (
     limits,
     wiring,
     exposure,
-    life,
+    probes,
     answers,
     drains,
     alerting,
@@ -75,7 +75,7 @@ MODULES = (
     capacity,
     callers,
     admission,
-    acting,
+    workload_identities,
     programs,
     grants,
     routing,

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from voice_blueprint.azure.names import ClusterOutput
-from voice_stacks.azure.policy.acting import outputs
 from voice_stacks.azure.policy.pods import Container, Pod, pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
 from voice_stacks.azure.policy.wiring import listening
+from voice_stacks.azure.policy.workload_identities import outputs
 
 SYSTEM_NAMESPACES = ("kube-system", "default")
 LOOPBACK = ("127.0.0.1", "localhost")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog
 from voice_blueprint.checks.engines import IMAGE_BY_ENGINE
-from voice_blueprint.engines.launch.together import COMMON_FLAGS
+from voice_blueprint.engines.launch.pod_consistency import COMMON_FLAGS
 from voice_stacks.azure.policy.cluster import pools
 from voice_stacks.azure.policy.engines import DECODE, PREFILL, Engine, engines
 from voice_stacks.azure.policy.pods import pods

@@ -6,8 +6,8 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from voice_runtime.hosts import Host
-from voice_whisper import keeper
-from voice_whisper.keeper import QUIET_S, Keeper
+from voice_whisper import maintenance
+from voice_whisper.maintenance import QUIET_S, Keeper
 
 NOW = 1000.0
 SETTINGS = SimpleNamespace(host="h1", host_kind="gpu", host_address="10.0.0.1", zone="a", sessions=4)
@@ -58,7 +58,7 @@ async def test_a_draining_host_announces_no_free_slots() -> None:
 async def test_a_closed_session_is_released_after_two_seconds_without_speech(
     monkeypatch: pytest.MonkeyPatch, quiet_s: float, is_busy: bool, is_over: bool, released: bool
 ) -> None:
-    monkeypatch.setattr(keeper, "time", SimpleNamespace(monotonic=lambda: NOW))
+    monkeypatch.setattr(maintenance, "time", SimpleNamespace(monotonic=lambda: NOW))
     work = Work()
     work.admission.live[7] = SimpleNamespace(is_busy=is_busy, last_audio_at=NOW - quiet_s)
     work.sessions.read.return_value = SimpleNamespace(is_over=is_over)

@@ -17,7 +17,7 @@ from tests.synthesized import ROOT
 from voice_ops.aws.account import Account
 from voice_ops.aws.deletion import DeletionError
 from voice_ops.rollout.resume import begin, stored_rollout
-from voice_ops.teardown import outside, remains, removal
+from voice_ops.teardown import external_resources, remaining_resources, removal
 from voice_ops.teardown.removal import Resource
 
 SANDBOX = voice_blueprint.load(ROOT / "tests/deployments/sandbox.yaml")
@@ -29,7 +29,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
-    monkeypatch.setattr(outside, "POLL_S", 0.0)
+    monkeypatch.setattr(external_resources, "POLL_S", 0.0)
     with mock_aws():
         yield Account(SANDBOX, {}, boto3.Session("key", "secret", region_name="us-east-1"))
 
@@ -49,7 +49,7 @@ def test_only_hosts_of_jobs_are_terminated(account: Account) -> None:
         launch(account),
     ]
     told: list[str] = []
-    outside.end_jobs(account, told.append)
+    external_resources.end_jobs(account, told.append)
     client: Any = account.session.client("ec2")
     found = client.describe_instances()["Reservations"]
     states = {each["InstanceId"]: each["State"]["Name"] for made in found for each in made["Instances"]}
@@ -73,7 +73,7 @@ def test_logs_created_by_services_are_deleted_with_their_resource(account: Accou
         "sandbox-edge": {"Resources": {"Cluster1": cluster}},
         "sandbox-host-images": {"Resources": {"Recipe": recipe}},
     }
-    outside.delete_logs(account, made)
+    external_resources.delete_logs(account, made)
     assert sorted(each["logGroupName"] for each in logs.describe_log_groups()["logGroups"]) == sorted(others)
 
 
@@ -82,7 +82,7 @@ def test_machine_images_are_retained_and_listed(account: Account) -> None:
     image = client.register_image(Name="baked", RootDeviceName="/dev/xvda")["ImageId"]
     client.create_tags(Resources=[image], Tags=[*TAGS, {"Key": "voice-serve:fleet", "Value": "vad"}])
     client.register_image(Name="of-another", RootDeviceName="/dev/xvda")
-    (kept,) = outside.machine_images(account)
+    (kept,) = external_resources.machine_images(account)
     assert (kept.name, kept.kind) == (image, "machine image")
     assert kept.why.startswith("baked for vad; `aws ec2 deregister-image")
 
@@ -126,7 +126,7 @@ def test_a_running_rollout_is_cancelled_and_rolled_back_first(account: Account) 
     )
     as_account, told = cast("Account", rolling), list[str]()
     begin(as_account, "one two", datetime(2026, 11, 26, tzinfo=UTC))
-    outside.end_rollout(as_account, told.append)
+    external_resources.end_rollout(as_account, told.append)
     assert stored_rollout(as_account) is None
     assert rolling.cancelled == ["sandbox-vad"]
     assert "the rollout one two is cancelled" in told[0]
@@ -135,14 +135,14 @@ def test_a_running_rollout_is_cancelled_and_rolled_back_first(account: Account) 
 
 
 def test_an_update_that_does_not_end_is_reported(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside, "MAX_UPDATE_S", -1.0)
+    monkeypatch.setattr(external_resources, "MAX_UPDATE_S", -1.0)
     rolling = cast("Account", UpdatingStacks(account.session, {"sandbox-vad": "UPDATE_ROLLBACK_IN_PROGRESS"}))
     with pytest.raises(DeletionError, match=r"sandbox-vad is UPDATE_ROLLBACK_IN_PROGRESS after 0 s \(limit: -1 s\)"):
-        outside.end_rollout(rolling, lambda _: None)
+        external_resources.end_rollout(rolling, lambda _: None)
 
 
 def test_without_a_rollout_nothing_is_changed(account: Account) -> None:
-    outside.end_rollout(cast("Account", UpdatingStacks(account.session, {})), lambda _: None)
+    external_resources.end_rollout(cast("Account", UpdatingStacks(account.session, {})), lambda _: None)
     with pytest.raises(ClientError, match="ParameterNotFound"):
         account.session.client("ssm").get_parameter(Name="/voice/sandbox/rollout")
 
@@ -157,5 +157,5 @@ def test_a_log_group_of_an_earlier_api_is_retained(account: Account) -> None:
         Resource("edge", "Stage", "live", "AWS::ApiGateway::Stage", is_retained=False),
         Resource("edge", "Log", name.format("present"), "AWS::Logs::LogGroup", is_retained=True),
     ]
-    (kept,) = remains.retained_earlier(account, resources, {"AWS::Logs::LogGroup"})
+    (kept,) = remaining_resources.retained_earlier(account, resources, {"AWS::Logs::LogGroup"})
     assert kept.has_id(name.format("earlier"))

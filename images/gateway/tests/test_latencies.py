@@ -4,8 +4,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from voice_gateway.latencies import SocketLatencies
 from voice_gateway.rtp import FRAME_MS
-from voice_gateway.waits import SocketLatencies
 from voice_runtime.transcripts import EventKind, Transcript
 
 FIRST_SENT_S = 100.0

@@ -3,17 +3,17 @@
 import pytest
 from starlette.types import Message
 
-from voice_agent import entrances
-from voice_agent.entrances import Close, Socket
+from voice_agent import connections
+from voice_agent.connections import Close, Socket
 
 
 @pytest.mark.parametrize(
     ("ending", "code"),
     [
         (None, 1000),
-        (entrances.MALFORMED, 1007),
-        (entrances.REFUSED, 1008),
-        (entrances.TRY_AGAIN_LATER, 1013),
+        (connections.MALFORMED, 1007),
+        (connections.REFUSED, 1008),
+        (connections.TRY_AGAIN_LATER, 1013),
     ],
 )
 async def test_a_socket_is_closed_with_the_code_of_its_conversation(ending: Close | None, code: int) -> None:

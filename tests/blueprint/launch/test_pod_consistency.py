@@ -8,8 +8,8 @@ import pytest
 
 from tests.blueprint.launch.samples import azure_service, deployment
 from voice_blueprint.engines.launch.base import Launcher
+from voice_blueprint.engines.launch.pod_consistency import COMMON_FLAGS, check_together
 from voice_blueprint.engines.launch.services import CellLaunch, aggregated_launch, cell_launch
-from voice_blueprint.engines.launch.together import COMMON_FLAGS, check_together
 from voice_blueprint.file.model.azure import AggregatedService, PrefillDecodeCell
 
 Pod = dict[str, Launcher]

@@ -12,7 +12,7 @@ from voice_runtime.sessions import Sessions
 from voice_whisper.admission import Admission
 from voice_whisper.journal_batch import EVERY_S as JOURNAL_EVERY_S
 from voice_whisper.journal_batch import JournalBatch
-from voice_whisper.patience import retry_until_done, run_every
+from voice_whisper.retries import retry_until_done, run_every
 from voice_whisper.settings import EngineSettings
 
 ADVANCE_EVERY_S = 0.05
