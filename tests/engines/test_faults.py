@@ -1,6 +1,7 @@
 """Planted faults are refused with a message that names them, before or during the start of an engine.
 
-Inconsistencies between two processes of a pod are covered in ``tests/blueprint/launch/test_pod_consistency.py``: launchers
+Inconsistencies between two processes of a pod are covered in
+``tests/blueprint/launch/test_pod_consistency.py``: launchers
 refuse them, so no file causes them. These faults are detected only by the engines themselves.
 """
 

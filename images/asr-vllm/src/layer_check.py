@@ -45,7 +45,7 @@ def version_mismatches(layer: Iterable[str], pins: dict[str, str]) -> Iterator[s
         # A local version after + identifies the CUDA build of a wheel, not its release.
         installed_version = version(name).partition("+")[0]
         if installed_version != expected_version:
-            yield f"{name} {expected_version} was asked for, but the image has {installed_version}"
+            yield f"{name} {expected_version} is required, but the image has {installed_version}"
     for name in dict.fromkeys([*layer, *pins]):
         yield from unmet_requirements(name)
 
@@ -53,14 +53,14 @@ def version_mismatches(layer: Iterable[str], pins: dict[str, str]) -> Iterator[s
 def main(arguments: list[str]) -> int:
     """Print incompatibilities; return the exit code."""
     requirements, *pins = arguments
-    missing_libraries = list(
+    problems = list(
         version_mismatches(
             locked_names(Path(requirements).read_text(encoding="utf-8")), dict(p.split("==") for p in pins)
         )
     )
-    for line in missing_libraries:
+    for line in problems:
         print(line, file=sys.stderr)
-    return 1 if missing_libraries else 0
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":
