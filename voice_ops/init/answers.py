@@ -32,7 +32,7 @@ RegionOption = Annotated[
 CallsOption = Annotated[int | None, typer.Option("--calls", min=1, help="Maximum concurrent calls.")]
 BudgetOption = Annotated[int | None, typer.Option("--budget", min=1, help="Monthly budget, USD.")]
 AgentsOption = Annotated[
-    bool | None, typer.Option("--agents/--no-agents", help="Add agents that answer callers by speech.")
+    bool | None, typer.Option("--agents/--no-agents", help="Add voice agents that talk to callers.")
 ]
 
 DEFAULT_REGION = {Cloud.AWS: "us-east-1", Cloud.AZURE: "southcentralus"}

@@ -51,14 +51,14 @@ def loadtest(  # noqa: PLR0917  Typer passes parameters by name
     ] = None,
     sample_rate: Annotated[int, Option(min=1, help="Sample rate of the generated speech, Hz.")] = 24_000,
     body: Annotated[
-        str, Option(help="Additional fields of each request, as a JSON object such as {'voice': ...}.")
+        str, Option(help='Additional fields of each request, as a JSON object such as {"voice": ...}.')
     ] = "{}",
     slo: Annotated[
         list[str] | None, Option(help="Service level for goodput as METRIC:LIMIT, such as first:500; repeat for more.")
     ] = None,
     baseline: Annotated[str | None, Option(metavar="URL", help="Base URL of an endpoint to compare with.")] = None,
     names: Annotated[str | None, Option(help="Labels of the two endpoints, such as tuned,baseline.")] = None,
-    rounds: Annotated[int, Option(min=2, help="Number of alternations between the two endpoints.")] = 6,
+    rounds: Annotated[int, Option(min=2, help="Number of rounds; each tests both endpoints.")] = 6,
     instance_type: Annotated[str | None, Option(help="Instance type of the endpoint, for the cost.")] = None,
     region: Annotated[str | None, Option(help="Region of the price. Default: the first one in the catalogue.")] = None,
     price: Annotated[

@@ -30,7 +30,7 @@ from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 def restore(
     file: DeploymentFile,
     *,
-    deploy: Annotated[bool, typer.Option("--deploy", help="Restore the store from the snapshot in the file.")] = False,
+    deploy: Annotated[bool, typer.Option("--deploy", help="Restore the store from state.restore_from.")] = False,
     take: Annotated[
         str | None, typer.Option(metavar="NAME", help="Take a snapshot of the store, and wait for it.")
     ] = None,

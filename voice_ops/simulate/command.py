@@ -62,7 +62,7 @@ def simulate(  # noqa: PLR0917  Typer passes parameters by name
     redial: Annotated[
         float, Option(help="Fraction of rejected or dropped callers who redial.", min=0, max=1)
     ] = REDIAL_SHARE,
-    seed: Annotated[int, Option(help="Seed of the random numbers.", min=0)] = 1,
+    seed: Annotated[int, Option(help="Random seed.", min=0)] = 1,
     boot: Annotated[
         list[str] | None,
         Option(metavar="FLEET=COLD/WARM", help="Boot time, cold and from the warm pool, s (metric ColdStart)."),
@@ -71,7 +71,7 @@ def simulate(  # noqa: PLR0917  Typer passes parameters by name
         list[str] | None,
         Option(metavar="FAMILY=VCPU", help=f"vCPU quota of the account, for {', '.join(quota_codes())}."),
     ] = None,
-    spot_interruptions: Annotated[float, Option(help="Interruptions per spot host and day.", min=0)] = 0.0,
+    spot_interruptions: Annotated[float, Option(help="Interruptions per spot host per day.", min=0)] = 0.0,
     rollout: Annotated[
         list[str] | None, Option(metavar="FLEET", help="Fleet whose hosts a rollout replaces during the simulation.")
     ] = None,

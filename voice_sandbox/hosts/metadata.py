@@ -95,7 +95,7 @@ class MetadataService:
 
 def _read(facts: InstanceMetadata, path: str) -> bytes | None:
     """Return the value at a path; for a folder its entries, with or without a trailing slash."""
-    _, _, rest = path.lstrip("/").partition("/")  # the version: all have the same content
+    _, _, rest = path.lstrip("/").partition("/")  # drop the API version: every version serves the same content
     kind, _, subpath = rest.partition("/")
     if kind == "user-data":
         return facts.user_data

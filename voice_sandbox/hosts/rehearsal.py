@@ -38,7 +38,7 @@ def with_digests(file: Path, digests: Mapping[Image, str], folder: Path) -> Path
 
 
 def wait_until(condition_name: str, condition: Callable[[], object], host: Host, within_s: float) -> None:
-    """Wait for a condition that a running host satisfies.
+    """Wait until a running host satisfies a condition.
 
     Raises:
         HostsError: It is not satisfied in time, or the machine stops.

@@ -84,7 +84,7 @@ def check_decoder() -> None:
 
 
 def start() -> None:
-    """Start it with an invalid, then a valid environment, and stop it."""
+    """Start the gateway with an invalid and then with a valid environment, and stop it."""
     contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.GATEWAY]}
     environment = {**os.environ, **contract}
     wrong = {**environment, "VOICE_HTTP_PORT": "none"}

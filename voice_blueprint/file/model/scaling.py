@@ -111,7 +111,7 @@ class ScalingRule(Model):
 
     @property
     def bands(self) -> tuple[Band, ...]:
-        """Ranges of the steps, in the form of a step policy."""
+        """The steps as ranges, as a step scaling policy defines them."""
         if self._check_steps:
             bounds = pairwise((*(step.lower_bound or 0 for step in self.steps), math.inf))
             return tuple(Band(near, far, step.adjustment) for step, (near, far) in zip(self.steps, bounds, strict=True))

@@ -110,10 +110,10 @@ class ConversationResult:
 
 
 def demo(
-    page: Annotated[bool, typer.Option("--page", help="Serve a page to talk to, until Ctrl-C.")] = False,
+    page: Annotated[bool, typer.Option("--page", help="Serve a web page to talk to the agent, until Ctrl-C.")] = False,
     engines: Annotated[
         Path | None,
-        typer.Option("--engines", metavar="FILE", help="Serve the language model by vLLM, with this file's flags."),
+        typer.Option("--engines", metavar="FILE", help="Serve the language model with vLLM and this file's flags."),
     ] = None,
 ) -> None:
     """Run a spoken conversation on this machine: Whisper tiny.en, SmolLM2-135M and a Piper voice.

@@ -132,7 +132,10 @@ def _conflicting_gateways(request: Request) -> Iterator[str]:
 
 
 def _remote_gateway(request: Request) -> Iterator[str]:
-    """Yield gateways that are used before the other side permits it; a side outside of this deployment is ignored."""
+    """Yield an error if a peering uses a remote gateway before the other peering allows gateway transit.
+
+    A peering outside this deployment is ignored.
+    """
     if request.body.get("useRemoteGateways"):
         shared_gateways = [peering.get("allowGatewayTransit") for _, peering in request.ready(PEERING)]
         if shared_gateways and not any(shared_gateways):

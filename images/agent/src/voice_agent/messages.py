@@ -59,7 +59,7 @@ class Guarded(FrameSerializer):
         self._on_malformed = on_malformed
 
     async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]  # as Pipecat's own
-        """Pass the pipeline's rates on."""
+        """Forward the pipeline's sample rates to the wrapped serializer."""
         await self._protocol.setup(setup)
 
     async def serialize(self, frame: Frame) -> str | bytes | None:

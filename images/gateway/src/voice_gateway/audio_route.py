@@ -57,7 +57,7 @@ async def _authenticate(gateway: Gateway, websocket: WebSocket) -> Session:
 
 
 async def admit_socket(gateway: Gateway, session: Session) -> tuple[SocketLease, str]:
-    """Return a socket's lease on a session, which occupies a slot from then on, and the source address of its audio.
+    """Reserve a slot for a socket's session; return the lease, and the source address for its audio.
 
     Raises:
         Refusal: No host has a free slot.

@@ -62,7 +62,7 @@ class SocketArguments:
 
 
 class ClientSocket(AudioSocket):
-    """Implements another service's protocol.
+    """Base class of sockets that implement another service's protocol, such as OpenAI's Realtime API.
 
     A session that was opened for this socket ends with it. A session whose token the caller has presented waits for the
     caller as usual, and continues after the last final that was sent.

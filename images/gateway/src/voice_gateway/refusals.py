@@ -73,7 +73,7 @@ async def handle_http_exception(_: HTTPConnection, error: Exception) -> JSONResp
     """Return refusals, and Starlette's own errors, in the same format."""
     if isinstance(error, Refusal):
         return error.response()
-    if not isinstance(error, HTTPException):  # pragma: no cover  registered for that class
+    if not isinstance(error, HTTPException):  # pragma: no cover  the handler is only registered for HTTPException
         raise error
     errors = {404: "unknown path", 405: "unknown method"}
     return Refusal(error.status_code, errors.get(error.status_code, "refused"), error.detail, error.headers).response()

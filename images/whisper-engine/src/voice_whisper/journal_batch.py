@@ -17,7 +17,7 @@ session's host still keeps them."""
 
 
 class JournalBatch:
-    """Collects chunks and appends them."""
+    """Buffers chunks, and appends them to the journal in batches."""
 
     def __init__(self, journal: Journal, counters: Counters) -> None:
         self._journal = journal

@@ -34,7 +34,7 @@ async def retry_until_done(name: str, operation: Callable[[], Awaitable[T]]) -> 
 
 
 async def run_every(seconds: float, name: str, operation: Callable[[], Awaitable[None]]) -> None:
-    """Repeat an operation indefinitely; the store may be unavailable for some repetitions."""
+    """Run an operation periodically until it is cancelled, and tolerate an unavailable store."""
     is_unavailable = False
     while True:
         try:

@@ -186,7 +186,7 @@ class Utterance:
 
     @property
     def gaps(self) -> list[tuple[int, int]]:
-        """Missing frames: the first one, and the one after the last, of each gap. A pause is not a gap."""
+        """Ranges of missing frames, as (start, end) with an exclusive end. Pauses are not gaps."""
         ranges, received_to, before = [], self.begin, None
         for _, chunk in sorted(self._chunks.items()):
             ends = bool(chunk.flags & ChunkFlag.END_OF_SPEECH)

@@ -52,7 +52,7 @@ class Matcher:
 
 @dataclass(frozen=True)
 class Selector:
-    """Series by their name and labels."""
+    """A series selector: metric name and label matchers."""
 
     name: str
     matchers: tuple[Matcher, ...] = ()
