@@ -35,8 +35,8 @@ def deployed(peak: int) -> Deployment:
     deployment = voice_blueprint.load(FILE)
     load = designed_load(deployment)
     cells = Cells(calls=peak_calls(load))
-    total = load.model_copy(update={"calls": round(peak / load.peak_factor)})
-    (cell,) = deployment.model_copy(update={"load": total, "cells": cells}).in_regions()
+    scaled_load = load.model_copy(update={"calls": round(peak / load.peak_factor)})
+    (cell,) = deployment.model_copy(update={"load": scaled_load, "cells": cells}).in_regions()
     return cell
 
 

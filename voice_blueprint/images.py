@@ -215,7 +215,7 @@ class BuiltImage(_Spec):
         return all(name in bases() for name in self.bases.values())
 
     @model_validator(mode="after")
-    def _arguments_differ(self) -> "BuiltImage":
+    def _check_unique_arguments(self) -> "BuiltImage":
         if len({*self.bases, *self.versions, *self.packages}) < len([*self.bases, *self.versions, *self.packages]):
             raise ValueError("one build argument is given two meanings")
         return self

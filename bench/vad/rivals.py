@@ -28,7 +28,7 @@ class Silero:
         model = Path(package.origin).parent / "data/silero_vad.onnx"
         self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
         self._threshold = threshold
-        self.microseconds_a_chunk = 0.0
+        self.microseconds_per_chunk = 0.0
 
     def __call__(self, samples: npt.NDArray[np.int16]) -> Flags:
         """Return the 20 ms frames with speech."""
@@ -44,7 +44,7 @@ class Silero:
             out, state = self._session.run(None, inputs)
             probabilities[index] = out[0, 0]
             context = chunk[-CONTEXT:]
-        self.microseconds_a_chunk = (time.perf_counter() - start) / chunks * 1e6
+        self.microseconds_per_chunk = (time.perf_counter() - start) / chunks * 1e6
         middles = np.arange(len(samples) // FRAME) * FRAME + FRAME // 2
         return np.asarray(probabilities[np.minimum(middles // CHUNK, chunks - 1)] > self._threshold)
 

@@ -99,14 +99,14 @@ def compare(model: Path, streams: int, before: str, output: Path) -> list[str]:
     steps_by_kind: dict[str, dict[str, Step]] = {kind: {} for kind in goals.KINDS}
     with tempfile.TemporaryDirectory(prefix="bench-voice-") as folder:
         other = replace(CONTESTANTS[0], name=before, root=goals.checked_out(before, Path(folder) / "before"))
-        for number, contestant in enumerate((replace(CONTESTANTS[0], name=NOW), other)):
+        for number, candidate in enumerate((replace(CONTESTANTS[0], name=NOW), other)):
             (Path(folder) / str(number)).mkdir()
-            running = Running(contestant, Path(folder) / str(number), model)
-            with ExitStack() as stack, console.status(f"{streams} streams: {contestant.name}"):
+            running = Running(candidate, Path(folder) / str(number), model)
+            with ExitStack() as stack, console.status(f"{streams} streams: {candidate.name}"):
                 stack.callback(running.stop)
                 running.start()
                 for kind, pauses in goals.KINDS.items():
-                    steps_by_kind[kind][contestant.name] = measure(running, streams, pauses=pauses)
+                    steps_by_kind[kind][candidate.name] = measure(running, streams, pauses=pauses)
     (output / "goals.json").write_text(
         json.dumps([asdict(step) for of in steps_by_kind.values() for step in of.values()])
     )

@@ -29,7 +29,7 @@ from voice_blueprint.capacity.bounds import (
     store,
     vad_host,
 )
-from voice_blueprint.capacity.conversations import conversations_in, conversations_on_aws
+from voice_blueprint.capacity.conversations import aws_conversation_chain, conversations_in
 from voice_blueprint.capacity.load import peak_calls, recommended_sizes
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION, by_tier, caller_capacities, capacities, peak_calls_for
 from voice_blueprint.contract.network import Tier
@@ -118,7 +118,7 @@ def apply_guide(calls: int, tmp_path: Path) -> Deployment:
     for each, asked in recommended_sizes(PRODUCTION.aws, load):
         edits[".".join(map(str, each.location))] = yaml.safe_load(asked)
         told[f"hosts of {each.name}" if each.tier is Tier.ASR else ".".join(map(str, each.location[1:]))] = asked
-    agents, (mean, peak) = conversations_on_aws(PRODUCTION.aws)[0], conversations_in(load)
+    agents, (mean, peak) = aws_conversation_chain(PRODUCTION.aws)[0], conversations_in(load)
     edits["aws.agents.tasks"] = {"min": agents.units_for(mean), "max": agents.units_for(peak)}
     told["agents.tasks"] = f"{{min: {agents.units_for(mean)}, max: {agents.units_for(peak)}}}"
     guide = guide_values(calls)
@@ -267,7 +267,7 @@ def assert_same_capacity(deployment: Deployment, calls: int) -> None:
     assert planned == found
     held = aws.agents.conversations
     assert simulated == {name: calls for name, calls in found.items() if name != "state"} | {"agent": held}
-    agent, *others = conversations_on_aws(aws)
+    agent, *others = aws_conversation_chain(aws)
     (shown,) = [row for row in conversations_as_dict(deployment) if row["name"] == "agent"]
     assert (agent.calls, shown["low"], shown["most"]) == (
         held,
@@ -441,7 +441,7 @@ def service(stack: Stack, variable: str) -> int:
 
 def planned_admission_limits(deployment: Deployment) -> dict[str, set[str]]:
     found = {each.name: {str(each.calls)} for each in capacities(deployment.aws) if each.tier is not Tier.STATE}
-    return found | {"agent": {str(conversations_on_aws(deployment.aws)[0].calls)}}
+    return found | {"agent": {str(aws_conversation_chain(deployment.aws)[0].calls)}}
 
 
 def test_hosts_admit_their_capacity() -> None:

@@ -133,7 +133,7 @@ def names_by_type() -> dict[str, NameTree]:
             continue
         with Rehearsal.of(deployment) as rehearsal:
             graphs = [done.up.graph for done in rehearsal.run()]
-        for resource in (each for graph in graphs for each in graph.managed()):
+        for resource in (each for graph in graphs for each in graph.managed_resources()):
             if resource.type.startswith("azure-native:"):
                 _add_names(reveal(resource.inputs), results.setdefault(short_type(resource.type), {}))
     return results

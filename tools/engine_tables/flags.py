@@ -53,7 +53,7 @@ class FlagReader:
         self._reader = reader
         self._flexible = flexible
         self._supports_negation = any(reader.tree.modules("vllm/utils/", f"class {_NEGATING_ACTION}"))
-        self._sizes = size_fields(reader)
+        self._size_fields = size_fields(reader)
         self._flags: dict[str, Setting] = {}
         self._files: set[str] = set()
         self._lost: set[str] = set()
@@ -76,7 +76,7 @@ class FlagReader:
         return Command(
             flexible=self._flexible,
             read_from=tuple(sorted(self._files)),
-            not_followed=tuple(sorted(self._lost)),
+            unparsed_functions=tuple(sorted(self._lost)),
             flags=tuple(sorted(self._flags.values(), key=lambda flag: flag.name)),
         )
 
@@ -103,9 +103,9 @@ class FlagReader:
                 case ast.FunctionDef() | ast.ClassDef():
                     continue
                 case ast.For(iter=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="items"))) if isinstance(
-                    whole := frame.arguments.get(name), FieldArguments
+                    class_arguments := frame.arguments.get(name), FieldArguments
                 ):
-                    self._add_class(whole, frame)
+                    self._add_class(class_arguments, frame)
                 case ast.Assign(targets=[target], value=value):
                     self._assignment(target, value, frame)
                 case ast.Delete(targets=targets):
@@ -232,7 +232,7 @@ class FlagReader:
         if arguments.action in {"help", "version"}:
             return
         name = next((each for each in names if each.startswith("--")), names[0])
-        new_setting = argument_setting(self._reader, name, arguments, self._sizes)
+        new_setting = argument_setting(self._reader, name, arguments, self._size_fields)
         off = f"--disable-{name.removeprefix('--enable-')}" if name.startswith("--enable-") else None
         paired = self._supports_negation and new_setting.type == "bool"
         self._flags.setdefault(

@@ -21,7 +21,7 @@ _ENVIRONMENT_ACCESS = re.compile(r"\bgetenv\(|\benviron\b")
 _PER = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
 
 
-def registered(reader: Reader, function: str, owner: str = "") -> list[str]:
+def registered_names(reader: Reader, function: str, owner: str = "") -> list[str]:
     """Return the names that are registered by calls such as ``Owner.function("name", ...)``."""
     results: set[str] = set()
     for module in reader.tree.modules(containing=f"{function}("):

@@ -22,7 +22,7 @@ def table(tree: Tree, recipe: Recipe, origin: Origin) -> EngineTable:
         MovedError: A definition is not at the recipe's location.
     """
     plain = Reader(tree)
-    reader = Reader(tree, {name: offered.registered(plain, by) for name, by in recipe.registries.items()})
+    reader = Reader(tree, {name: offered.registered_names(plain, by) for name, by in recipe.registries.items()})
     commands = {
         name: FlagReader(reader, flexible=recipe.flexible).read(function) for name, function in recipe.commands.items()
     }
@@ -32,7 +32,7 @@ def table(tree: Tree, recipe: Recipe, origin: Origin) -> EngineTable:
         commands=commands,
         configs=_configs(reader, recipe, commands),
         connectors={
-            kind: tuple(offered.registered(reader, function, owner))
+            kind: tuple(offered.registered_names(reader, function, owner))
             for kind, (owner, function) in recipe.connectors.items()
         },
         connector_settings=tuple(

@@ -74,7 +74,7 @@ def conversations_in(load: CallLoad) -> tuple[float, int]:
     return load.calls * load.conversation_share, math.ceil(peak_calls(load) * load.conversation_share)
 
 
-def conversations_on_aws(aws: Aws) -> tuple[Link, ...]:
+def aws_conversation_chain(aws: Aws) -> tuple[Link, ...]:
     """Return the stages of a conversation: the agents, then each tier of a call. Without agents, there are none.
 
     Language model and text to speech are external endpoints, whose capacity is not in the file.
@@ -86,7 +86,7 @@ def conversations_on_aws(aws: Aws) -> tuple[Link, ...]:
     return _chain((agents_capacity, *(each for each in capacities(aws) if not is_bypassed_by(each.tier, aws.agents))))
 
 
-def conversations_on_azure(azure: Azure) -> tuple[Link, ...]:
+def azure_conversation_chain(azure: Azure) -> tuple[Link, ...]:
     """Return the stages of a conversation on a cluster, including the services that transcribe, answer and speak.
 
     A service that cannot work has no slots.
@@ -116,8 +116,8 @@ def conversation_chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
         LookupError: A service on Azure refers to a pool that the file does not define, or to one without GPUs.
     """
     if deployment.aws_section and deployment.aws_section.agents:
-        yield conversations_on_aws(deployment.aws_section)
-    if deployment.azure_section and (chain := conversations_on_azure(deployment.azure_section)):
+        yield aws_conversation_chain(deployment.aws_section)
+    if deployment.azure_section and (chain := azure_conversation_chain(deployment.azure_section)):
         yield chain
 
 

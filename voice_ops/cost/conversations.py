@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from voice_blueprint.azure.cpu_pods import cpu_pods
-from voice_blueprint.capacity.conversations import Link, conversations_on_aws, conversations_on_azure
+from voice_blueprint.capacity.conversations import Link, aws_conversation_chain, azure_conversation_chain
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.sizing.service import pool_capacities
@@ -22,7 +22,7 @@ AGENTS = "agents"
 
 def aws_conversations(aws: Aws, load: CallLoad) -> Conversations | None:
     """Return the conversations of the AWS section, or ``None`` without agents."""
-    return _conversations(conversations_on_aws(aws), load, aws_calls(aws, load), {AGENTS: 1.0})
+    return _conversations(aws_conversation_chain(aws), load, aws_calls(aws, load), {AGENTS: 1.0})
 
 
 def azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | None:
@@ -43,7 +43,7 @@ def azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | 
     pods = {name: cpus * replicas.max for name, (cpus, replicas) in cpu_pods(callers, azure.agents).items()}
     shares = {pool: usage[True] / sum(usage.values()) for pool, usage in nodes.items() if usage[True]}
     shares |= {AGENTS: 1.0, Tier.AGENT: 1.0, CPU_POOL: pods[Tier.AGENT] / sum(pods.values())}
-    return _conversations(conversations_on_azure(azure), load, azure_calls(azure, load), shares)
+    return _conversations(azure_conversation_chain(azure), load, azure_calls(azure, load), shares)
 
 
 def _conversations(

@@ -231,7 +231,7 @@ def azure_rented(graphs: Iterable[Graph], expected: Expected) -> list[ChargedRes
     return [
         ChargedResource.by(azure, _tier(graph, kind), resource.name, kind, resource.inputs, expected)
         for graph in graphs
-        for resource in graph.managed()
+        for resource in graph.managed_resources()
         for kind in [short_type(resource.type)]
     ]
 

@@ -294,11 +294,11 @@ def with_digests(deployment: Deployment) -> Deployment:
         deletion_protection=True,
         rollout=aws.rollout.model_copy(update={"checkpoint_pause_s": 0, "bake_s": 0}),
         vad=aws.vad.model_copy(update={"machine_image": _machine_image(names.VAD_FLEET)}),
-        asr=tuple(_with_one_host(fleet) for fleet in aws.asr),
+        asr=tuple(_runnable_fleet(fleet) for fleet in aws.asr),
     )
 
 
-def _with_one_host(fleet: AsrFleet) -> AsrFleet:
+def _runnable_fleet(fleet: AsrFleet) -> AsrFleet:
     bounds = fleet.hosts.model_copy(update={"min": max(1, fleet.hosts.min)})
     return fleet.model_copy(update={"hosts": bounds, "machine_image": _machine_image(fleet.name)})
 

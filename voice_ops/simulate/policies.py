@@ -11,7 +11,15 @@ from voice_blueprint.observability.azure.scaling import SCALE_DOWN, SCALE_UP, Pa
 from voice_ops.simulate.calls import Calls
 from voice_ops.simulate.capacity import RECOGNISES, FleetPlan
 from voice_ops.simulate.fleet import Fleet
-from voice_ops.simulate.scaling import CPU_TARGET, DEFAULT_DOWN, DEFAULT_UP, QueueScaler, Scaler, StepScaler, Tracker
+from voice_ops.simulate.scaling import (
+    CPU_TARGET,
+    DEFAULT_SCALE_DOWN,
+    DEFAULT_SCALE_UP,
+    QueueScaler,
+    Scaler,
+    StepScaler,
+    Tracker,
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ def scalers_for(policy: Policy, env: simpy.Environment, fleet: Fleet, calls: Cal
 
 
 def _queue(
-    env: simpy.Environment, fleet: Fleet, calls: Calls, up: Pace = DEFAULT_UP, down: Pace = DEFAULT_DOWN
+    env: simpy.Environment, fleet: Fleet, calls: Calls, up: Pace = DEFAULT_SCALE_UP, down: Pace = DEFAULT_SCALE_DOWN
 ) -> Iterator[Scaler]:
     # Callers wait for any ASR host, so each fleet's share of the queue is its share of the slots.
     max_calls = sum(each.plan.max_hosts * each.plan.slots for each in calls.asr)

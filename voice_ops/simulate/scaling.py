@@ -143,8 +143,8 @@ def tracked(size: GroupSize, value: float, target: float = CPU_TARGET, *, grows:
 
 
 _SYNC_S, _TOLERANCE = 15, 0.1
-DEFAULT_UP = Pace(pods=4, percent=100, period_s=15, settle_s=0)
-DEFAULT_DOWN = Pace(pods=0, percent=100, period_s=15, settle_s=300)
+DEFAULT_SCALE_UP = Pace(pods=4, percent=100, period_s=15, settle_s=0)
+DEFAULT_SCALE_DOWN = Pace(pods=0, percent=100, period_s=15, settle_s=300)
 """https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#default-behavior"""
 
 
@@ -167,8 +167,8 @@ class QueueScaler(Scaler):
         group: Group,
         calls: Calls,
         share: float,
-        up: Pace = DEFAULT_UP,
-        down: Pace = DEFAULT_DOWN,
+        up: Pace = DEFAULT_SCALE_UP,
+        down: Pace = DEFAULT_SCALE_DOWN,
         target: float = TARGET_SHARE,
     ) -> None:
         self._env, self._group, self._calls, self._share, self._target = env, group, calls, share, target

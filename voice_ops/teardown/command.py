@@ -137,7 +137,7 @@ def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, 
     earlier = retained_earlier(account, resources, planned.retained_kinds)
     _delete(account, resources)
     delete_logs(account, {**defined, **live})
-    return _left(account, removed_plan, resources, report, earlier=earlier, as_json=as_json)
+    return _report_remaining_resources(account, removed_plan, resources, report, earlier=earlier, as_json=as_json)
 
 
 def _refuse_other_account(account: Account) -> None:
@@ -182,7 +182,7 @@ def _with_importers(account: Account) -> tuple[str, ...]:
     return delete_order(sorted(stacks), live)
 
 
-def _left(
+def _report_remaining_resources(
     account: Account,
     removed_plan: Plan,
     resources: list[Resource],

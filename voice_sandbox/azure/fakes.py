@@ -80,7 +80,7 @@ def _node_group(fake: Fake) -> str:
     return str(requested or f"MC_{fake.inputs.get('resourceGroupName')}_{fake.name}_{fake.location}")
 
 
-_BY_TYPE: Mapping[tuple[str, str], FakeFactory] = {
+_OUTPUT_FACTORIES: Mapping[tuple[str, str], FakeFactory] = {
     ("containerregistry:Registry", "loginServer"): lambda fake: f"{fake.name.lower()}.azurecr.io",
     ("containerservice:ManagedCluster", "fqdn"): _cluster_fqdn,
     ("containerservice:ManagedCluster", "privateFQDN"): _private_fqdn,
@@ -132,7 +132,7 @@ def azure_outputs(fake: Fake) -> dict[str, Any]:
     if isinstance(answer.get("identity"), Mapping):
         answer["identity"] = _identity(fake, answer["identity"])
     for field in outputs.values():
-        maker = _BY_TYPE.get((fake.kind, field.name))
+        maker = _OUTPUT_FACTORIES.get((fake.kind, field.name))
         if maker or field.name == "name" or field.name not in answer:
             value = maker(fake) if maker else _by_name(fake, field)
             if value is not None:
@@ -170,7 +170,7 @@ def planned_outputs(kind: str, inputs: Properties) -> dict[str, Any]:
     shape = resource_shape(f"azure-native:{kind}")
     answer: dict[str, Any] = {}
     for name in shape.outputs if shape else ():
-        computed = name not in inputs or (kind, name) in _BY_TYPE
+        computed = name not in inputs or (kind, name) in _OUTPUT_FACTORIES
         answer[name] = UNKNOWN if computed else inputs[name]
     given_name = inputs.get(arm.name_input(kind))
     if "name" in answer and given_name is not None:

@@ -146,7 +146,7 @@ class Graph:
                 waiting.extend(self.by_urn[current].needs)
         return matches
 
-    def managed(self) -> Iterator[Resource]:
+    def managed_resources(self) -> Iterator[Resource]:
         """Yield the resources that a provider would create.
 
         Components, providers and resources that are only read are excluded.
@@ -157,7 +157,7 @@ class Graph:
 
     def counts(self) -> Counter[str]:
         """Count the managed resources by short type."""
-        return Counter(short_type(resource.type) for resource in self.managed())
+        return Counter(short_type(resource.type) for resource in self.managed_resources())
 
 
 def make_urn(stack: str, project: str, parent: str | None, kind: str, name: str) -> str:

@@ -142,7 +142,7 @@ def teardown(graphs: Iterable[Graph]) -> Teardown:
     deleted: list[Resource] = []
     removed_from_state: list[Resource] = []
     alive = {resource.urn: resource for resource in resources}
-    managed = {resource.urn for graph in created for resource in graph.managed()}
+    managed = {resource.urn for graph in created for resource in graph.managed_resources()}
     for resource in reversed(resources):
         if resource.urn in retained:
             continue

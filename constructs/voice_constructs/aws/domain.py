@@ -41,7 +41,7 @@ class HostDomain(Construct):
             ],
         ).ref
 
-    def lead(self, host: str, *, to: str, zone_id: str) -> None:
+    def add_alias_record(self, host: str, *, to: str, zone_id: str) -> None:
         """Make a host name an alias of an AWS endpoint.
 
         Args:

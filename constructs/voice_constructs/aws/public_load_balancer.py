@@ -71,7 +71,7 @@ class TlsLoadBalancer(Construct):
         balancer = self.load_balancer
         if domain is None or host is None:
             return balancer.load_balancer_dns_name
-        domain.lead(
+        domain.add_alias_record(
             host,
             to=balancer.load_balancer_dns_name,
             zone_id=balancer.load_balancer_canonical_hosted_zone_id,

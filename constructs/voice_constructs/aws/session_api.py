@@ -73,7 +73,7 @@ class SessionApi(Construct):
         self.stage = self.rest_api.deployment_stage
         self._build_execution_log()
         self._build_routes()
-        self._build_refusals()
+        self._build_gateway_responses()
         self._protect()
         self._build_keys()
         self._build_outputs(domain)
@@ -273,7 +273,7 @@ class SessionApi(Construct):
         if kind in reasons:
             acknowledge(cfn_method, "AwsSolutions-APIG4", reasons[kind])
 
-    def _build_refusals(self) -> None:
+    def _build_gateway_responses(self) -> None:
         types = apigateway.ResponseType
         origins = self._context.settings.allowed_origins
         # Pages can only read responses that name their origin, and a response of API Gateway itself can contain one
@@ -348,4 +348,6 @@ class SessionApi(Construct):
             rest_api_id=self.rest_api.rest_api_id,
             stage=self.stage.stage_name,
         )
-        domain.lead(domain.api_host, to=name.attr_regional_domain_name, zone_id=name.attr_regional_hosted_zone_id)
+        domain.add_alias_record(
+            domain.api_host, to=name.attr_regional_domain_name, zone_id=name.attr_regional_hosted_zone_id
+        )

@@ -67,7 +67,7 @@ async def test_a_closing_socket_delivers_the_rest_unless_its_client_disconnects(
 
     monkeypatch.setattr(AudioSocket, "_flush", flush)
     socket = socket_with(
-        _opening=SimpleNamespace(keeps_session_open=False),
+        _arguments=SimpleNamespace(keeps_session_open=False),
         _is_disconnected=False,
         _websocket=SimpleNamespace(receive=messages.get),
     )

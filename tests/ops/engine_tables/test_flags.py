@@ -217,7 +217,7 @@ def test_explicitly_declared_flag(wheel: Wheel, name: str, expected: dict[str, o
 
 def test_unfollowable_definitions_are_reported(wheel: Wheel) -> None:
     command = FlagReader(wheel(TOOL)).read("tool.args.add")
-    assert command.not_followed == ("outside.add",)
+    assert command.unparsed_functions == ("outside.add",)
     assert command.read_from == ("tool/args.py", "tool/more.py")
     assert "--version" not in flags(command)
 

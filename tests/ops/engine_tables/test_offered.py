@@ -15,8 +15,8 @@ def test_registered_connectors_are_read(wheel: Wheel) -> None:
             "b.py": 'Other.register("Three", "m", "C")\nregister("four", C)\n',
         }
     )
-    assert offered.registered(reader, "register", "Factory") == ["One", "Two"]
-    assert offered.registered(reader, "register") == ["four"]
+    assert offered.registered_names(reader, "register", "Factory") == ["One", "Two"]
+    assert offered.registered_names(reader, "register") == ["four"]
 
 
 METRICS = """

@@ -35,7 +35,7 @@ def test_ids_consist_of_existing_inputs(kind: str) -> None:
     assert arm.inputs_for(kind, "/elsewhere") == {}
 
 
-@pytest.mark.parametrize(("kind", "output"), list(fakes._BY_TYPE))
+@pytest.mark.parametrize(("kind", "output"), list(fakes._OUTPUT_FACTORIES))
 def test_simulated_outputs_exist(kind: str, output: str) -> None:
     assert output in shape_for(f"azure-native:{kind}").outputs
 

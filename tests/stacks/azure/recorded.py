@@ -65,7 +65,7 @@ def inputs(resource: Resource) -> dict[str, Any]:
 
 def azure_resources(graph: Graph) -> Iterator[Resource]:
     """Yield the resources that Azure would create."""
-    return (resource for resource in graph.managed() if resource.type.startswith("azure-native:"))
+    return (resource for resource in graph.managed_resources() if resource.type.startswith("azure-native:"))
 
 
 class _Refusal:

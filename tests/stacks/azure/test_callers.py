@@ -150,7 +150,7 @@ def test_references_between_edge_resources_exist(cloud: Graph) -> None:
 
 
 def test_the_edge_accepts_the_documented_maximum_file_size(cloud: Graph) -> None:
-    (firewall,) = (each for each in cloud.managed() if each.type.endswith(":WebApplicationFirewallPolicy"))
+    (firewall,) = (each for each in cloud.managed_resources() if each.type.endswith(":WebApplicationFirewallPolicy"))
     settings = inputs(firewall)["policySettings"]
     assert settings["fileUploadEnforcement"]
     assert MAX_FILE_BYTES <= settings["fileUploadLimitInMb"] * 10**6 <= MAX_FILE_BYTES * 1.1
@@ -382,7 +382,7 @@ def test_agents_metrics_are_not_public(pods_graph: Graph) -> None:
 def test_without_agents_no_route_to_them_exists() -> None:
     text = edit_deployment({"images": DIGESTS, "azure.agents": ABSENT}, "production-azure")
     for graph in (cluster(text), workloads(text)):
-        assert not [each for each in graph.managed() if "agent" in each.name]
+        assert not [each for each in graph.managed_resources() if "agent" in each.name]
     assert len(inputs(_only_resource(cluster(text), "network:ApplicationGateway"))["httpListeners"]) == 2
 
 

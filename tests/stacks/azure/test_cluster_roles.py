@@ -50,7 +50,7 @@ def _identities(graph: Graph) -> dict[str, Resource]:
 def _grants(graph: Graph) -> list[tuple[str, Role, str]]:
     """Return identity name or group id, role, and scope."""
     identities = _identities(graph)
-    things = {str(r.id): f"{r.type.removeprefix('azure-native:')} {r.name}" for r in graph.managed()}
+    things = {str(r.id): f"{r.type.removeprefix('azure-native:')} {r.name}" for r in graph.managed_resources()}
     found = []
     for resource in graph.of_type("authorization:RoleAssignment"):
         asked = inputs(resource)

@@ -188,7 +188,7 @@ def graphs() -> tuple[Graph, Graph]:
 def test_every_number_of_the_programs_is_listed() -> None:
     found: dict[tuple[str, str], set[object]] = {}
     for graph in graphs():
-        for resource in graph.managed():
+        for resource in graph.managed_resources():
             for place, value in numbers(inputs(resource)):
                 if not TESTED_ELSEWHERE.search(place):
                     found.setdefault((short_type(resource.type), place), set()).add(value)

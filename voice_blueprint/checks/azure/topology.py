@@ -11,7 +11,7 @@ from voice_blueprint.engines.sizing.layouts import cell_groups, engines_per_node
 from voice_blueprint.file.model.azure import TopologyPolicy
 from voice_blueprint.file.model.deployment import Deployment
 
-KUBELET = (
+TOPOLOGY_MANAGER_DOCS = (
     "https://kubernetes.io/docs/tasks/administer-cluster/topology-manager (rule: voice_blueprint/azure/topology.py)"
 )
 REJECTING_POLICIES = (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE)
@@ -20,7 +20,7 @@ REJECTING_POLICIES = (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE
 @cluster_check(
     "numa-admits-pods",
     "The kubelet of every pool admits as many pods of its services as a node has GPUs for.",
-    source=f"{KUBELET}; https://github.com/pytorch/ci-infra/issues/696",
+    source=f"{TOPOLOGY_MANAGER_DOCS}; https://github.com/pytorch/ci-infra/issues/696",
 )
 def numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
@@ -38,7 +38,7 @@ def numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
 @cluster_check(
     "cell-engines-beside-their-gpus",
     "The kubelet pins a cell's engines to the NUMA nodes of their GPUs.",
-    source=f"{KUBELET}; amounts: voice_blueprint/engines/cell.py",
+    source=f"{TOPOLOGY_MANAGER_DOCS}; amounts: voice_blueprint/engines/cell.py",
     acceptable=False,
 )
 def cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
@@ -60,7 +60,7 @@ def cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
 @check(
     "numa-nodes-known",
     "Topology policies that can reject a pod are used only on sizes with documented NUMA nodes.",
-    source=KUBELET,
+    source=TOPOLOGY_MANAGER_DOCS,
     level=Level.WARNING,
 )
 def numa_nodes_known(deployment: Deployment) -> Iterator[Violation]:
@@ -143,7 +143,7 @@ def cell_gpus_reach_each_other(deployment: Deployment) -> Iterator[Violation]:
 @cluster_check(
     "pods-get-linked-gpus",
     "Engines with several GPUs do not share a pool with pods that could split an NVLink domain.",
-    source="https://github.com/NVIDIA/k8s-device-plugin/issues/1193; " + KUBELET,
+    source="https://github.com/NVIDIA/k8s-device-plugin/issues/1193; " + TOPOLOGY_MANAGER_DOCS,
 )
 def pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:

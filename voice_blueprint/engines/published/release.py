@@ -44,7 +44,7 @@ class Command(Model):
     """Whether its parser treats ``_`` in flags as ``-``, and ``--x.y value`` as a key of the JSON value of ``--x``."""
     read_from: tuple[str, ...] = ()
     """Files that define the flags."""
-    not_followed: tuple[str, ...] = ()
+    unparsed_functions: tuple[str, ...] = ()
     """Functions that add flags but could not be parsed."""
     flags: tuple[Setting, ...] = ()
 

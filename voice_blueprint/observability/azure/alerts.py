@@ -276,7 +276,7 @@ def _caller_alerts(deployment: Deployment) -> Iterator[Alert]:
         yield _shared("vad-stopped", f"max by (pod) ({METRICS['VadStopped'].series})", 2)
     if Component.ASR in running:
         yield _shared("asr-slots-exhausted", f"max({METRICS['FreeSlots'].series})", 1)
-        lost_speech = f"sum by ({LOSS_DIMENSION}) ({_increase('SpeechLost', LOSS_DIMENSION, *_UNTRANSCRIBED)})"
+        lost_speech = f"sum by ({LOSS_DIMENSION}) ({_increase('SpeechLost', LOSS_DIMENSION, *_UNTRANSCRIBED_LOSSES)})"
         yield _shared("speech-lost", lost_speech, 2)
 
 
@@ -335,7 +335,7 @@ def _agent_alerts() -> Iterator[Alert]:
 
 
 _OVERLOAD = (DropReason.RING_FULL, DropReason.NO_HOST, DropReason.SHED)
-_UNTRANSCRIBED = (Loss.REFUSED, Loss.LOST_CHUNKS, Loss.GIVEN_UP)
+_UNTRANSCRIBED_LOSSES = (Loss.REFUSED, Loss.LOST_CHUNKS, Loss.GIVEN_UP)
 
 
 def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[Alert]:

@@ -63,7 +63,7 @@ def refused(graphs: Iterable[Graph], steps: Iterable[Step] = ()) -> list[Refused
     earlier: list[Resource] = []
     answers: list[Refused] = []
     for graph in graphs:
-        for resource in graph.managed():
+        for resource in graph.managed_resources():
             for row, problem in _evaluated(resource, before, earlier, graph):
                 message = f"{row.reason}: {problem}"
                 answers.append(

@@ -28,7 +28,7 @@ CLAIM_TTL_S = 60
 INDEX_INTERVAL_S = 60
 """Interval at which one of all gateways writes pending entries, so that there are at most 1,440 objects per day, and
 one more per thousand sessions."""
-INDEX_ENTRIES = 1000
+INDEX_BATCH_SIZE = 1000
 WRITE_TIMEOUT_S = 30.0
 """Timeout for writing an object, shorter than the lifetime of a claim."""
 
@@ -119,7 +119,7 @@ class Archiver:
         if not await self._store.set(state.ARCHIVE_INDEX_CLAIM, "1", nx=True, ex=INDEX_INTERVAL_S):
             return
         async with asyncio.timeout(WRITE_TIMEOUT_S):  # the claim lasts longer, so no other gateway removes these
-            while entries := await self._store.lrange(state.ARCHIVE_INDEX, 0, INDEX_ENTRIES - 1):
+            while entries := await self._store.lrange(state.ARCHIVE_INDEX, 0, INDEX_BATCH_SIZE - 1):
                 lines = [entry.decode() if isinstance(entry, bytes) else entry for entry in entries]
                 await self._archive.write_index(lines, datetime.now(UTC))
                 await self._store.ltrim(state.ARCHIVE_INDEX, len(entries), -1)

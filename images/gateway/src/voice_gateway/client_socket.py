@@ -72,7 +72,7 @@ class ClientSocket(AudioSocket):
 
     def __init__(self, gateway: Gateway, websocket: WebSocket, opening: SocketArguments) -> None:
         super().__init__(gateway, websocket, opening.session, opening.lease, opening.frame)
-        self._opening = opening
+        self._arguments = opening
         self._stream = EventStream(gateway, opening.session, resume_position(opening.session))
         self._outbox: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue(OUTBOX_SIZE)
         self._delivery_complete = asyncio.Event()
@@ -171,12 +171,12 @@ class ClientSocket(AudioSocket):
 
     async def _end(self, close: Close) -> None:
         # A session without a known token cannot be resumed.
-        await super()._end(close if self._opening.keeps_session_open else replace(close, ends_session=True))
+        await super()._end(close if self._arguments.keeps_session_open else replace(close, ends_session=True))
 
     async def _wait_for_shutdown(self) -> Close:
         """Close during a pause, since speech is lost while a session that ends with its socket moves."""
         close = await super()._wait_for_shutdown()
-        if not self._opening.keeps_session_open:
+        if not self._arguments.keeps_session_open:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._is_quiet.wait(), PAUSE_TIMEOUT_S)
         return close
@@ -203,7 +203,7 @@ class ClientSocket(AudioSocket):
         return await super()._handle(message)
 
     async def _flush(self, close: Close) -> Close:
-        if self._opening.keeps_session_open:
+        if self._arguments.keeps_session_open:
             return await super()._flush(close)
         flush_task, disconnect_task = (
             asyncio.ensure_future(super()._flush(close)),
@@ -223,7 +223,7 @@ class ClientSocket(AudioSocket):
     @property
     def _position_ms(self) -> int:
         """Position of the next audio in the session."""
-        return self._opening.start_ms + FRAME_MS * self._received_frames
+        return self._arguments.start_ms + FRAME_MS * self._received_frames
 
     def _confirm_delivery(self) -> None:
         """Mark messages sent a while ago as received, since the client was still connected then."""
@@ -265,7 +265,7 @@ class ClientSocket(AudioSocket):
                     read_at = time.monotonic()
                     await self._outbox.join()
                     trace.add("deliver", read_at, time.monotonic(), utterance=str(transcript.utterance))
-                if self._opening.keeps_session_open and self._is_checkpoint(transcript):
+                if self._arguments.keeps_session_open and self._is_checkpoint(transcript):
                     await self._outbox.join()
                     self._sent.append((position, asyncio.get_running_loop().time()))
                 if transcript.kind is EventKind.END:

@@ -73,8 +73,8 @@ class Fleet:
 
         ``None`` if one does not report them.
         """
-        by_host = [set(host.languages) for host in self._hosts[Tier.ASR]]
-        return set.intersection(*by_host) if by_host and all(by_host) else None
+        host_languages = [set(host.languages) for host in self._hosts[Tier.ASR]]
+        return set.intersection(*host_languages) if host_languages and all(host_languages) else None
 
     def vad_host(self, current: Host | None = None) -> Host | None:
         """Return the VAD host of a session's packets, which is its current one as long as that exists.

@@ -364,7 +364,7 @@ class RealtimeSocket(ClientSocket):
         return self._settings.turn_detection is not None
 
     def _session_event(self, kind: str) -> Json:
-        return _event(kind, session=describe(self._opening.session, self._settings))
+        return _event(kind, session=describe(self._arguments.session, self._settings))
 
     def _send_error(self, message: str, parameter: str, code: str = "invalid_value") -> None:
         """Report an invalid event of the client; the session continues."""

@@ -119,19 +119,19 @@ class CallTrace:
         span.end(self._clock.at(max(started_at, ended_at)))
         return span
 
-    def add_final(self, transcript: Transcript, sent_at: float, stopped_at: float, read_at: float) -> None:
+    def add_final(self, transcript: Transcript, sent_at: float, last_chunk_received_at: float, read_at: float) -> None:
         """Add an utterance: the time from its last frame to its final, split by stages.
 
         Args:
             transcript: Its final.
             sent_at: Time at which its last frame was sent.
-            stopped_at: Time at which the engine received its last chunk.
+            last_chunk_received_at: Time at which the engine received its last chunk.
             read_at: Time at which its final was read.
         """
         utterance_span = self.add("utterance", sent_at, read_at, utterance=str(transcript.utterance))
         durations_s = {stage: transcript.stages_ms[stage] / 1000 for stage in STAGES if stage in transcript.stages_ms}
         # The final was written shortly before it was read.
-        at = max(sent_at, min(stopped_at, read_at - sum(durations_s.values())))
+        at = max(sent_at, min(last_chunk_received_at, read_at - sum(durations_s.values())))
         self.add("vad end, ship", sent_at, at, utterance_span)
         for stage, duration_s in durations_s.items():
             ended_at = min(read_at, at + duration_s)

@@ -45,7 +45,7 @@ def engines_have_probes(stack: Stack) -> Iterator[Violation]:
     remedy="add one to the container that serves callers",
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
-def replicated_pods_are_ready(stack: Stack) -> Iterator[Violation]:
+def replicated_pods_have_readiness_probes(stack: Stack) -> Iterator[Violation]:
     for pod in _replicated(stack):
         serving = [c for c in pod.running if {p["containerPort"].text for p in c.value["ports"]} & CALLED]
         if not any(container.value["readinessProbe"] for container in serving or pod.running):

@@ -88,6 +88,9 @@ def test_every_row_has_a_name_a_public_source_and_a_remedy() -> None:
 
 def test_every_row_refers_to_a_deployed_type() -> None:
     emitted = {
-        resource.type.partition(":")[2] for file in FILES for graph in graphs(file) for resource in graph.managed()
+        resource.type.partition(":")[2]
+        for file in FILES
+        for graph in graphs(file)
+        for resource in graph.managed_resources()
     }
     assert {row.kind for row in ROWS} <= emitted

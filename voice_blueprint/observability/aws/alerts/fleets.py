@@ -32,7 +32,7 @@ def fleet_alerts(deployment: Deployment) -> Iterator[Alert]:
             MINUTE_S,
             target=fleet,
         )
-    yield from _public_endpoint(deployment)
+    yield from _public_endpoint_alerts(deployment)
     # A group with equal bounds is always at its maximum.
     for fleet, tier, group, max_hosts in _groups(deployment):
         yield Alert(
@@ -67,7 +67,7 @@ def fleet_alerts(deployment: Deployment) -> Iterator[Alert]:
     )
 
 
-def _public_endpoint(deployment: Deployment) -> Iterator[Alert]:
+def _public_endpoint_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts on requests that gateways send to the public host name; without gateways, there are none."""
     if lacks_digests(deployment, GATEWAY_IMAGES):
         return
