@@ -32,7 +32,8 @@ def _each(file: str, why: str, *changes: tuple[str, str]) -> list[Equivalent]:
 
 
 EQUIVALENT: tuple[Equivalent, ...] = (
-    Equivalent(f"{GATEWAY}/archiver.py", "INDEX_BATCH_SIZE - 1", "INDEX_BATCH_SIZE - 2", "the next turn of the loop has it"),
+    Equivalent(f"{GATEWAY}/archiver.py", "INDEX_BATCH_SIZE - 1", "INDEX_BATCH_SIZE - 2",
+               "the next turn of the loop has it"),
     Equivalent(f"{GATEWAY}/listen.py", "self._query.utterance_end_ms / 1000", "self._query.utterance_end_ms / 1001",
                "a duration a thousandth shorter"),
     Equivalent(f"{GATEWAY}/audio.py", "RATE * 120 // 1000", "RATE - 120 // 1000", "a buffer with more room"),
