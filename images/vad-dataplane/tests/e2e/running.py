@@ -272,6 +272,17 @@ class DataPlane:
         found: dict[str, int] = self.ask("counters")["drops"]
         return found
 
+    def settled_drops(self) -> dict[str, int]:
+        """Return the drops when none has been added for half a second.
+
+        A packet is visible in its session before its drop is counted, and on a busy machine another one may follow.
+        """
+        drops: dict[str, int] = {}
+        while drops != (latest := self.drops()):
+            drops = latest
+            time.sleep(0.5)
+        return drops
+
     def session(self, ssrc: int) -> dict[str, Any] | None:
         """Return the program's state of a session; None if it has not been admitted."""
         return next((each for each in self.ask("sessions", limit=1000) if each["ssrc"] == ssrc), None)
