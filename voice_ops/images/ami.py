@@ -26,7 +26,7 @@ class Proposal:
     fleet: str
     in_file: str | None
     proposed: str | None
-    created: str = ""
+    made: str = ""
     since: str = ""
 
 

@@ -175,7 +175,7 @@ def propose_machine_images(file: DeploymentFile, as_json: Json = False) -> None:
             row = (
                 each.in_file or "newest of AWS",
                 each.proposed or "none",
-                f"{each.created}, {each.since}".strip(", "),
+                f"{each.made}, {each.since}".strip(", "),
             )
             table.add_row(each.fleet, *row)
         out.print(table)
