@@ -20,6 +20,7 @@ from azure.core.exceptions import (
     HttpResponseError,
     ResourceNotFoundError,
     ServiceRequestError,
+    ServiceResponseError,
     map_error,
 )
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy, RetryPolicy
@@ -118,7 +119,7 @@ class Kubernetes:
         """
         try:
             answer = self._client.send_request(HttpRequest("GET", self._client.format_url(path)))
-        except ServiceRequestError as error:
+        except (ServiceRequestError, ServiceResponseError) as error:  # the latter behind a proxy, for example
             raise ClusterUnreachableError(first_line(str(error))) from None
         if answer.status_code == DENIED:
             raise ClusterDeniedError(first_line(json_body(answer).get("message", "")), response=answer)

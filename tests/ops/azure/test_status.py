@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from typer.testing import CliRunner, Result
 from tests.nonempty import nonempty
 from tests.ops.azure.live_cluster import LiveCluster, pod_for
 from tests.stacks.azure.manifests import KUBERNETES
+from voice_ops.azure import cluster
 from voice_ops.azure.workloads import DefinedWorkloads, differences
 from voice_ops.cli import app
 
@@ -166,6 +169,19 @@ def test_an_unreachable_api_server_is_reported(file: Path, live_cluster: LiveClu
     rows = status(file)[1]
     assert "cannot reach the API server" in rows["deployments"]["found"]
     assert "`access` in docs/guides/azure.md" in rows["deployments"]["remedy"]
+
+
+def test_a_silent_api_server_is_reported(
+    file: Path, live_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy accepts the connection, and then reaches no private address."""
+    monkeypatch.setattr(cluster, "CONNECT_S", 0.2)
+    monkeypatch.setattr(cluster, "ATTEMPTS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        live_cluster.kubeconfig = re.sub(r"localhost:\d+", f"localhost:{port}", live_cluster.kubeconfig)
+        rows = status(file)[1]
+    assert "cannot reach the API server" in rows["deployments"]["found"]
 
 
 def test_without_a_subscription_no_status_is_reported(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
