@@ -54,7 +54,7 @@ def test_policies_allow_exactly_the_calls_of_their_commands() -> None:
         ("def f(s):\n  c: Any = s.client('ecs')\n  return partial(c.stop_task)", {("ecs", "StopTask")}),
         ("def f(s):\n  c, n = s.client('ecs'), 0\n  c.stop_task()", {("ecs", "StopTask")}),
         ("def f(c: CloudFormationClient):\n  c.delete_stack()", {("cloudformation", "DeleteStack")}),
-        ("def f(a): a.listed('logs', 'describe_log_groups', 'x')", {("logs", "DescribeLogGroups")}),
+        ("def f(a): a.list_all('logs', 'describe_log_groups', 'x')", {("logs", "DescribeLogGroups")}),
         ("def f(s):\n  c = s.client('s3')\n  c.get_paginator('list_object_versions')", {("s3", "ListObjectVersions")}),
         ("def f(c):\n  c.stop_task()", set()),
     ],

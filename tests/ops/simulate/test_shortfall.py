@@ -52,7 +52,7 @@ def test_without_scaling_no_host_is_added() -> None:
     found = shortfall(simulate((vad(), asr(low=2)), LOAD))
     assert found
     assert found.help_s is None
-    assert "no new host came" in str(found)
+    assert "no new host started" in str(found)
 
 
 def test_slots_for_the_peak_prevent_refusals() -> None:
