@@ -106,10 +106,10 @@ def day(deployment: Deployment) -> Day:
     load = designed_load(deployment)
     if load.curve.endswith(".csv"):
         return _from_file(deployment.source.file.parent / load.curve, load)
-    return {"flat": _flat, "business-day": _business_day, "spike": _spike}[load.curve](load)
+    return {"flat": _flat_day, "business-day": _business_day, "spike": _spike_day}[load.curve](load)
 
 
-def _flat(load: CallLoad) -> Day:
+def _flat_day(load: CallLoad) -> Day:
     return Day("flat", (0.0, float(DAY_S)), (float(load.calls),) * 2)
 
 
@@ -138,7 +138,7 @@ def _cosine_exponent(factor: float) -> float:
     return high
 
 
-def _spike(load: CallLoad) -> Day:
+def _spike_day(load: CallLoad) -> Day:
     """Return a day with one plateau of an hour.
 
     It is shorter if the mean would leave no calls for the rest of the day.

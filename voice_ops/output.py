@@ -26,13 +26,13 @@ ASCII_EQUIVALENTS = {"✓": "+", "✗": "x", "→": "->", "…": "...", "×": "x
 """Replacements for characters that the output's encoding lacks; any other becomes a question mark."""
 
 
-def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
+def _replace_unencodable(error: UnicodeError) -> tuple[str | bytes, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(ASCII_EQUIVALENTS.get(each, "?") for each in error.object[error.start : error.end]), error.end
 
 
-codecs.register_error("voice-plain", _plain)
+codecs.register_error("voice-plain", _replace_unencodable)
 for _stream in (sys.stdout, sys.stderr):
     if isinstance(_stream, io.TextIOWrapper):
         _stream.reconfigure(errors="voice-plain")

@@ -47,7 +47,7 @@ def commands() -> str:
     ]
     for name in COMMANDS:
         for title, command in _leaf_commands(name, load_command(name)):
-            lines += ["", f"## voice {title}", "", _prose(command.help or ""), ""]
+            lines += ["", f"## voice {title}", "", _to_markdown(command.help or ""), ""]
             rows = [
                 _parameter(each, Context(command))
                 for each in command.params
@@ -163,7 +163,7 @@ def _leaf_commands(title: str, command: Command) -> Iterator[tuple[str, Command]
         yield title, command
 
 
-def _prose(text: str) -> str:
+def _to_markdown(text: str) -> str:
     example = re.compile(r"^Example: (.+)$", re.MULTILINE)
     return example.sub(r"Example: `\1`", text.replace("\b", "").strip())
 

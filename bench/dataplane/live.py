@@ -89,7 +89,7 @@ class Sender:
         self._process.communicate(timeout=30)
 
 
-def _settled(plane: DataPlane) -> dict[str, Any]:
+def _settled_counters(plane: DataPlane) -> dict[str, Any]:
     """Return the counters after all packets in flight have been processed."""
     before: dict[str, Any] = plane.ask("counters")
     while True:
@@ -102,10 +102,10 @@ def _settled(plane: DataPlane) -> dict[str, Any]:
 
 def measure(plane: DataPlane, sender: Sender, streams: int, seconds: float) -> dict[str, Any]:
     """Send for a while and return the results."""
-    before = _settled(plane)
+    before = _settled_counters(plane)
     sent = sender.send(streams, seconds)
     peak = plane.ask("counters")["rx_ring_percent"]
-    after = _settled(plane)
+    after = _settled_counters(plane)
     cycles = {name: one["cycles"] - before["stages"][name]["cycles"] for name, one in after["stages"].items()}
     received = after["stages"]["reorder"]["items"] - before["stages"]["reorder"]["items"]
     frames = after["vad"]["frames"] - before["vad"]["frames"]

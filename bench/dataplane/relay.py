@@ -100,7 +100,7 @@ class Stream:
 
 
 @contextmanager
-def _running() -> Iterator[int]:
+def _running_relay() -> Iterator[int]:
     process = subprocess.Popen(["rtpengine", *RUN, *THREADS])  # noqa: S603, S607
     try:
         yield process.pid
@@ -139,7 +139,7 @@ def rtpengine(rounds: int) -> list[Measurement]:
         RuntimeError: It accepts no call, or relays no packets.
     """
     costs: dict[str, list[float]] = {suite: [] for suite in SUITES}
-    with _running() as process, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+    with _running_relay() as process, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         control.connect((LOOPBACK, NG_PORT))
         control.settimeout(10)
         time.sleep(1)

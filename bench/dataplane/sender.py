@@ -40,7 +40,7 @@ class Sender:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
         self._socket.connect(address)
 
-    def _next(self, streams: int) -> bytes:
+    def _next_datagrams(self, streams: int) -> bytes:
         packets, tick = self._packets[:streams], self._tick[:streams]
         packets["sequence"] = tick & 0xFFFF
         packets["time"] = tick * (FRAME_BYTES // 2)
@@ -53,7 +53,7 @@ class Sender:
         size = BATCH * PACKET.itemsize
         start, ticks, late = time.perf_counter(), round(seconds / TICK_S), 0.0
         for tick in range(ticks):
-            packets = self._next(streams)
+            packets = self._next_datagrams(streams)
             for at in range(0, len(packets), size):
                 due = start + (tick + at / len(packets)) * TICK_S / speed
                 ahead = due - time.perf_counter()

@@ -85,7 +85,7 @@ def _table(kind: str, results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _settled(sent: Flags, track: Track) -> str:
+def _sent_after_adaptation(sent: Flags, track: Track) -> str:
     """Return the share of a track without speech that is sent after two seconds, and the time of the last one."""
     detected = sent[int(track.speech.sum()) :]
     last = np.flatnonzero(detected)[-1] / 50 if detected.any() else 0.0
@@ -101,7 +101,7 @@ def _without_speech(build: Build) -> str:
         "|---" * (len(detectors) + 1) + "|",
     ]
     for track in corpus.without_speech():
-        cells = [_settled(detector(track.samples), track) for detector in detectors.values()]
+        cells = [_sent_after_adaptation(detector(track.samples), track) for detector in detectors.values()]
         lines.append(f"| {track.name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -101,7 +101,7 @@ def _convert(arguments: list[str], stdin: bytes | None = None) -> Samples:
     return np.frombuffer(raw, np.int16).astype(float)
 
 
-def _spoken(voice: str, text: str) -> Samples:
+def _synthesize_speech(voice: str, text: str) -> Samples:
     command = ["espeak-ng", "-v", voice, "-s", str(130 + 7 * (len(voice + text) % 9)), "--stdout", text]
     wave = subprocess.run(command, capture_output=True, check=True).stdout  # noqa: S603
     return _convert(["-f", "wav", "-i", "-"], wave)
@@ -120,7 +120,9 @@ def recordings(kind: str, part: str, cache: Path) -> list[Samples]:
             samples_list = [_convert(["-f", "g722", "-i", str(one)]) for one in paths[:max_count]]
         else:
             texts = HELD_OUT_TEXTS if part == "held-out" else TEXTS
-            samples_list = [_spoken(voice, text) for voice in VOICES if split_for(voice) == part for text in texts]
+            samples_list = [
+                _synthesize_speech(voice, text) for voice in VOICES if split_for(voice) == part for text in texts
+            ]
         cache.mkdir(parents=True, exist_ok=True)
         np.savez(cached, *[one.astype(np.int16) for one in samples_list])
     with np.load(cached) as archive:
@@ -139,7 +141,7 @@ def label(clean: Samples) -> Flags:
     return speech
 
 
-def _joined(sources: list[Samples], random: np.random.Generator) -> tuple[Samples, Flags]:
+def _join_recordings(sources: list[Samples], random: np.random.Generator) -> tuple[Samples, Flags]:
     """Return all recordings in random order at random levels, with pauses of 0.2 to 2 s."""
     pieces: list[Samples] = []
     labels: list[Flags] = []
@@ -192,7 +194,7 @@ def tracks(kind: str, part: str, cache: Path, *, steps: bool = False) -> Iterato
     for number, (condition, snr) in enumerate(CONDITIONS):
         seed = hashlib.sha256(f"{kind} {part} {condition} {snr} {int(steps)}".encode()).digest()
         random = np.random.default_rng(int.from_bytes(seed[:8], "little"))
-        clean, speech = _joined(sources, random)
+        clean, speech = _join_recordings(sources, random)
         noise_samples = noise("white" if condition == "none" else condition, len(clean), sources, random)
         if steps:
             noise_samples *= _steps(len(clean), random)

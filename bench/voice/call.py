@@ -49,8 +49,8 @@ def call(number: int, *, pauses: bool = True) -> Call:
         pauses: Whether it has pauses; otherwise, it is a monologue of about a minute, with the same sentences.
     """
     if not pauses:
-        return _monologue(number)
-    sentences, silence = _sentences(), _silence()
+        return _build_monologue(number)
+    sentences, silence = _sentences(), _background_pause()
     order = [(number + index) % SENTENCES for index in range(SENTENCES)]
     first = round(number * GOLDEN % 1 * len(silence) / FRAME_SAMPLES) * FRAME_SAMPLES
     pieces, utterance_times, at = [silence[first:]], [], len(silence) - first
@@ -63,10 +63,10 @@ def call(number: int, *, pauses: bool = True) -> Call:
     return Call(np.concatenate(pieces), tuple(utterance_times), " ".join(lines[sentence] for sentence in order))
 
 
-def _monologue(number: int) -> Call:
+def _build_monologue(number: int) -> Call:
     sentences, lines = _sentences(), SAMPLE_TEXT.read_text(encoding="utf-8").splitlines()
     order = [(number + index) % SENTENCES for index in range(SENTENCES * REPEATED)]
-    silence = _silence()[: FRAME_SAMPLES * PAUSE_FRAMES]
+    silence = _background_pause()[: FRAME_SAMPLES * PAUSE_FRAMES]
     samples = np.concatenate([silence, *(sentences[sentence] for sentence in order), silence])
     utterance_times = (len(silence) / RATE, (samples.size - len(silence)) / RATE)
     return Call(samples, (utterance_times,), " ".join(lines[sentence] for sentence in order))
@@ -84,7 +84,7 @@ def _sentences() -> list[Samples]:
 
 
 @cache
-def _silence() -> Samples:
+def _background_pause() -> Samples:
     """Return the pause after each sentence, which repeats the background at the start of the sample."""
     speech = sum(map(len, _sentences()))
     frames = round(speech * SILENCE / (1 - SILENCE) / SENTENCES / FRAME_SAMPLES)

@@ -39,15 +39,15 @@ class Goal:
         return self.limits_by_streams[min(self.limits_by_streams, key=lambda each: abs(each - streams))]
 
 
-def _at(percentiles: tuple[float, ...], index: int) -> float:
+def _percentile_at(percentiles: tuple[float, ...], index: int) -> float:
     return percentiles[index] if percentiles else float("nan")
 
 
 GOALS = (
     Goal("CPU s of the ASR tier, a minute of a stream", lambda step: step.cpu_s["asr"], {8: 6.0, 16: 4.0}),
-    Goal("first text, s, median", lambda step: _at(step.first_text_s, 0), {8: 1.0}),
-    Goal("committed words behind speech, s, p95", lambda step: _at(step.committed_s, 1), {8: 4.0, 16: 6.0}),
-    Goal("final behind the end of speech, s, median", lambda step: _at(step.final_s, 0), {8: 0.25}),
+    Goal("first text, s, median", lambda step: _percentile_at(step.first_text_s, 0), {8: 1.0}),
+    Goal("committed words behind speech, s, p95", lambda step: _percentile_at(step.committed_s, 1), {8: 4.0, 16: 6.0}),
+    Goal("final behind the end of speech, s, median", lambda step: _percentile_at(step.final_s, 0), {8: 0.25}),
     Goal("words withdrawn", lambda step: step.withdrawn, {8: 0.2}),
     Goal("committed words withdrawn", lambda step: step.broken, {8: 0}),
 )

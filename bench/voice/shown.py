@@ -39,24 +39,24 @@ def display(events: Iterable[tuple[float, TranscriptEvent]]) -> Display:
             continue
         start_ms = event.start_ms
         committed = (event.text if event.kind == "final" else event.committed).split()
-        before = [_joined(texts, column) for column in (0, 1)]
+        before = [_words_in_column(texts, column) for column in (0, 1)]
         words, is_final_by_word = texts.get(start_ms, ([], []))
         displayed = len(is_final_by_word)
         texts[start_ms] = event.text.split(), committed
         if not event.speech_final:  # tentative words belong to the next part
             texts[event.end_ms] = words[len(committed) :], []
         screen.commits_s += [at - word.end_ms / 1000 for word in event.words[displayed : len(committed)]]
-        after = [_joined(texts, column) for column in (0, 1)]
-        screen.withdrawn += _missing(before[0], after[0])
-        screen.broken += _missing(before[1], after[1])
+        after = [_words_in_column(texts, column) for column in (0, 1)]
+        screen.withdrawn += _count_missing(before[0], after[0])
+        screen.broken += _count_missing(before[1], after[1])
         screen.words = len(after[0])
     return screen
 
 
-def _joined(texts: dict[int, tuple[list[str], list[str]]], column: int) -> list[str]:
+def _words_in_column(texts: dict[int, tuple[list[str], list[str]]], column: int) -> list[str]:
     return [word.casefold().strip(".,?!") for start_ms in sorted(texts) for word in texts[start_ms][column]]
 
 
-def _missing(before: list[str], after: list[str]) -> int:
+def _count_missing(before: list[str], after: list[str]) -> int:
     matches = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
     return len(before) - sum(match.size for match in matches)

@@ -76,7 +76,7 @@ def measure(running: Running, streams: int, *, pauses: bool = True) -> Step:
         for name, previous in zip(("partials_shed", "partials"), partials, strict=True)
     )
     screens = [each.display for each in outcomes]
-    finals = _all(outcomes, lambda each: each.finals_s)
+    finals = _collect_values(outcomes, lambda each: each.finals_s)
     return Step(
         contestant=running.contestant.name,
         streams=streams,
@@ -84,7 +84,7 @@ def measure(running: Running, streams: int, *, pauses: bool = True) -> Step:
         failed=tuple(each.error for each in outcomes if each.error),
         lost=sentences - len(finals),
         sentences=sentences,
-        first_text_s=_percentiles(_all(outcomes, lambda each: each.first_texts_s)),
+        first_text_s=_percentiles(_collect_values(outcomes, lambda each: each.first_texts_s)),
         final_s=_percentiles(finals),
         cpu_s={name: cpu / minutes for name, cpu in durations.items()},
         word_error_rate=fmean(each.word_error_rate for each in outcomes),
@@ -97,7 +97,7 @@ def measure(running: Running, streams: int, *, pauses: bool = True) -> Step:
     )
 
 
-def _all(outcomes: Iterable[Outcome], of: Callable[[Outcome], list[float]]) -> list[float]:
+def _collect_values(outcomes: Iterable[Outcome], of: Callable[[Outcome], list[float]]) -> list[float]:
     return [value for outcome in outcomes for value in of(outcome)]
 
 

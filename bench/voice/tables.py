@@ -43,13 +43,13 @@ def _row(step: Step) -> list[str]:
     return [
         str(step.streams),
         f"{step.real_time_factor:.2f}{missing}",
-        _joined(step.first_text_s),
-        _joined(step.final_s),
+        _format_percentiles(step.first_text_s),
+        _format_percentiles(step.final_s),
         f"{step.word_error_rate:.0%}",
-        f"{sum(step.cpu_s.values()):.2f}: {_joined([step.cpu_s[program] for program in PROGRAMS])}",
+        f"{sum(step.cpu_s.values()):.2f}: {_format_percentiles([step.cpu_s[program] for program in PROGRAMS])}",
         f"{step.callers_share:.0%}, {step.others_share:.0%}",
     ]
 
 
-def _joined(values: Sequence[float]) -> str:
+def _format_percentiles(values: Sequence[float]) -> str:
     return " ".join(f"{value:.2f}" for value in values) or "-"

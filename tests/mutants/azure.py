@@ -200,7 +200,7 @@ AZURE_MUTANTS = (
     Named("9 GPUs that a pod has not", f"{PACK}/placement.py", "!= set(range(pod.gpus))", "== set()", POLICY_TESTS),
     Named("9 flags that a release has not", f"{PACK}/limits.py", "if flag is None:", "if flag is None and not name:",
           POLICY_TESTS),
-    Named("9 values that a release has not", f"{PACK}/limits.py", "elif not _accepts(flag, text):", "elif False:",
+    Named("9 values that a release has not", f"{PACK}/limits.py", "elif not _accepts_value(flag, text):", "elif False:",
           POLICY_TESTS),
     Named("9 variables that no program reads", f"{PACK}/limits.py", "and name not in table.environment", "and not name",
           POLICY_TESTS),

@@ -14,7 +14,7 @@ from voice_blueprint.hosts import with_image_digests
 from voice_ops.cost.day import simulate_day
 from voice_ops.cost.estimate import Assumptions, price, sections
 from voice_ops.cost.prices import HOURS_PER_MONTH, price_book
-from voice_ops.gameday.command import _simulated
+from voice_ops.gameday.command import _simulated_row
 from voice_ops.gameday.simulated import simulate_scenarios
 from voice_ops.init.answers import Answers, Cloud
 from voice_ops.init.drafts import drafts
@@ -92,7 +92,7 @@ def test_a_new_file_fires_no_alert_on_its_day(cloud: Cloud, calls: int) -> None:
 def alerts_of_faults(deployment: Deployment) -> set[str]:
     """Simulate each game-day fault, and return the alerts; a fault that drops calls must fire a documented alert."""
     effects = simulate_scenarios(deployment)
-    rows = [_simulated(deployment, name, effect) for name, effect in effects.items()]
+    rows = [_simulated_row(deployment, name, effect) for name, effect in effects.items()]
     assert [row for row in rows if not row.passed] == []
     return {row.scenario for row in rows if row.fired}
 

@@ -111,7 +111,9 @@ class LoudspeakerCaller(Caller):
     def _microphone(self, samples: Samples) -> Samples:
         size = round(self.heard_rate * FRAME_S)
         played_until = (
-            self._now() - self.DELAY_S - (self._playback_ends_at - self._received_audio().size / self.heard_rate)
+            self._current_time()
+            - self.DELAY_S
+            - (self._playback_ends_at - self._received_audio().size / self.heard_rate)
         )
         if not self._playback_ends_at or (self._echoed + 1) * FRAME_S > played_until:
             return samples  # nothing was played at this time, or playback was paused

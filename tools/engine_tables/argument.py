@@ -55,7 +55,7 @@ def setting(reader: Reader, name: str, arguments: Arguments, sizes: frozenset[st
     """
     setting_fields: dict[str, object] = {"name": name}
     if arguments.origin is not None:
-        setting_fields |= _derived(reader, arguments.origin, sizes)
+        setting_fields |= _derive_arguments(reader, arguments.origin, sizes)
     for key in arguments.dropped:
         setting_fields.pop(key, None)
     return Setting.model_validate(setting_fields | _passed_settings(reader, arguments))
@@ -128,7 +128,7 @@ def size_fields(reader: Reader) -> frozenset[str]:
     return frozenset()
 
 
-def _derived(reader: Reader, each: Field, sizes: frozenset[str]) -> dict[str, object]:
+def _derive_arguments(reader: Reader, each: Field, sizes: frozenset[str]) -> dict[str, object]:
     """Return the result of vLLM's ``get_kwargs`` for a field of a configuration class, in its order."""
     allowed = hint(reader, each.annotation, each.scope)
     setting_fields: dict[str, object] = {
@@ -149,11 +149,11 @@ def _derived_type(name: str, allowed: Hint, sizes: frozenset[str]) -> dict[str, 
     if "literal" in kinds:
         return choices(allowed.values, extensible="str" in kinds)
     if kinds & {"tuple", "list", "set"} and allowed.items is not None:
-        return _collected(allowed, allowed.items)
+        return _collection_arguments(allowed, allowed.items)
     return _scalar(name, allowed, kinds, sizes)
 
 
-def _collected(allowed: Hint, items: Hint) -> dict[str, object]:
+def _collection_arguments(allowed: Hint, items: Hint) -> dict[str, object]:
     setting_fields = described(items, items.kinds - {"none"})
     return setting_fields | {
         "type": "str" if setting_fields["type"] == "any" else setting_fields["type"],

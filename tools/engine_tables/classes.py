@@ -96,7 +96,7 @@ def hint(reader: Reader, node: Node, scope: Scope) -> Hint:
             return Hint({name})
         case ast.Name() | ast.Attribute():
             result = reader.definition(node, scope)
-            return _defined(reader, result) if result and result.node is not node else Hint({"other"})
+            return _hint_for_class(reader, result) if result and result.node is not node else Hint({"other"})
     return Hint({"other"})
 
 
@@ -129,7 +129,7 @@ def _subscript(reader: Reader, node: ast.Subscript, scope: Scope) -> Hint:
     return Hint({"dict"} if name in _MAPPINGS else {"other"})
 
 
-def _defined(reader: Reader, class_definition: Definition) -> Hint:
+def _hint_for_class(reader: Reader, class_definition: Definition) -> Hint:
     match class_definition.node:
         case ast.ClassDef(bases=bases):
             if is_config(reader, class_definition):

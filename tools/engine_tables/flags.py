@@ -205,19 +205,19 @@ class FlagReader:
         arguments = Arguments()
         for keyword in call.keywords:
             if keyword.arg is None:
-                arguments = self._spread(keyword.value, frame, arguments)
+                arguments = self._spread_arguments(keyword.value, frame, arguments)
             else:
                 arguments.set(keyword.arg, keyword.value, frame.scope)
         if texts:
             self._add(texts, arguments, frame.scope)
 
-    def _spread(self, node: ast.expr, frame: _Frame, arguments: Arguments) -> Arguments:
+    def _spread_arguments(self, node: ast.expr, frame: _Frame, arguments: Arguments) -> Arguments:
         """Return the arguments of ``**node``, overridden by explicit ones."""
         match node:
             case ast.Dict(keys=keys, values=values):
                 for key, value in zip(keys, values, strict=True):
                     if key is None:
-                        arguments = self._spread(value, frame, arguments)
+                        arguments = self._spread_arguments(value, frame, arguments)
                     else:
                         arguments.set(str(self._reader.value_or(key, frame.scope, "")), value, frame.scope)
                 return arguments

@@ -36,14 +36,14 @@ def kernels(reader: Reader, chooser: str) -> tuple[Kernel, ...]:
         if (cls := reader.find_definition(path))
     }
     return tuple(
-        Kernel(name=name, blocks=tuple(sorted(_blocks(reader, cls))), kv_types=types)
+        Kernel(name=name, blocks=tuple(sorted(_block_sizes(reader, cls))), kv_types=types)
         for name, cls in sorted(classes_by_name.items())
         if (types := dict(_types(reader, cls)))  # one that delegates to others has none
         and not any(_PredicateEvaluator(reader, cls, 0).call_method(layout) is True for layout in OTHER_LAYOUTS)
     )
 
 
-def _blocks(reader: Reader, cls: Definition) -> set[int]:
+def _block_sizes(reader: Reader, cls: Definition) -> set[int]:
     """Return the sizes of which a block must be a multiple of one."""
     method = reader.method(cls, BLOCKS)
     returned = [each.value for each in ast.walk(method.node) if isinstance(each, ast.Return)] if method else []
@@ -76,9 +76,9 @@ class _PredicateEvaluator:
 
     def call_method(self, name: str, *arguments: object) -> object:
         method = self.reader.method(self.cls, name)
-        return self._called(method, arguments) if method else UNKNOWN
+        return self._evaluate_call(method, arguments) if method else UNKNOWN
 
-    def _called(self, function: Definition, arguments: tuple[object, ...]) -> object:
+    def _evaluate_call(self, function: Definition, arguments: tuple[object, ...]) -> object:
         if not isinstance(function.node, ast.FunctionDef):
             return UNKNOWN
         names = [each.arg for each in function.node.args.args if each.arg not in {"self", "cls"}]
@@ -115,14 +115,14 @@ class _PredicateEvaluator:
                 is_true = self.value(operand)
                 return is_true if is_true is UNKNOWN else not is_true
             case ast.BoolOp(op=operator, values=parts):
-                return self._joined(parts, decides=isinstance(operator, ast.Or))
+                return self._evaluate_boolean(parts, decides=isinstance(operator, ast.Or))
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
-                return _compared(operator, self.value(left), self.value(right))
+                return _evaluate_comparison(operator, self.value(left), self.value(right))
             case ast.Call():
                 return self._call_value(node)
         return self.reader.value_or(node, scope, UNKNOWN)
 
-    def _joined(self, parts: list[ast.expr], *, decides: bool) -> object:
+    def _evaluate_boolean(self, parts: list[ast.expr], *, decides: bool) -> object:
         values = []
         for part in parts:
             values.append(self.value(part))
@@ -145,13 +145,13 @@ class _PredicateEvaluator:
                     result for each in self.reader.ancestry(self.cls) if (result := self.reader.method(each, name))
                 ]
                 above = next((each for each in inherited if self.within and each.node is not self.within.node), None)
-                return self._called(above, arguments) if above else UNKNOWN
+                return self._evaluate_call(above, arguments) if above else UNKNOWN
             case ast.Call(func=ast.Name(id="any"), args=[ast.GeneratorExp(elt=part, generators=[each])]):
-                return self._any(part, each)
+                return self._evaluate_any(part, each)
         function = self.reader.definition(call.func, (self.within or self.cls).scope)
-        return self._called(function, arguments) if function and not call.keywords else UNKNOWN
+        return self._evaluate_call(function, arguments) if function and not call.keywords else UNKNOWN
 
-    def _any(self, part: ast.expr, over: ast.comprehension) -> object:
+    def _evaluate_any(self, part: ast.expr, over: ast.comprehension) -> object:
         items, name = self.value(over.iter), getattr(over.target, "id", "")
         if not isinstance(items, list):
             return UNKNOWN
@@ -162,7 +162,7 @@ class _PredicateEvaluator:
         return True in values or (UNKNOWN if UNKNOWN in values else False)
 
 
-def _compared(operator: ast.cmpop, left: object, right: object) -> object:
+def _evaluate_comparison(operator: ast.cmpop, left: object, right: object) -> object:
     if left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
     match operator:

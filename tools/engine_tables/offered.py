@@ -55,7 +55,7 @@ def metrics(reader: Reader, prefixes: Sequence[str]) -> tuple[PublishedMetric, .
             results |= set(_metrics_in(reader, node, scope, prefixes))
     typed_names = {name.partition("|")[0] for name, kind in results if kind != "unknown"}
     rows = {
-        _exposed(name, kind): kind
+        _prometheus_name(name, kind): kind
         for name, kind in sorted(results)
         if kind != "unknown" or (name not in typed_names and ":" in name and not name.endswith("_"))
     }
@@ -77,12 +77,12 @@ def _metrics_in(reader: Reader, node: ast.AST, scope: Scope, prefixes: Sequence[
                 yield f"{names[-1]}|{unit}" if unit else names[-1], kind
         case ast.Dict(keys=keys, values=values):
             for key, value in zip(keys, values, strict=True):
-                yield from _paired(reader, key, value, scope, prefixes)
+                yield from _mapping_metrics(reader, key, value, scope, prefixes)
         case ast.Assign(targets=[ast.Subscript(slice=key)], value=value):
-            yield from _paired(reader, key, value, scope, prefixes)
+            yield from _mapping_metrics(reader, key, value, scope, prefixes)
 
 
-def _paired(
+def _mapping_metrics(
     reader: Reader, key: ast.expr | None, value: ast.expr, scope: Scope, prefixes: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield a metric that a mapping defines: its name is the key, its kind the class of the value."""
@@ -100,7 +100,7 @@ def _is_metric(text: str, prefixes: Sequence[str]) -> bool:
     return any(text.startswith(prefix) and re.fullmatch(r"[a-z0-9_.]+", text[len(prefix) :]) for prefix in prefixes)
 
 
-def _exposed(name: str, kind: str) -> str:
+def _prometheus_name(name: str, kind: str) -> str:
     """Return a metric's name in Prometheus: with the unit added by OpenTelemetry, and ``_total`` for counters."""
     bare, _, unit = name.partition("|")
     base = re.sub(r"[^a-zA-Z0-9_:]", "_", bare)

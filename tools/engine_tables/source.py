@@ -118,13 +118,13 @@ def _bound(statement: ast.stmt, package: str) -> Iterator[tuple[str, Node | Impo
                 top = alias.name.partition(".")[0]
                 yield alias.asname or top, Import(alias.name if alias.asname else top, None)
         case ast.ImportFrom():
-            yield from _imported(statement, package)
+            yield from _imported_names(statement, package)
         case ast.If() | ast.Try() | ast.With():
             for block in blocks(statement):
                 yield from symbols(block, package).items()
 
 
-def _imported(statement: ast.ImportFrom, package: str) -> Iterator[tuple[str, Import]]:
+def _imported_names(statement: ast.ImportFrom, package: str) -> Iterator[tuple[str, Import]]:
     try:
         module = importlib.util.resolve_name("." * statement.level + (statement.module or ""), package)
     except ImportError:  # beyond the top: not part of this distribution

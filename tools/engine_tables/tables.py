@@ -72,18 +72,19 @@ def render(engine_table: EngineTable) -> str:
     """Return a table as JSON with one line for each flag, field, metric, endpoint and variable."""
     document = engine_table.model_dump(mode="json", exclude_defaults=True)
     entries = (
-        f" {_json(key)}: {_opened(value, ' ', depth=2 if key == 'commands' else 1)}" for key, value in document.items()
+        f" {_json(key)}: {_expand_json(value, ' ', depth=2 if key == 'commands' else 1)}"
+        for key, value in document.items()
     )
     return "{\n" + ",\n".join(entries) + "\n}\n"
 
 
-def _opened(value: object, indent: str, depth: int) -> str:
+def _expand_json(value: object, indent: str, depth: int) -> str:
     """Return JSON whose containers are expanded up to a depth; deeper ones stay on one line each."""
     if depth < 0 or not isinstance(value, dict | list) or not value:
         return _json(value)
     inner = f"{indent} "
     if isinstance(value, dict):
-        rows = [f"{inner}{_json(name)}: {_opened(each, inner, depth - 1)}" for name, each in value.items()]
+        rows = [f"{inner}{_json(name)}: {_expand_json(each, inner, depth - 1)}" for name, each in value.items()]
     else:
         rows = [f"{inner}{_json(row)}" for row in value]
     opening, closing = "{}" if isinstance(value, dict) else "[]"

@@ -90,9 +90,9 @@ class Reader(Names):
     def _operation_value(self, node: Node, scope: Scope) -> object:
         match node:
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self._combined(ast.Sub(), 0, self.value(operand, scope))
+                return self._evaluate_operator(ast.Sub(), 0, self.value(operand, scope))
             case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
-                return self._combined(operator, self.value(left, scope), self.value(right, scope))
+                return self._evaluate_operator(operator, self.value(left, scope), self.value(right, scope))
             case ast.JoinedStr(values=parts):
                 return "".join(str(self.value(part, scope)) for part in parts)
             case ast.FormattedValue(value=inner):
@@ -110,7 +110,7 @@ class Reader(Names):
         return inner
 
     @staticmethod
-    def _combined(operator: ast.operator, left: object, right: object) -> object:
+    def _evaluate_operator(operator: ast.operator, left: object, right: object) -> object:
         try:
             return _OPERATORS[type(operator)](left, right)  # type: ignore[arg-type]
         except (TypeError, ArithmeticError):
@@ -149,19 +149,19 @@ class Reader(Names):
         if name in {"lower", "upper", "strip"} and isinstance(call.func, ast.Attribute):
             return getattr(str(self.value(call.func.value, scope)), name)()
         if name in _BUILDERS and len(call.args) == 1:
-            return self._built(name, self._listed(call.args[0], scope))
+            return self._construct_value(name, self._evaluate_list(call.args[0], scope))
         if name in {"list", "tuple", "set", "frozenset", "dict"} and not call.args and not call.keywords:
             return {} if name == "dict" else []
         raise UnknownValueError(ast.unparse(call))
 
-    def _listed(self, node: ast.expr, scope: Scope) -> object:
+    def _evaluate_list(self, node: ast.expr, scope: Scope) -> object:
         result = self.definition(node, scope)
         if result and isinstance(result.node, ast.ClassDef) and self.is_enum(result):
             return list(self.members(result).values())
         return self.value(node, scope)
 
     @staticmethod
-    def _built(name: str, value: object) -> object:
+    def _construct_value(name: str, value: object) -> object:
         try:
             return _BUILDERS[name](value)
         except (TypeError, ValueError):
@@ -193,7 +193,7 @@ class Reader(Names):
                 elt=ast.Name() | ast.Attribute(value=ast.Name(), attr="value" | "name"),
                 generators=[ast.comprehension(target=ast.Name(), iter=source, ifs=[])],
             ):
-                return self._listed(source, scope)
+                return self._evaluate_list(source, scope)
         raise UnknownValueError(ast.unparse(node))
 
     def literal(self, node: Node, scope: Scope) -> list[object]:

@@ -110,7 +110,7 @@ def admit(size: VmSize, free: FreeResources, request: Request, policy: TopologyP
     if size.numa_nodes and (request.cpus or 0) > sum(free.cpus):
         return Admission(False, reason=f"{request.cpus} CPUs of {sum(free.cpus)} that are free")
     if policy is TopologyPolicy.NONE or not size.numa_nodes:
-        return Admission(True, _linked(size, free.gpus, request.gpus))
+        return Admission(True, _preferred_gpus(size, free.gpus, request.gpus))
     offers = _resource_hints(size, free, request)
     if policy is TopologyPolicy.SINGLE_NUMA_NODE:
         offers = [[hint for hint in hints if hint.preferred and len(hint.nodes) == 1] for hints in offers]
@@ -119,8 +119,8 @@ def admit(size: VmSize, free: FreeResources, request: Request, policy: TopologyP
         return Admission(False, nodes=merged_hint.nodes, reason=_refusal_reason(size, request, policy))
     local_gpus = tuple(gpu for gpu in free.gpus if _numa_node(size, gpu) in merged_hint.nodes)
     remote_gpus = tuple(gpu for gpu in free.gpus if gpu not in local_gpus)
-    gpus = _linked(size, local_gpus, min(request.gpus, len(local_gpus)))
-    gpus += _linked(size, remote_gpus, request.gpus - len(gpus))
+    gpus = _preferred_gpus(size, local_gpus, min(request.gpus, len(local_gpus)))
+    gpus += _preferred_gpus(size, remote_gpus, request.gpus - len(gpus))
     return Admission(True, tuple(sorted(gpus)), merged_hint.nodes, merged_hint.preferred)
 
 
@@ -176,17 +176,17 @@ def _hints(total: Sequence[int], free: Sequence[int], amount: int) -> list[_Hint
     min_nodes = _fewest_nodes(total, amount)
     return [
         _Hint(nodes, len(nodes) == min_nodes)
-        for nodes in _sets(len(total))
+        for nodes in _node_sets(len(total))
         if sum(free[node] for node in nodes) >= amount
     ]
 
 
 def _fewest_nodes(total: Sequence[int], amount: int) -> int:
-    sizes = [len(nodes) for nodes in _sets(len(total)) if sum(total[node] for node in nodes) >= amount]
+    sizes = [len(nodes) for nodes in _node_sets(len(total)) if sum(total[node] for node in nodes) >= amount]
     return min(sizes, default=len(total))
 
 
-def _sets(count: int) -> Iterator[Nodes]:
+def _node_sets(count: int) -> Iterator[Nodes]:
     for length in range(1, count + 1):
         yield from map(frozenset, itertools.combinations(range(count), length))
 
@@ -217,7 +217,7 @@ def _rank(hint: _Hint, gpu_count: int) -> tuple[bool, bool, int, int]:
     return True, count > gpu_count, abs(count - gpu_count), mask
 
 
-def _linked(size: VmSize, gpus: Sequence[int], count: int) -> tuple[int, ...]:
+def _preferred_gpus(size: VmSize, gpus: Sequence[int], count: int) -> tuple[int, ...]:
     """Return the GPUs that NVIDIA's device plugin prefers: the most NVLink connections, then low numbers.
 
     Its best-effort policy scores NVLink far above PCIe (``github.com/NVIDIA/go-gpuallocator``).

@@ -33,7 +33,7 @@ class _Live:
     acceptable=False,
 )
 def live_load_is_a_call(deployment: Deployment) -> Iterator[Violation]:
-    for live_fleet in _live(deployment):
+    for live_fleet in _live_engines(deployment):
         if live_fleet.load.longest_call_s is None:
             model, tokens = catalog.models()[live_fleet.model], live_fleet.load.session_tokens
             rate = model.audio_tokens_per_s or 1
@@ -53,7 +53,7 @@ def live_load_is_a_call(deployment: Deployment) -> Iterator[Violation]:
 )
 def live_sessions_were_reached(deployment: Deployment) -> Iterator[Violation]:
     rows = sorted(catalog.live_streams().values(), key=lambda row: (row.memory_gib, row.streams))
-    for live_fleet in _live(deployment):
+    for live_fleet in _live_engines(deployment):
         for engine in live_fleet.engines:
             memory_gib = catalog.gpus()[engine.gpu].memory_gib
             best = ([row for row in rows if row.memory_gib <= memory_gib] or rows[:1])[-1]
@@ -67,7 +67,7 @@ def live_sessions_were_reached(deployment: Deployment) -> Iterator[Violation]:
                 )
 
 
-def _live(deployment: Deployment) -> Iterator[_Live]:
+def _live_engines(deployment: Deployment) -> Iterator[_Live]:
     azure, models = deployment.azure_section, catalog.models()
     for index, service in enumerate(azure.services if azure else ()):
         load = getattr(service, "load", None)

@@ -123,14 +123,14 @@ def model_revision_pinned(deployment: Deployment) -> Iterator[Violation]:
         model_revision = (
             (models[fleet.vllm.model].repository, fleet.vllm.revision) if fleet.vllm else (repository, fleet.revision)
         )
-        yield from _newest(("aws", "asr", index), fleet.name, *model_revision)
+        yield from _unpinned_revision(("aws", "asr", index), fleet.name, *model_revision)
     for index, service in enumerate(deployment.azure_section.services if deployment.azure_section else ()):
-        yield from _newest(
+        yield from _unpinned_revision(
             ("azure", "services", index), service.name, models[service.model].repository, service.revision
         )
 
 
-def _newest(at: Location, name: str, repository: str, revision: str | None) -> Iterator[Violation]:
+def _unpinned_revision(at: Location, name: str, repository: str, revision: str | None) -> Iterator[Violation]:
     if revision is None:
         yield Violation(
             at,

@@ -72,7 +72,7 @@ def check_cell_cpus(size: VmSize, cpus: int, policy: TopologyPolicy) -> None:
     Raises:
         DoesNotFitError: The kubelet pins an engine elsewhere or rejects the pod, or the size does not support cells.
     """
-    if not _fits(size, cpus, policy):
+    if not _fits_cpus(size, cpus, policy):
         raise DoesNotFitError(
             f"{cpus} CPUs are {engine_cpus(cpus)} for each engine of a cell; the kubelet of {size.name} ({policy}) "
             "does not pin them beside the engine's GPUs",
@@ -82,7 +82,7 @@ def check_cell_cpus(size: VmSize, cpus: int, policy: TopologyPolicy) -> None:
 
 def cell_cpus_remedy(size: VmSize, policy: TopologyPolicy) -> str:
     """Return the remedy: CPU requests of a whole cell that would be admitted."""
-    admitted_amounts = [amount for amount in range(1, size.vcpus) if _fits(size, amount, policy)]
+    admitted_amounts = [amount for amount in range(1, size.vcpus) if _fits_cpus(size, amount, policy)]
     return (
         f"{admitted_amounts[0]} to {admitted_amounts[-1]} cpus"
         if admitted_amounts
@@ -126,7 +126,7 @@ def engines_near_gpus(
     )
 
 
-def _fits(size: VmSize, cpus: int, policy: TopologyPolicy) -> bool:
+def _fits_cpus(size: VmSize, cpus: int, policy: TopologyPolicy) -> bool:
     requests = cell_requests(size.gpu_count, cpus)
     cpu_requests = cell_cpus(cpus)
     return engines_near_gpus(size, cpu_requests, requests, dict(enumerate(cell_groups(size))), policy)

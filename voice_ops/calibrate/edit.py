@@ -17,7 +17,7 @@ def with_value(text: str, location: Location, key: str, value: dict[str, object]
     entry = f"{key}: {json.dumps(value, ensure_ascii=False)}"
     for name, value_node in node.value:
         if name.value == key:
-            return text[: name.start_mark.index] + entry + text[_end(value_node) :]
+            return text[: name.start_mark.index] + entry + text[_end_index(value_node) :]
     # Insert after the first key, which is a fleet's name or type, or before the only key.
     (first, _), *others = node.value
     at = (others[0][0] if others else first).start_mark.index
@@ -35,9 +35,9 @@ def _child(node: yaml.Node | None, part: str | int) -> yaml.Node:
     return parts[part]
 
 
-def _end(node: yaml.Node) -> int:
+def _end_index(node: yaml.Node) -> int:
     """Return the end of a value. PyYAML's end of a block collection includes the comments after it."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         last = node.value[-1]
-        return _end(last[1] if isinstance(last, tuple) else last)
+        return _end_index(last[1] if isinstance(last, tuple) else last)
     return node.end_mark.index

@@ -64,7 +64,7 @@ def access(auth: Auth | None, secret: str | None, server: str) -> Access:
         raise AccessError(f"--auth {auth} does not use --api-key-env; omit it")
     match auth:
         case Auth.IAM:
-            return _signed(server)
+            return _signed_access(server)
         case Auth.JWT:
             return lambda *_: {"Authorization": f"Bearer {secret}"}
         case Auth.API_KEY:
@@ -73,7 +73,7 @@ def access(auth: Auth | None, secret: str | None, server: str) -> Access:
             return lambda *_: {}
 
 
-def _signed(server: str) -> Access:
+def _signed_access(server: str) -> Access:
     # Imported here, since these modules would slow down every other command.
     import boto3  # noqa: PLC0415
     from botocore.auth import SigV4Auth  # noqa: PLC0415

@@ -80,9 +80,9 @@ class SrtpSender:
                 except OSError as error:
                     raise CallError(f"UDP to {self._place}: {error.strerror}") from None
             with contextlib.suppress(OSError):
-                connections[-1].send(self._goodbye())
+                connections[-1].send(self._bye_packet())
 
-    def _goodbye(self) -> bytes:
+    def _bye_packet(self) -> bytes:
         """Return a receiver report without blocks, and BYE (RFC 3550, section 6)."""
         ssrc = self._media.ssrc
         return self._srtp.protect_rtcp(struct.pack(">BBHIBBHI", VERSION_2, 201, 1, ssrc, VERSION_2 | 1, 203, 1, ssrc))

@@ -140,7 +140,7 @@ def _health_check(_: Templates, __: str, properties: Properties) -> Iterator[Use
         yield Use("health-check-option", Amount.fixed(options))
 
 
-def _one(item: str) -> Uses:
+def _one_unit(item: str) -> Uses:
     def uses(_: Templates, __: str, ___: Properties) -> Iterator[Use]:
         yield Use(item, Amount.fixed(1))
 
@@ -152,19 +152,19 @@ PRICED: dict[str, Uses] = {
     "AWS::AutoScaling::AutoScalingGroup": _group,
     "AWS::AutoScaling::WarmPool": _warm_pool,
     "AWS::CloudWatch::Alarm": _alarm,
-    "AWS::CloudWatch::CompositeAlarm": _one("cloudwatch-composite-alarm"),
-    "AWS::CloudWatch::Dashboard": _one("cloudwatch-dashboard"),
-    "AWS::EC2::EIP": _one("public-ipv4-hour"),
-    "AWS::EC2::NatGateway": _one("nat-gateway-hour"),
+    "AWS::CloudWatch::CompositeAlarm": _one_unit("cloudwatch-composite-alarm"),
+    "AWS::CloudWatch::Dashboard": _one_unit("cloudwatch-dashboard"),
+    "AWS::EC2::EIP": _one_unit("public-ipv4-hour"),
+    "AWS::EC2::NatGateway": _one_unit("nat-gateway-hour"),
     "AWS::EC2::VPCEndpoint": _endpoint,
     "AWS::ECS::Cluster": _cluster,
     "AWS::ECS::Service": _service,
     "AWS::ElastiCache::ReplicationGroup": _store,
     "AWS::ElasticLoadBalancingV2::LoadBalancer": _load_balancer,
-    "AWS::KMS::Key": _one("kms-key"),
-    "AWS::Logs::MetricFilter": _one("cloudwatch-custom-metric"),
+    "AWS::KMS::Key": _one_unit("kms-key"),
+    "AWS::Logs::MetricFilter": _one_unit("cloudwatch-custom-metric"),
     "AWS::Route53::HealthCheck": _health_check,
-    "AWS::SecretsManager::Secret": _one("secret"),
+    "AWS::SecretsManager::Secret": _one_unit("secret"),
     "AWS::WAFv2::WebACL": _web_acl,
 }
 """Types with a price that is independent of traffic."""

@@ -80,7 +80,7 @@ def _metric_alert(inputs: Inputs, _: Expected) -> Iterator[Use]:
     yield Use("azure-metric-alert", Amount.fixed(3 if split else 1))
 
 
-def _one(item: str) -> Uses:
+def _one_unit(item: str) -> Uses:
     def uses(_: Inputs, __: Expected) -> Iterator[Use]:
         yield Use(item, Amount.fixed(1))
 
@@ -98,10 +98,10 @@ PRICED: dict[str, Uses] = {
     "monitor:MetricAlert": _metric_alert,
     "network:ApplicationGateway": _edge,
     "network:BastionHost": _bastion,
-    "network:NatGateway": _one("azure-nat-gateway-hour"),
-    "network:PrivateEndpoint": _one("private-endpoint-hour"),
-    "network:PublicIPAddress": _one("azure-public-ipv4-hour"),
-    "privatedns:PrivateZone": _one("private-dns-zone"),
+    "network:NatGateway": _one_unit("azure-nat-gateway-hour"),
+    "network:PrivateEndpoint": _one_unit("private-endpoint-hour"),
+    "network:PublicIPAddress": _one_unit("azure-public-ipv4-hour"),
+    "privatedns:PrivateZone": _one_unit("private-dns-zone"),
     "redisenterprise:RedisEnterprise": _state,
 }
 """Types with a price that is independent of traffic."""

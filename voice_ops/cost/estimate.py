@@ -105,7 +105,7 @@ def sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
     notes += (NO_LOAD,) * (deployment.load is None)
     for regional in _regional_deployments(deployment) if deployment.aws_section else ():
         aws_section, load = regional.aws, designed_load(regional)
-        expected, added_notes = _expected(regional, assumed)
+        expected, added_notes = _expected_sizes(regional, assumed)
         rented = aws_rented(regional, templates(with_image_digests(regional)), expected)
         rented += traffic_rented(regional, expected.place) + _endpoints(aws_section.agents)
         audio = aws_audio(aws_section, load, has_load=regional.load is not None)
@@ -127,7 +127,7 @@ def sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
             azure_load = designed_load(azure_only)
         except ValueError:
             azure_load = None  # no service accepts audio
-        expected, added_notes = _expected(azure_only, assumed)
+        expected, added_notes = _expected_sizes(azure_only, assumed)
         rented = azure_rented(graphs, expected)
         if azure_only.load:
             rented = [*_without_traffic(rented), *azure_traffic(azure_section, azure_only.load, expected.place)]
@@ -141,7 +141,7 @@ def sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
     return resources
 
 
-def _expected(deployment: Deployment, assumed: Assumptions) -> tuple[Expected, tuple[str, ...]]:
+def _expected_sizes(deployment: Deployment, assumed: Assumptions) -> tuple[Expected, tuple[str, ...]]:
     """Return the expected sizes, and a note if the designed day cannot be simulated."""
     if assumed.utilization is not None:
         return Expected(assumed.utilization), ()

@@ -103,7 +103,7 @@ def _azure_price(endpoint: str, item: str, region: str) -> Price | None:
     if meter is None:
         return None
     today = datetime.now(UTC).date().isoformat()
-    rows = [row for row in _azure_rows(endpoint, meter, region) if _matches(meter, row)]
+    rows = [row for row in _azure_rows(endpoint, meter, region) if _matches_meter(meter, row)]
     if not rows:
         return None
     row = min(rows, key=lambda row: row["tierMinimumUnits"])
@@ -111,7 +111,7 @@ def _azure_price(endpoint: str, item: str, region: str) -> Price | None:
     return Price(item, float(row["retailPrice"]), meter.unit, GLOBAL if meter.is_global else region, today, source)
 
 
-def _matches(meter: AzureMeter, row: dict[str, Any]) -> bool:
+def _matches_meter(meter: AzureMeter, row: dict[str, Any]) -> bool:
     name = f"{row['productName']} {row['skuName']} {row['meterName']}"
     return (
         row["retailPrice"] > 0

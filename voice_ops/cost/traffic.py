@@ -117,7 +117,7 @@ def aws_usage(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> It
     yield from aws_logs(aws, opened)
     if aws.edge.archive:
         yield from archive_uses(aws.edge.archive.retention_days, load, opened)
-    yield from _stored(aws, calls, opened)
+    yield from _storage_uses(aws, calls, opened)
     requests = opened * (_requests(load) / 1e6)
     yield "AWS::ApiGateway::RestApi", Use("api-gateway-rest-requests", requests)
     yield "AWS::WAFv2::WebACL", Use("waf-requests", requests)
@@ -130,7 +130,7 @@ def aws_usage(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> It
     yield kind, Use(item, publish_requests * (PUBLISHED_BYTES / 1e9))
 
 
-def _stored(aws: Aws, calls: Amount, opened: Amount) -> Iterator[tuple[str, Use]]:
+def _storage_uses(aws: Aws, calls: Amount, opened: Amount) -> Iterator[tuple[str, Use]]:
     """Yield the storage of snapshots, of weights and compiled programs, and of the load balancer's access logs.
 
     Snapshots contain what the calls of that moment store. The storage of one snapshot per store is free.

@@ -73,7 +73,7 @@ class Utterances:
             return []
         self._recent.clear()
         flags = ChunkFlag.START_OF_SPEECH | ChunkFlag.END_OF_SPEECH | ChunkFlag.SILENCE | mark
-        return [self._numbered(self._next_sequence - 1, flags, self._rows[:0])]
+        return [self._build_chunk(self._next_sequence - 1, flags, self._rows[:0])]
 
     def resume_at(self, sequence: int) -> None:
         """Continue at a position given by the session's clock, after all audio that was sent."""
@@ -98,7 +98,9 @@ class Utterances:
                 chunks = [
                     replace(chunk, flags=chunk.flags & ~(ChunkFlag.END_OF_SPEECH | self._mark)) for chunk in chunks
                 ]
-                chunks.append(self._numbered(self._next_sequence - 1, ChunkFlag.END_OF_SPEECH | self._mark, self._rows))
+                chunks.append(
+                    self._build_chunk(self._next_sequence - 1, ChunkFlag.END_OF_SPEECH | self._mark, self._rows)
+                )
                 self._rows = self._rows[:0]
         return chunks
 
@@ -114,8 +116,8 @@ class Utterances:
         if not any(is_voiced for *_, is_voiced in frames):
             flags |= ChunkFlag.SILENCE
         rows, self._rows = self._rows[:CHUNK_MEL_FRAMES], self._rows[CHUNK_MEL_FRAMES:]
-        return self._numbered(frames[0][0], flags, rows)
+        return self._build_chunk(frames[0][0], flags, rows)
 
-    def _numbered(self, sequence: int, flags: ChunkFlag, rows: Rows) -> AudioChunk:
+    def _build_chunk(self, sequence: int, flags: ChunkFlag, rows: Rows) -> AudioChunk:
         self._number += 1
         return AudioChunk(self._ssrc, sequence, flags, rows, self._number - 1)

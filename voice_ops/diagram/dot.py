@@ -47,7 +47,7 @@ def render(graph: Graph) -> str:
     lines += [_shape(caller.id, _box(graph, caller)) for caller in graph.tier_nodes(None)]
     for tier in graph.tiers:
         lines += _tier(graph, tier)
-    lines += _arrows(graph)
+    lines += _edge_lines(graph)
     lines += _rows(graph)
     return "\n".join([*lines, "}", ""])
 
@@ -102,9 +102,12 @@ def _table(rows: str, attributes: str) -> str:
 
 def _box(graph: Graph, node: Node, fill: str = "white", border: str = "#8795a1") -> str:
     """Return a box: its title and lines, and below a separator each signal that scales it."""
-    rows = [_row(f"<B>{escape(node.title)}</B>"), *([_row(_small(node.lines, SECONDARY_COLOR))] if node.lines else [])]
+    rows = [
+        _row(f"<B>{escape(node.title)}</B>"),
+        *([_row(_small_text(node.lines, SECONDARY_COLOR))] if node.lines else []),
+    ]
     for signal in graph.signals_for(node.id):
-        rows += ["<HR/>", _row(_small((f"{signal.metric} {signal.condition}:", signal.change), SIGNAL))]
+        rows += ["<HR/>", _row(_small_text((f"{signal.metric} {signal.condition}:", signal.change), SIGNAL))]
     attributes = f'BORDER="1" CELLBORDER="0" CELLPADDING="4" BGCOLOR="{fill}" COLOR="{border}"'
     return _table("".join(rows), attributes)
 
@@ -113,11 +116,11 @@ def _row(text: str) -> str:
     return f'<TR><TD ALIGN="LEFT" BALIGN="LEFT">{text}</TD></TR>'
 
 
-def _small(lines: Iterable[str], colour: str) -> str:
+def _small_text(lines: Iterable[str], colour: str) -> str:
     return f'<FONT POINT-SIZE="11" COLOR="{colour}">{"<BR/>".join(map(escape, lines))}</FONT>'
 
 
-def _arrows(graph: Graph) -> Iterator[str]:
+def _edge_lines(graph: Graph) -> Iterator[str]:
     ends: dict[tuple[str, str], list[Edge]] = {}
     for edge in graph.edges:
         ends.setdefault((_place(graph, edge.source), _place(graph, edge.target)), []).append(edge)

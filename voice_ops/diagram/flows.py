@@ -63,7 +63,7 @@ def _merge(flows: list[Flow]) -> Edge:
 def _permitted_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
     """Yield the flows that security groups allow. A load balancer only sends to its target groups."""
     balancers = {box.node.id for box in box_list if box.resources & templates.table(_NLB).keys()}
-    forward_rules = set(_forwards(templates, box_list))
+    forward_rules = set(_balancer_flows(templates, box_list))
     listening_ports = {(balancer, port) for balancer, port, _ in forward_rules}
     reachable_targets = {(balancer, target) for balancer, _, target in forward_rules}
     for flow in _rules(templates, box_list):
@@ -138,7 +138,7 @@ def _store_traffic(templates: Templates) -> dict[str, tuple[Path, str]]:
     return results
 
 
-def _forwards(templates: Templates, box_list: list[Box]) -> Iterator[tuple[str, int, str]]:
+def _balancer_flows(templates: Templates, box_list: list[Box]) -> Iterator[tuple[str, int, str]]:
     """Yield load balancer, listening port and target box, through listener and target group."""
     box_by_resource = {key: box.node.id for box in box_list for key in box.resources}
     downstream: dict[Key | None, set[str]] = {}

@@ -33,10 +33,10 @@ def _body(graph: Graph) -> Iterator[str]:
     fleets = [node.id for node in graph.nodes if graph.signals_for(node.id)]
     for fleet in fleets:
         yield f"  {_id('signals', fleet)} -.-> {_id('box', fleet)}"
-    yield from _style(graph, len(fleets))
+    yield from _style_lines(graph, len(fleets))
 
 
-def _style(graph: Graph, signals: int) -> Iterator[str]:
+def _style_lines(graph: Graph, signals: int) -> Iterator[str]:
     yield f"  classDef signal fill:#ffffff,stroke:{SIGNAL},stroke-dasharray:4 3,color:{SIGNAL}"
     for tier, (fill, border) in TIERS.items():
         if tier in graph.tiers:

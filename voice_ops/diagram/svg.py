@@ -55,7 +55,7 @@ def _with_text_lengths(svg: str, widths: Mapping[Style, float]) -> str:
 
     def set_length(match: re.Match[str]) -> str:
         attributes, size, text = match.groups()
-        style = Style(_plain(html.unescape(text)), float(size), 'font-weight="bold"' in attributes)
+        style = Style(_normalize_spaces(html.unescape(text)), float(size), 'font-weight="bold"' in attributes)
         return f'<text{attributes} textLength="{widths[style]:g}" lengthAdjust="spacingAndGlyphs">{text}</text>'
 
     return re.sub(r'<text([^>]* font-size="([\d.]+)"[^>]*)>([^<]*)</text>', set_length, svg)
@@ -80,9 +80,9 @@ def _operations(operations: list[dict[str, Any]]) -> Iterator[tuple[Style, float
             case "t":
                 bold = bool(each["fontchar"] & 1)
             case "T":
-                yield Style(_plain(each["text"]), size, bold), each["width"]
+                yield Style(_normalize_spaces(each["text"]), size, bold), each["width"]
 
 
-def _plain(text: str) -> str:
+def _normalize_spaces(text: str) -> str:
     """Return text with ordinary spaces; Graphviz writes some as no-break spaces, more in SVG than in JSON."""
     return text.replace("\xa0", " ")

@@ -88,7 +88,7 @@ def gameday(file: DeploymentFile, region: Region = None, as_json: Json = False) 
     try:
         with heartbeat(err, "simulate"):
             simulated = simulate_scenarios(deployment)
-        rows = [_simulated(deployment, name, effect) for name, effect in simulated.items()]
+        rows = [_simulated_row(deployment, name, effect) for name, effect in simulated.items()]
         rows += _rehearse_month(deployment)
     except ValueError as error:
         raise stop(str(error), REFUSED) from None
@@ -104,7 +104,7 @@ def gameday(file: DeploymentFile, region: Region = None, as_json: Json = False) 
         raise typer.Exit(FAILED)
 
 
-def _simulated(deployment: Deployment, name: str, effect: Effect | str) -> Row:
+def _simulated_row(deployment: Deployment, name: str, effect: Effect | str) -> Row:
     pages = runbooks(deployment, name)
     if isinstance(effect, str):
         return Row(name, None, None, None, effect, pages)
@@ -119,7 +119,7 @@ def _simulated(deployment: Deployment, name: str, effect: Effect | str) -> Row:
 def _rehearse_month(deployment: Deployment) -> Iterator[Row]:
     names = ("store failover", "bad image")
     if deployment.aws_section is None:
-        yield from (_simulated(deployment, name, "the file has no section `aws`") for name in names)
+        yield from (_simulated_row(deployment, name, "the file has no section `aws`") for name in names)
         return
     progress = Progress(err)
     with Rehearsal(deployment, real_stores=shutil.which(REDIS) is not None) as rehearsal:

@@ -116,7 +116,7 @@ class _FaultComparison:
             self._baselines[baseline_trace.name] = self._run(baseline_trace)
         faulty, baseline = self._run(trace, **fault), self._baselines[baseline_trace.name]
         lost = [result.ledger.refused + result.ledger.cut for result in (faulty, baseline)]
-        recovers_s = _recovery(faulty, baseline.course.carried, at_s)
+        recovers_s = _recovery_time(faulty, baseline.course.carried, at_s)
         # A quota and missing metrics apply from the start; an outage and a wave begin at their time.
         fired = _fired_alerts(faulty, 0.0 if fault else at_s)
         return Effect(max(0, lost[0] - lost[1]), faulty.ledger.offered, recovers_s, fired)
@@ -134,7 +134,7 @@ class _FaultComparison:
         missed_calls = half_peak + half_peak / CALL_S * (NOTICED_S + ALIAS_TTL_S / 2)
         course = faulty.course
         requested_calls = np.where(course.second < REGION_RESTORED_S, course.wanted, 0)
-        recovers_s = _recovery(faulty, requested_calls, REGION_LOST_S)
+        recovers_s = _recovery_time(faulty, requested_calls, REGION_LOST_S)
         return Effect(
             round(missed_calls) + max(0, refused - before),
             faulty.ledger.offered,
@@ -151,7 +151,7 @@ def _fired_alerts(fault_result: Result, at_s: float) -> tuple[str, ...]:
     return tuple(dict.fromkeys(firing.id for firing in fault_result.firings if firing.at_s >= at_s))
 
 
-def _recovery(fault_result: Result, requested_calls: NDArray[Any], at_s: float) -> float | None:
+def _recovery_time(fault_result: Result, requested_calls: NDArray[Any], at_s: float) -> float | None:
     """Return the time for which fewer calls are served than requested, beyond random variation."""
     course = fault_result.course
     missing = requested_calls - course.carried > SCATTER * np.sqrt(np.maximum(requested_calls, 1))

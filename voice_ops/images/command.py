@@ -42,7 +42,7 @@ def list_images(context: typer.Context, as_json: Json = False) -> None:
         return
     for image in Image:
         spec = specs().get(image)
-        out.print(_described(spec) if spec else styled("[bold]{}[/]  not built yet", image), soft_wrap=True)
+        out.print(_describe_image(spec) if spec else styled("[bold]{}[/]  not built yet", image), soft_wrap=True)
 
 
 @app.command("build-args", epilog=HELP)
@@ -235,7 +235,7 @@ def _outcome(result: ImageResult) -> Text:
     return styled("[green]✓[/] {}: {}, {}", result.name, size, times)
 
 
-def _described(spec: ImageSpec) -> Text:
+def _describe_image(spec: ImageSpec) -> Text:
     """Return a readable description of an image."""
     return styled(
         "[bold]{}[/]  {}\n  {}\n  from      {}\n  versions  {}\n  run by    {}",

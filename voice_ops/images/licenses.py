@@ -91,15 +91,15 @@ class Review:
 
     def library_expression(self, library: str) -> str:
         """Return the SPDX expression of a library that a wheel bundles; empty if the library is not reviewed."""
-        return _matching(self.libraries, library)
+        return _matching_expression(self.libraries, library)
 
     def debian_identifiers(self, packages: Iterable[str]) -> set[str]:
         """Return the permitted identifiers of Debian libraries."""
-        return self._spdx_identifiers(*(_matching(self.debian, each) for each in packages))
+        return self._spdx_identifiers(*(_matching_expression(self.debian, each) for each in packages))
 
     def debian_problems(self, packages: Iterable[str]) -> list[str]:
         """Return the Debian libraries that an image may not contain, as sentences."""
-        licenses = {each: _matching(self.debian, each) for each in packages}
+        licenses = {each: _matching_expression(self.debian, each) for each in packages}
         return [
             f"Debian's {each} is under {license_ or 'no known license'}"
             for each, license_ in licenses.items()
@@ -131,7 +131,7 @@ class Review:
         return bool(expression) and _is_satisfied(get_spdx_licensing().parse(expression), self.permitted)
 
 
-def _matching(expressions: Mapping[str, str], name: str) -> str:
+def _matching_expression(expressions: Mapping[str, str], name: str) -> str:
     """Return the expression of the first matching name or pattern, or an empty text."""
     return next((each for pattern, each in expressions.items() if fnmatchcase(name, pattern)), "")
 
@@ -183,7 +183,7 @@ def published(name: str, version: str, python: str) -> Package:
     ends = re.compile(rf"-{re.escape(version)}(-[0-9][^-]*)?-[^-]+-[^-]+-[^-]+\.whl")
     for file in answer.json()["files"]:
         if not ends.search(file["filename"]) or not any(
-            _fits(tag, python) for tag in parse_wheel_filename(file["filename"])[3]
+            _is_compatible(tag, python) for tag in parse_wheel_filename(file["filename"])[3]
         ):
             continue
         with RemoteZip(file["url"]) as wheel:
@@ -199,7 +199,7 @@ def published(name: str, version: str, python: str) -> Package:
     raise LookupError(f"{INDEX} has no release {version} of {name} for Linux")
 
 
-def _fits(tag: Tag, python: str) -> bool:
+def _is_compatible(tag: Tag, python: str) -> bool:
     is_python = tag.interpreter in (f"cp{python.replace('.', '')}", "py3") or tag.abi == "abi3"
     return is_python and (tag.platform == "any" or ("linux" in tag.platform and tag.platform.endswith("x86_64")))
 

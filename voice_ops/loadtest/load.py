@@ -94,7 +94,7 @@ class Generator:
             if isinstance(load, OpenLoop):
                 await self._open(driver, run, start, self._arrivals(load, requests, first_index), first_index)
             else:
-                await self._closed(
+                await self._run_closed_loop(
                     driver, run, start, load.concurrency, iter(range(first_index, first_index + requests))
                 )
         run.elapsed_s = max(trace.ended_s for trace in run.traces) - min(trace.intended_s for trace in run.traces)
@@ -109,19 +109,21 @@ class Generator:
         async with asyncio.TaskGroup() as group:
             for index, arrival in enumerate(arrivals, start=first_index):
                 await asyncio.sleep(max(0.0, start + arrival - perf_counter()))
-                group.create_task(self._one(driver, run, index, start + arrival))
+                group.create_task(self._run_request(driver, run, index, start + arrival))
 
-    async def _closed(self, driver: Driver, run: Run, start: float, concurrency: int, indices: Iterator[int]) -> None:
+    async def _run_closed_loop(
+        self, driver: Driver, run: Run, start: float, concurrency: int, indices: Iterator[int]
+    ) -> None:
         async def caller() -> None:
             free_s = start
             for index in indices:
-                free_s = (await self._one(driver, run, index, free_s)).ended_s
+                free_s = (await self._run_request(driver, run, index, free_s)).ended_s
 
         async with asyncio.TaskGroup() as group:
             for _ in range(concurrency):
                 group.create_task(caller())
 
-    async def _one(self, driver: Driver, run: Run, index: int, intended_s: float) -> Trace:
+    async def _run_request(self, driver: Driver, run: Run, index: int, intended_s: float) -> Trace:
         trace = Trace(f"load-{self.seed}-{index}", intended_s, perf_counter())
         try:
             async with asyncio.timeout(self.timeout_s):

@@ -47,7 +47,7 @@ def _turn(trace: Trace) -> list[float]:
     return _milliseconds(trace.arrivals_s[0] - trace.input_ended_s)
 
 
-def _rtf(trace: Trace) -> list[float]:
+def _real_time_factors(trace: Trace) -> list[float]:
     # A live stream takes as long as the speech, regardless of the engine's speed; its metric is `final`.
     return [trace.total_s / trace.audio_s] if trace.audio_s and trace.input_ended_s is None else []
 
@@ -63,7 +63,7 @@ METRICS = {
         ),
         Metric("turn", "ms", "from the last frame of a question to the first sound of its answer", _turn),
         Metric("total", "ms", "from the intended start to the end of the answer", lambda t: _milliseconds(t.total_s)),
-        Metric("rtf", "", "total time / duration of the audio", _rtf),
+        Metric("rtf", "", "total time / duration of the audio", _real_time_factors),
         Metric("starved", "ms", "for which playback stalls", lambda t: _milliseconds(t.starved_s)),
     )
 }

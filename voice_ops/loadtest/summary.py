@@ -82,7 +82,7 @@ def summarize(run: Run, *, slo: Slo, gpus: int, usd_per_hour: float | None) -> S
     """
     answered = run.answered
     speech = [trace for trace in answered if trace.starved_s is not None]
-    good = sum(_meets(trace, slo) for trace in answered)
+    good = sum(_meets_slo(trace, slo) for trace in answered)
     audio_rate = sum(trace.audio_s for trace in answered) / run.elapsed_s
     tokens = [trace.output_tokens for trace in answered if trace.output_tokens is not None]
     distributions = {
@@ -107,7 +107,7 @@ def summarize(run: Run, *, slo: Slo, gpus: int, usd_per_hour: float | None) -> S
     )
 
 
-def _meets(trace: Trace, slo: Slo) -> bool:
+def _meets_slo(trace: Trace, slo: Slo) -> bool:
     """Return True if every limited metric has values, and all of them are within its limit."""
     values = {name: METRICS[name].values(trace) for name in slo}
     return all(result and max(result) <= slo[name] for name, result in values.items())

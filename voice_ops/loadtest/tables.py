@@ -104,7 +104,7 @@ def results_grid(report: Report) -> Grid:
         if any(cells):
             rows.append([text, *(outcome or "-" for outcome in cells)])
         if any(key in result.published for result in report.results):
-            rows.append(["  published", *(_published(result, key) for result in report.results)])
+            rows.append(["  published", *(_format_published(result, key) for result in report.results)])
     headings = [
         f"{result.endpoint}, {result.summary.load}" if has_several_endpoints else result.summary.load
         for result in report.results
@@ -113,7 +113,7 @@ def results_grid(report: Report) -> Grid:
     return Grid(f"{report.title}{source}", ["of each: p50 / p95 / p99", *headings], rows)
 
 
-def _published(result: Result, key: str) -> str:
+def _format_published(result: Result, key: str) -> str:
     if key not in result.published:
         return "-"
     value = result.published[key]
@@ -125,7 +125,7 @@ def comparison_grid(report: Report, comparison: Comparison) -> Grid:
     measured, baseline = dict.fromkeys(result.endpoint for result in report.results)
     rows = [
         [
-            f"{difference.statistic} {_named(difference, report.api)}",
+            f"{difference.statistic} {_metric_name(difference, report.api)}",
             number(difference.measured),
             number(difference.baseline),
             f"{difference.difference:+.3g}{_percent(difference)}",
@@ -139,7 +139,7 @@ def comparison_grid(report: Report, comparison: Comparison) -> Grid:
     return Grid(f"{measured} against {baseline}, {comparison.load}", headings, rows)
 
 
-def _named(difference: Difference, api: Api) -> str:
+def _metric_name(difference: Difference, api: Api) -> str:
     if difference.metric not in METRICS:
         return difference.metric
     return _metric_label(METRICS[difference.metric], api)

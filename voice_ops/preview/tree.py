@@ -43,7 +43,7 @@ def tree(graph: Graph, steps: Sequence[Step], *, dependencies: bool = False) -> 
         for change in step.changes:
             suffix = " [magenta]replaces[/]" if change.replaces else ""
             branch.add(
-                styled(f"[dim]{{}}: {{}} → {{}}[/]{suffix}", change.path, _short(change.old), _short(change.new))
+                styled(f"[dim]{{}}: {{}} → {{}}[/]{suffix}", change.path, _shorten(change.old), _shorten(change.new))
             )
         if step.because:
             branch.add(styled("[dim]{}[/]", step.because))
@@ -78,7 +78,7 @@ def _line(step: Step) -> Text:
     return styled(template, short_type(resource.type), resource.name)
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     text = "nothing" if value is None else str(plain(value))
     return text if len(text) <= _VALUE_WIDTH else f"{text[:_VALUE_WIDTH]}…"
 

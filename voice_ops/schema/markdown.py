@@ -50,7 +50,7 @@ def render(schema: Schema) -> dict[str, str]:
         pages[_page(title)] += _section(schema, title, part, titles)
     texts = {}
     for page, (heading, _) in _PAGES.items():
-        head = f"{_HEAD}\n{_contents(sections)}" if page == ENTRY else f"# {heading}\n\n{_back(page)}"
+        head = f"{_HEAD}\n{_contents(sections)}" if page == ENTRY else f"# {heading}\n\n{_back_link(page)}"
         texts[page] = "\n".join([head, "", *pages[page]])
     return texts
 
@@ -69,14 +69,14 @@ def _contents(sections: Mapping[str, Schema]) -> str:
         links = []
         for title in sections:
             if _page(title) == page:
-                anchor = "" if page == ENTRY else f'<a id="{_anchor(title)}"></a>'
+                anchor = "" if page == ENTRY else f'<a id="{_heading_anchor(title)}"></a>'
                 links.append(f"{anchor}[{title}]({_link(ENTRY, title)})")
         name = "this page" if page == ENTRY else f"[{heading}]({page}.md)"
         lines.append(f"| {name} | {', '.join(links)} |")
     return "\n".join(lines)
 
 
-def _back(page: str) -> str:
+def _back_link(page: str) -> str:
     others = [each for each in _PAGES if each not in {page, ENTRY}]
     links = ", ".join(f"[{_PAGES[each][0]}]({each.partition('/')[2]}.md)" for each in others)
     return f"Settings of [the deployment file](../{ENTRY}.md). Other pages: {links}."
@@ -86,10 +86,10 @@ def _link(page: str, title: str) -> str:
     """Return the relative link from a page to a section."""
     target = _page(title)
     if target == page:
-        return f"#{_anchor(title)}"
+        return f"#{_heading_anchor(title)}"
     if target == ENTRY:
-        return f"../{ENTRY}.md#{_anchor(title)}"
-    return f"{target if page == ENTRY else target.partition('/')[2]}.md#{_anchor(title)}"
+        return f"../{ENTRY}.md#{_heading_anchor(title)}"
+    return f"{target if page == ENTRY else target.partition('/')[2]}.md#{_heading_anchor(title)}"
 
 
 def _section(schema: Schema, title: str, part: Schema, titles: Mapping[int, str]) -> list[str]:
@@ -187,6 +187,6 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _anchor(title: str) -> str:
+def _heading_anchor(title: str) -> str:
     """Return GitHub's anchor of a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")

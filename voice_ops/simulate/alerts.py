@@ -109,11 +109,11 @@ class Replay:
             yield env.timeout(MINUTE_S)
             minutes.append([self._close(number) or 0.0 for number in range(len(watched.readers))])
             before = fires
-            fires = all(self._breaches(minutes, window_s) for window_s in watched.windows_s)
+            fires = all(self._is_breached(minutes, window_s) for window_s in watched.windows_s)
             if fires and env.now > 0 and (not before or env.now <= MINUTE_S):
                 self.firings.append(Firing(watched.id, watched.name, env.now))
 
-    def _breaches(self, minutes: deque[list[float]], window_s: int) -> bool:
+    def _is_breached(self, minutes: deque[list[float]], window_s: int) -> bool:
         recent = islice(reversed(minutes), window_s // MINUTE_S)
         value = self._watched.fold([sum(column) for column in zip(*recent, strict=True)])
         return value is not None and value > self._watched.rule.threshold
@@ -188,7 +188,7 @@ def _series(simulation: Simulation, series: Series) -> Read | None:
     """Return the samples of a series, or ``None`` if the series cannot be derived from calls and hosts."""
     metric, dimensions = series.metric.name, series.dimensions
     if metric in _COUNTED and len(dimensions) == 2:  # noqa: PLR2004  deployment and fleet
-        return _added(_COUNTED[metric])
+        return _ledger_increase(_COUNTED[metric])
     if metric == "DatabaseMemoryUsagePercentage":
         return _store_percent
     if metric == "UnHealthyHostCount":
@@ -226,7 +226,7 @@ def _store_percent(run: Simulation) -> Values:
     return np.array([100.0 * run.calls.carried / max_calls]) if max_calls else np.zeros(0)
 
 
-def _added(field: str) -> Read:
+def _ledger_increase(field: str) -> Read:
     """Return the increase of a ledger's field since the last sample. The ledger is reset at the start of the trace."""
     before = [0]
 
@@ -274,9 +274,9 @@ def _azure_reads(simulation: Simulation, alert: AzureAlert) -> tuple[Read, ...] 
     by_deployment = {_deployment_name(fleet): fleet for fleet in fleets}
     match alert.id:
         case "sessions-refused" | "error-budget-burns":
-            return _added("turned_away"), _added("admitted")
+            return _ledger_increase("turned_away"), _ledger_increase("admitted")
         case "conversations-refused":
-            return (_added("conversations_refused"),)
+            return (_ledger_increase("conversations_refused"),)
         case "asr-slots-exhausted":
             tier = [fleet for fleet in fleets if fleet.plan.kind == "asr"]
             return tuple(_hosts(fleet, "FreeSlots") for fleet in tier) or None

@@ -148,7 +148,7 @@ def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]
     for name in boot_s:
         if name not in names:
             raise ValueError(f"{deployment.name} has no fleet {name}; its fleets are {', '.join(names)}")
-    return tuple(_measured(plan, boot_s) for plan in plans)
+    return tuple(_with_measured_boot(plan, boot_s) for plan in plans)
 
 
 def store_calls(deployment: Deployment) -> int | None:
@@ -167,7 +167,7 @@ def _hosts(deployment: Deployment) -> list[FleetPlan]:
     return [_vad(deployment), *(_asr(deployment, each) for each in deployment.aws.asr), *_services(deployment)]
 
 
-def _measured(plan: FleetPlan, boot_s: Mapping[str, tuple[float, float]]) -> FleetPlan:
+def _with_measured_boot(plan: FleetPlan, boot_s: Mapping[str, tuple[float, float]]) -> FleetPlan:
     if plan.name not in boot_s:
         return plan
     cold, warm = boot_s[plan.name]

@@ -57,7 +57,7 @@ def _seed_rule(kind: str) -> ScalingRule:
     )
 
 
-def _seed(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
+def _seed_scalers(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
     if fleet.plan.kind != "cpu":  # not part of the seed
         yield StepScaler(env, fleet, _seed_rule(fleet.plan.kind))
 
@@ -99,7 +99,7 @@ def _file(env: simpy.Environment, fleet: Fleet, calls: Calls) -> Iterator[Scaler
         yield StepScaler(env, fleet, rule)
 
 
-SEED = Policy("seed's table alone", _seed, warm_pools=False)
+SEED = Policy("seed's table alone", _seed_scalers, warm_pools=False)
 CPU = Policy(f"CPU target {CPU_TARGET:g} %", _cpu, warm_pools=False)
 QUEUE = Policy("KEDA on the queue", _queue, warm_pools=False)
 PEERS = SEED, CPU, QUEUE

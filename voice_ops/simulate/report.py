@@ -65,7 +65,7 @@ def summarize(result: Result) -> Summary:
     hours = result.tick_s / _HOUR_S
     host_hours = {name: float(hosts.sum()) * hours for name, hosts in course.hosts.items()}
     prices = {plan.name: plan.usd_per_hour for plan in result.plans}
-    short_s, longest_s = _longest(course.wanted > course.places, result.tick_s)
+    short_s, longest_s = _longest_shortage(course.wanted > course.places, result.tick_s)
     return Summary(
         policy=result.policy,
         offered_calls=ledger.offered,
@@ -88,7 +88,7 @@ def summarize(result: Result) -> Summary:
     )
 
 
-def _longest(short: np.ndarray[tuple[int], np.dtype[np.bool_]], tick_s: int) -> tuple[float, bool]:
+def _longest_shortage(short: np.ndarray[tuple[int], np.dtype[np.bool_]], tick_s: int) -> tuple[float, bool]:
     """Return the longest run of ``True`` in seconds, and whether the last value is ``True``."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], short, [False]])))
     runs = edges[1::2] - edges[::2]

@@ -31,7 +31,7 @@ def fleet_rows(account: Account) -> Iterator[Row]:
     live = live_groups(account)
     for group in account.groups.values():
         result = live.get(group.name)
-        yield _fleet(account, group, result) if result else _missing(f"hosts of {group.name}")
+        yield _fleet(account, group, result) if result else _missing_row(f"hosts of {group.name}")
     yield from _removed_fleet_rows(account)
     aws = account.deployment.aws
     yield _tasks(account, "edge", "tasks of the gateway", GATEWAY_IMAGES, aws.edge.gateway.tasks)
@@ -113,7 +113,7 @@ def _in_service(live: AutoScalingGroupTypeDef) -> int:
 def _tasks(account: Account, stack: str, subject: str, images: tuple[Image, ...], tasks: TaskCount) -> Row:
     service = _service(account, stack)
     if service is None:
-        return _missing(subject)
+        return _missing_row(subject)
     running, desired = service["runningCount"], service["desiredCount"]
     return _count_row(account, subject, running, desired, images, (tasks.min, tasks.max))
 
@@ -132,7 +132,7 @@ def _count_row(  # noqa: PLR0917  two callers
     return make_row(AREA, subject, f"{serving} in service of {desired} desired", f"{low} to {high}", warns=remedy)
 
 
-def _missing(subject: str) -> Row:
+def _missing_row(subject: str) -> Row:
     return make_row(AREA, subject, "not deployed", warns="deploy the file")
 
 
@@ -175,15 +175,15 @@ def _digests(account: Account, text: str) -> dict[str, set[str]]:
 def _image_row(account: Account, subject: str, images: tuple[Image, ...], running: Mapping[str, set[str]]) -> Row:
     desired = account.deployment.images
     other = [image for image in images if image in desired and running.get(image, set()) != {desired[image]}]
-    digests_text = ", ".join(f"{image} {_short(running.get(image, set()))}" for image in other or images)
+    digests_text = ", ".join(f"{image} {_shorten_digests(running.get(image, set()))}" for image in other or images)
     return make_row(
         AREA,
         f"images of {subject}",
         digests_text,
-        ", ".join(f"{image} {_short({desired[image]})}" for image in other) or "as in the file",
+        ", ".join(f"{image} {_shorten_digests({desired[image]})}" for image in other) or "as in the file",
         warns="deploy the file, and replace the hosts that still run the old ones" if other else "",
     )
 
 
-def _short(digests: set[str]) -> str:
+def _shorten_digests(digests: set[str]) -> str:
     return " and ".join(sorted(digest.removeprefix("sha256:")[:12] for digest in digests)) or "none"

@@ -94,10 +94,14 @@ def retained_earlier(account: Account, resources: Sequence[Resource], kinds: set
 def remaining_resources(account: Account) -> list[RemainingResource]:
     """Return all remaining resources in every region that the deployment uses."""
     tagged_resources = [
-        resource for region in dict.fromkeys((account.region, GLOBAL_REGION)) for resource in _tagged(account, region)
+        resource
+        for region in dict.fromkeys((account.region, GLOBAL_REGION))
+        for resource in _tagged_resources(account, region)
     ]
     resources = [
-        RemainingResource(kind, result, account.region) for kind, ids in _listed(account).items() for result in ids
+        RemainingResource(kind, result, account.region)
+        for kind, ids in _untagged_resources(account).items()
+        for result in ids
     ]
     return tagged_resources + [
         resource
@@ -106,7 +110,7 @@ def remaining_resources(account: Account) -> list[RemainingResource]:
     ]
 
 
-def _tagged(account: Account, region: str) -> Iterator[RemainingResource]:
+def _tagged_resources(account: Account, region: str) -> Iterator[RemainingResource]:
     tags = [{"Key": names.DEPLOYMENT_TAG, "Values": [account.deployment.name]}]
     path = "ResourceTagMappingList[].ResourceARN"
     for arn in account.list_all("resourcegroupstaggingapi", "get_resources", path, region, TagFilters=tags):
@@ -149,11 +153,11 @@ def _state(account: Account, kind: str, arn: str, region: str) -> object:
     return jmespath.search(path, getattr(client, operation)(**request(arn)))
 
 
-def _listed(account: Account) -> dict[str, Iterable[str]]:
+def _untagged_resources(account: Account) -> dict[str, Iterable[str]]:
     """Return the resources that the tagging API omits, by kind."""
     name, store = account.deployment.name, names.state_group(account.deployment)
     removed_accounts = removed_regions(account) if account.deployment.is_first_region else ()
-    alarms = _named(account, "AlarmName", "AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
+    alarms = _names_in_templates(account, "AlarmName", "AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
     return {
         "cloudformation stack": [*account.stacks(), *(stack for each in removed_accounts for stack in each.stacks())],
         "autoscaling group": account.list_all(
@@ -200,12 +204,12 @@ def _listed(account: Account) -> dict[str, Iterable[str]]:
                 AlarmTypes=["MetricAlarm", "CompositeAlarm"],
             )
         ),
-        "cloudwatch dashboard": _named(account, "DashboardName", "AWS::CloudWatch::Dashboard").intersection(
-            account.list_all("cloudwatch", "list_dashboards", "DashboardEntries[].DashboardName")
-        ),
+        "cloudwatch dashboard": _names_in_templates(
+            account, "DashboardName", "AWS::CloudWatch::Dashboard"
+        ).intersection(account.list_all("cloudwatch", "list_dashboards", "DashboardEntries[].DashboardName")),
     }
 
 
-def _named(account: Account, setting: str, *kinds: str) -> set[str]:
+def _names_in_templates(account: Account, setting: str, *kinds: str) -> set[str]:
     """Return the names in the templates of resources of some types."""
     return {resource["Properties"][setting] for resource in account.resources(*kinds)}

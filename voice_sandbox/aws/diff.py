@@ -100,7 +100,7 @@ def _filled(node: Json, defaults: Mapping[str, Json]) -> Any:
 
 def _fixed_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     for path in create_only(new["Type"]):
-        if _at(old.get("Properties"), path) != _at(new.get("Properties"), path):
+        if _values_at(old.get("Properties"), path) != _values_at(new.get("Properties"), path):
             yield ".".join(path)
 
 
@@ -120,7 +120,7 @@ def is_older(version: str, other: str) -> bool:
 def _immutable_references(key: ResourceKey, body: Mapping[str, Any], templates: Templates) -> Iterator[ResourceKey]:
     """Yield the resources to which a resource refers in properties that cannot change in place, including imports."""
     for path in create_only(body["Type"]):
-        for value in _at(body.get("Properties"), path):
+        for value in _values_at(body.get("Properties"), path):
             yield from ((key[0], name) for name in references(value))
             for imported in imports(value):
                 yield from _exporters(imported, templates)
@@ -149,12 +149,15 @@ def _exporters(name: str, templates: Templates) -> Iterator[ResourceKey]:
 def _has_fixed_name(
     old: Mapping[str, Any], new: Mapping[str, Any], because: frozenset[ResourceKey], stack: str
 ) -> bool:
-    names = [(_at(old.get("Properties"), [key]), _at(new.get("Properties"), [key])) for key in identifier(new["Type"])]
+    names = [
+        (_values_at(old.get("Properties"), [key]), _values_at(new.get("Properties"), [key]))
+        for key in identifier(new["Type"])
+    ]
     referenced = {(stack, name) for _, values in names for value in values for name in references(value)}
     return bool(names) and all(before == after != [] for before, after in names) and not referenced & because
 
 
-def _at(properties: Json, path: list[str]) -> list[Any]:
+def _values_at(properties: Json, path: list[str]) -> list[Any]:
     """Return the values at a path; `*` matches each item of a list or mapping."""
     values = [] if properties is None else [properties]
     for name in path:

@@ -32,7 +32,7 @@ def conform(shape: Shape, value: Json, path: str) -> Json:
         UnknownPropertyError: The API has no such member, or the value cannot be converted.
     """
     if isinstance(shape, StructureShape):
-        return _structure(shape, value, path)
+        return _convert_structure(shape, value, path)
     if isinstance(shape, ListShape):
         return _list(shape, value, path)
     if isinstance(shape, MapShape):
@@ -54,7 +54,7 @@ def member(shape: Shape | None, name: str) -> str | None:
     )
 
 
-def _structure(shape: StructureShape, value: Json, path: str) -> Json:
+def _convert_structure(shape: StructureShape, value: Json, path: str) -> Json:
     if getattr(shape, "is_document_type", False):
         return value
     if not isinstance(value, Mapping):

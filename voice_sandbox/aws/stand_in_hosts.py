@@ -23,13 +23,13 @@ def play(stop: threading.Event) -> None:
     """Complete each pending hook at its second poll, until the event is set."""
     processed: set[tuple[str, ...]] = set()
     while not stop.wait(BOOT_S):
-        waiting = set(_waiting())
+        waiting = set(_waiting_hosts())
         for each in waiting & processed:
             _answer(*each)
         processed = waiting - processed
 
 
-def _waiting() -> list[tuple[str, ...]]:
+def _waiting_hosts() -> list[tuple[str, ...]]:
     return [
         (account, region, group.name, host.instance_id, hook)
         for account, regions in list(autoscaling_backends.items())

@@ -51,10 +51,10 @@ def template(kind: str) -> str:
     Args:
         kind: Type without its package, such as `containerservice:AgentPool`.
     """
-    return _EXTENSION_PATHS.get(kind) or _derived(kind)
+    return _EXTENSION_PATHS.get(kind) or _derive_template(kind)
 
 
-def _derived(kind: str) -> str:
+def _derive_template(kind: str) -> str:
     """Return a template from Azure's name of a type, and from its name inputs: its parents', then its own.
 
     For a type that the definitions lack, Azure's name is assumed to equal the SDK's.
@@ -73,20 +73,20 @@ def _derived(kind: str) -> str:
         if "resourceName" in optional_names
         else optional_names[0]
         if optional_names
-        else f"{_camel(name)}Name"
+        else f"{_camel_case(name)}Name"
     )
     if definition := definitions().get(kind):
         provider, *types = definition["type"].partition("@")[0].split("/")
     else:
         provider = f"Microsoft.{module.capitalize()}"
-        types = [f"{each}s" for each in (*(parent.removesuffix("Name") for parent in parents), _camel(name))]
+        types = [f"{each}s" for each in (*(parent.removesuffix("Name") for parent in parents), _camel_case(name))]
     scope = next((field for field in ("resourceUri", "scope") if field in inputs), None)
     base = f"{{{scope}}}" if scope else _GROUP if "resourceGroupName" in inputs else f"/subscriptions/{SUBSCRIPTION}"
     path = zip(types, [*parents[: len(types) - 1], best], strict=True)
     return f"{base}/providers/{provider}" + "".join(f"/{part}/{{{field}}}" for part, field in path)
 
 
-def _camel(name: str) -> str:
+def _camel_case(name: str) -> str:
     return name[0].lower() + name[1:]
 
 

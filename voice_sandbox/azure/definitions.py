@@ -111,21 +111,21 @@ def _object(properties: Mapping[str, Any], value: Any, at: str) -> Iterator[str]
     value = _with_properties(properties, value)
     for name, (flags, _) in properties.items():
         if flags & REQUIRED and not flags & READ_ONLY and value.get(name) is None:
-            yield f"{_below(at, name)}: Azure requires it"
+            yield f"{_child_path(at, name)}: Azure requires it"
     for name, item in value.items():
         if name not in properties:
-            yield f"{_below(at, name)}: Azure has no such property"
+            yield f"{_child_path(at, name)}: Azure has no such property"
         elif properties[name][0] & READ_ONLY:
-            yield f"{_below(at, name)}: it is read-only"
+            yield f"{_child_path(at, name)}: it is read-only"
         else:
-            yield from _check(properties[name][1], item, _below(at, name))
+            yield from _check(properties[name][1], item, _child_path(at, name))
 
 
 def _choice(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     """Yield the problems of one of several objects, selected by the value of a property."""
     chosen = value.get(definition["by"]) if isinstance(value, Mapping) else None
     if chosen not in definition["of"]:
-        yield f"{_below(at, definition['by'])}: {chosen!r} is not one of {', '.join(definition['of'])}"
+        yield f"{_child_path(at, definition['by'])}: {chosen!r} is not one of {', '.join(definition['of'])}"
     else:
         yield from _check(definition["of"][chosen], value, at)
 
@@ -153,7 +153,7 @@ def _enum(definition: list[Any], value: Any, at: str) -> Iterator[str]:
         yield f"{at}: {value!r} is not one of {', '.join(map(str, definition))}"
 
 
-def _string(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+def _string_errors(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     if not isinstance(value, str):
         yield f"{at}: {value!r} is not a string"
         return
@@ -176,7 +176,7 @@ def _check_range(definition: Mapping[str, Any], value: float, at: str, unit: str
         yield f"{at}: {value:g} {unit} is not {limits}".replace("  ", " ")
 
 
-def _below(at: str, name: str) -> str:
+def _child_path(at: str, name: str) -> str:
     return f"{at}.{name}".lstrip(".")
 
 
@@ -186,6 +186,6 @@ _CHECKS: Mapping[str, Callable[[Any, Any, str], Iterator[str]]] = {
     "list": _list,
     "map": _map,
     "enum": _enum,
-    "string": _string,
+    "string": _string_errors,
     "int": _int,
 }

@@ -51,7 +51,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
         """Plan or create a resource."""
 
         def answer() -> resource_pb2.RegisterResourceResponse:
-            declared = self._declared(request)
+            declared = self._declared_resource(request)
             if request.remote:
                 raise ResourceError(
                     f"{declared.label}: {remote_problem(request.type) or 'remote components are not supported'}"
@@ -61,7 +61,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
                 urn=created.urn, id=created.id or "", object=encode(created.outputs)
             )
 
-        return self._refusing(context, answer)
+        return self._abort_on_error(context, answer)
 
     def ReadResource(self, request: Any, context: Any) -> resource_pb2.ReadResourceResponse:  # noqa: N802
         """Look up a resource that the program does not create."""
@@ -82,7 +82,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
                 urn=resource.urn, id=resource.id or "", properties=encode(resource.outputs)
             )
 
-        return self._refusing(context, answer)
+        return self._abort_on_error(context, answer)
 
     def RegisterResourceOutputs(self, request: Any, _context: Any) -> Empty:  # noqa: N802
         """Store the outputs of a component or of the stack."""
@@ -98,13 +98,13 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
             getattr(response, "return").CopyFrom(encode(result))
             return response
 
-        return self._refusing(context, answer)
+        return self._abort_on_error(context, answer)
 
     def SignalAndWaitForShutdown(self, _request: Empty, _context: Any) -> Empty:  # noqa: N802
         """Return when a program has registered all resources, since there are no delete hooks to wait for."""
         return Empty()
 
-    def _refusing(self, context: Any, answer: Callable[[], _Answer]) -> _Answer:
+    def _abort_on_error(self, context: Any, answer: Callable[[], _Answer]) -> _Answer:
         """Return a response, or abort the call with the reason, which is also kept for the report."""
         try:
             return answer()
@@ -116,7 +116,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
     def _urn(self, request: Any) -> str:
         return make_urn(self._project.stack, self._project.name, request.parent or None, request.type, request.name)
 
-    def _declared(self, request: Any) -> Resource:
+    def _declared_resource(self, request: Any) -> Resource:
         return Resource(
             urn=self._urn(request),
             type=request.type,

@@ -50,7 +50,7 @@ def implied_needs(graph: Graph) -> Iterator[Need]:
         for value, owner in owners.items():
             if owner.urn == resource.urn:
                 continue
-            if _contains(text, value):
+            if _contains_word(text, value):
                 yield Need(resource.urn, owner.urn, f"one of its inputs contains {value}, which {owner.label} provides")
             elif value == (owner.id or "").lower() and id_prefix.startswith(f"{value}/"):
                 yield Need(resource.urn, owner.urn, f"it lies in {owner.label}")
@@ -61,7 +61,7 @@ def implied_needs(graph: Graph) -> Iterator[Need]:
             yield Need(resource.urn, dependents.urn, f"it is in the namespace {namespace}")
 
 
-def _contains(text: str, value: str) -> bool:
+def _contains_word(text: str, value: str) -> bool:
     """Return True if a text contains a value as a whole: `.../aks` is not in `.../aks-2`."""
     end = text.find(value)
     while end >= 0:
@@ -78,14 +78,14 @@ def _owners(graph: Graph) -> dict[str, Resource]:
     for resource in graph.resources:
         texts = {text.lower() for text in strings(resource.inputs)}
         if resource.type.startswith("azure-native:") and not resource.external:
-            for text in (resource.id or "", *strings(_computed(resource))):
+            for text in (resource.id or "", *strings(_computed_outputs(resource))):
                 value = text.lower()
                 if len(value) >= _MIN_DISTINCTIVE_LENGTH and value not in texts and not value.startswith("microsoft."):
                     owners.setdefault(value, resource)
     return {value: owner for value, owner in owners.items() if value not in _COMMON}
 
 
-def _computed(resource: Resource) -> dict[str, object]:
+def _computed_outputs(resource: Resource) -> dict[str, object]:
     return {name: value for name, value in resource.outputs.items() if name not in ("name", "location", "type", "tags")}
 
 
@@ -138,7 +138,7 @@ def teardown(graphs: Iterable[Graph]) -> Teardown:
     created = list(graphs)
     resources = [resource for graph in created for resource in graph.resources]
     needs = _all_needs(created)
-    retained = _retained(resources, needs)
+    retained = _retained_reasons(resources, needs)
     deleted: list[Resource] = []
     removed_from_state: list[Resource] = []
     alive = {resource.urn: resource for resource in resources}
@@ -166,7 +166,7 @@ def _all_needs(graphs: list[Graph]) -> dict[str, set[str]]:
     return needs
 
 
-def _retained(resources: list[Resource], needs: dict[str, set[str]]) -> dict[str, str]:
+def _retained_reasons(resources: list[Resource], needs: dict[str, set[str]]) -> dict[str, str]:
     reasons = {resource.urn: "protected" for resource in resources if resource.protect}
     waiting = [resource for resource in resources if resource.protect]
     labels = {resource.urn: resource for resource in resources}

@@ -68,7 +68,7 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
 
     def policies(self) -> list[str]:
         """Return the names of the pack's policies."""
-        return [policy.name for policy in self._connected().GetAnalyzerInfo(Empty(), timeout=_ANSWER_S).policies]
+        return [policy.name for policy in self._connect().GetAnalyzerInfo(Empty(), timeout=_ANSWER_S).policies]
 
     def check(self, graph: Graph) -> list[PolicyViolation]:
         """Run the pack for every resource of a graph, then for the stack.
@@ -76,7 +76,7 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
         Raises:
             PolicyPackError: The pack does not start, or a policy raises an exception.
         """
-        analyzer = self._connected()
+        analyzer = self._connect()
         violations: list[PolicyViolation] = []
         for resource in graph.resources:
             if not resource.external:
@@ -103,7 +103,7 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
             provider=_provider(graph, resource),
         )
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         if self._analyzer is None:
             channel = grpc.insecure_channel(f"127.0.0.1:{self._port()}", options=[("grpc.enable_http_proxy", 0)])
             self._cleanup.callback(channel.close)

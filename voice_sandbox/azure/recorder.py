@@ -78,7 +78,7 @@ class Recorder:
                     "so rename one of the two"
                 )
             self._check_order(declared)
-            named = self._named(declared)
+            named = self._with_auto_name(declared)
             if named.custom:
                 wrong = problems(named.type, named.inputs)
                 if named.type.startswith("azure-native:"):
@@ -121,7 +121,7 @@ class Recorder:
                     f"{declared.label} is declared before {label_for(self._resources, urn)} exists, but {reason}"
                 )
 
-    def _named(self, declared: Resource) -> Resource:
+    def _with_auto_name(self, declared: Resource) -> Resource:
         """Fill in the name that a provider's Check generates."""
         if not declared.custom:
             return declared

@@ -60,16 +60,16 @@ def replaces(resource: Resource, path: str) -> bool:
 def defined(kind: str) -> tuple[str, ...]:
     """Return the inputs of a type, by path, that the SDK's own definitions specify as immutable."""
     shape = resource_shape(kind)
-    return tuple(_defined(shape, "", _DEPTH)) if shape else ()
+    return tuple(_defined_paths(shape, "", _DEPTH)) if shape else ()
 
 
-def _defined(shape: Shape, path: str, depth: int) -> Iterator[str]:
+def _defined_paths(shape: Shape, path: str, depth: int) -> Iterator[str]:
     for field in shape.inputs.values():
         child_path = f"{path}{field.name}"
         if field.immutable:
             yield child_path
         elif field.args and depth and not field.is_list and (inner := args_shape(shape.module, field.args)):
-            yield from _defined(inner, f"{child_path}.", depth - 1)
+            yield from _defined_paths(inner, f"{child_path}.", depth - 1)
 
 
 def covers(trigger: str, path: str) -> bool:

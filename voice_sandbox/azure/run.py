@@ -120,12 +120,12 @@ def _wait(
         raise ProgramError(
             f"{project.name}: the program did not end within {timeout_s:g} s, after "
             f"{len(served[0].recorder.graph())} resources; it was stopped. "
-            f"Its last output:\n{_tail(_output(host, served[0]))}"
+            f"Its last output:\n{_last_lines(_output(host, served[0]))}"
         )
     if answer.get("code") != 0:
         outputs = [_output(host, each) for each in served]
         text = next((text for text in outputs if FAILURE_MARK in text), outputs[0])
-        raise ProgramError(f"{project.name}: the program failed\n{_tail(text.rpartition(FAILURE_MARK)[2])}")
+        raise ProgramError(f"{project.name}: the program failed\n{_last_lines(text.rpartition(FAILURE_MARK)[2])}")
 
 
 def _output(host: Child, served: _ActiveRun) -> str:
@@ -133,5 +133,5 @@ def _output(host: Child, served: _ActiveRun) -> str:
     return output or host.errors()
 
 
-def _tail(text: str) -> str:
+def _last_lines(text: str) -> str:
     return "\n".join(text.strip().splitlines()[-_LAST_LINES:]) or "(nothing)"

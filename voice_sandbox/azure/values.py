@@ -101,13 +101,13 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 def encode(properties: Properties) -> Struct:
     """Return properties as a struct, with the marks of Pulumi's SDKs."""
     struct = Struct()
-    struct.update(mapped(properties, _marked))
+    struct.update(mapped(properties, _mark_secret))
     return struct
 
 
-def _marked(leaf: Any) -> Any:
+def _mark_secret(leaf: Any) -> Any:
     if isinstance(leaf, Secret):
-        return {SIGNATURE: SECRET_SIGNATURE, "value": mapped(leaf.value, _marked)}
+        return {SIGNATURE: SECRET_SIGNATURE, "value": mapped(leaf.value, _mark_secret)}
     return UNKNOWN_SENTINEL if isinstance(leaf, Unknown) else leaf
 
 
@@ -121,22 +121,22 @@ def reveal(value: Any) -> Any:
     return mapped(value, lambda leaf: reveal(leaf.value) if isinstance(leaf, Secret) else leaf)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _leaf_values(value: Any) -> Iterator[Any]:
     """Yield every leaf of a value, without keys."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):
         for item in value:
-            yield from _leaves(item)
+            yield from _leaf_values(item)
     else:
         yield value
 
 
 def strings(value: Any) -> Iterator[str]:
     """Yield every string in a value, including secrets."""
-    return (leaf for leaf in _leaves(reveal(value)) if isinstance(leaf, str))
+    return (leaf for leaf in _leaf_values(reveal(value)) if isinstance(leaf, str))
 
 
 def contains_secret(value: Any) -> bool:
     """Return True if a value contains a secret."""
-    return any(isinstance(leaf, Secret) for leaf in _leaves(value))
+    return any(isinstance(leaf, Secret) for leaf in _leaf_values(value))

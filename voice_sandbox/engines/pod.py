@@ -108,12 +108,12 @@ class Pod:
         names = ("startupProbe", "readinessProbe", "livenessProbe")
         return [container.manifest[name] for name in names if container.manifest.get(name)]
 
-    def _all(self) -> list[ManifestContainer]:
+    def _all_containers(self) -> list[ManifestContainer]:
         return [*self._sidecars, *self._engines]
 
     def passes(self, name: str, probe: str) -> bool:
         """Return True if a container passes its probe now; without a probe, if it is running."""
-        (container,) = (each for each in self._all() if each.name == name)
+        (container,) = (each for each in self._all_containers() if each.name == name)
         probe_spec, process = container.manifest.get(probe), self.containers[name]
         if process.exit_code() is not None:
             return False
@@ -162,7 +162,7 @@ class Pod:
         Raises:
             EngineError: A container exited, or does not become ready in time.
         """
-        for each in reversed(self._all()):
+        for each in reversed(self._all_containers()):
             self.wait_for(each.name)
 
     @property

@@ -43,7 +43,7 @@ class Authority:
         if not self._key_file.exists():
             folder.mkdir(parents=True, exist_ok=True)
             key = ec.generate_private_key(ec.SECP256R1())
-            name = _named("voice-serve rehearsal of hosts")
+            name = _common_name("voice-serve rehearsal of hosts")
             files = (
                 _certificate(name, key.public_key(), name)
                 .add_extension(x509.BasicConstraints(True, 0), critical=True)
@@ -52,7 +52,7 @@ class Authority:
             )
             self.file.write_bytes(files.sign(key, hashes.SHA256()).public_bytes(_PEM))
             self._key_file.touch(mode=0o600)
-            self._key_file.write_bytes(_private(key))
+            self._key_file.write_bytes(_encode_private_key(key))
 
     @cached_property
     def _key(self) -> ec.EllipticCurvePrivateKey:
@@ -69,14 +69,14 @@ class Authority:
             alternative_names.append(x509.IPAddress(ip_address(address)))
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         files = (
-            _certificate(_named(name[:64]), key.public_key(), issuer)
+            _certificate(_common_name(name[:64]), key.public_key(), issuer)
             .add_extension(x509.SubjectAlternativeName(alternative_names), critical=False)
             .add_extension(authority, critical=False)
         )
         certificate, private = folder / f"{name}.pem", folder / f"{name}.key"
         certificate.write_bytes(files.sign(self._key, hashes.SHA256()).public_bytes(_PEM))
         private.touch(mode=0o600)
-        private.write_bytes(_private(key))
+        private.write_bytes(_encode_private_key(key))
         return certificate, private
 
     def context(self, name: str, folder: Path) -> ssl.SSLContext:
@@ -86,7 +86,7 @@ class Authority:
         return context
 
 
-def _named(name: str) -> x509.Name:
+def _common_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
@@ -103,5 +103,5 @@ def _certificate(subject: x509.Name, key: ec.EllipticCurvePublicKey, issuer: x50
     )
 
 
-def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _encode_private_key(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

@@ -263,7 +263,7 @@ class Cloud:
 
     def boot(self, instance: str, group: str, hardware: Hardware = COMMON, *, route: bool = True) -> Host:
         """Start the machine of an instance; without a route, it reaches nothing outside of its subnet."""
-        described = self._described(instance)
+        described = self._describe_instance(instance)
         mac, address = described["NetworkInterfaces"][0]["MacAddress"], described["PrivateIpAddress"]
         tap = self.network.attach(mac, address, route=route)
         machine = Machine(instance, self.disk, hardware, link=Link(tap, mac), folder=self.folder)
@@ -276,9 +276,9 @@ class Cloud:
         """Restore a machine to a snapshot, after which it is another instance of its group, with the same address."""
         host.machine.restore(snapshot)
         host.instance, host.notice = instance, {}
-        self._register(host, self._described(host.instance))
+        self._register(host, self._describe_instance(host.instance))
 
-    def _described(self, instance: str) -> dict[str, Any]:
+    def _describe_instance(self, instance: str) -> dict[str, Any]:
         (reservation,) = self.aws.client("ec2").describe_instances(InstanceIds=[instance])["Reservations"]
         described: Any = reservation["Instances"][0]
         return dict(described)
@@ -288,7 +288,7 @@ class Cloud:
         self._states = {**self._states, host.instance: WAITING_STATE}
         attribute = self.aws.client("ec2").describe_instance_attribute(InstanceId=host.instance, Attribute="userData")
         facts = InstanceMetadata(
-            user_data=_decoded(attribute["UserData"]),
+            user_data=_decode_user_data(attribute["UserData"]),
             hop_limit=described["MetadataOptions"]["HttpPutResponseHopLimit"],
             tree=lambda: self._tree(host, described),
         )
@@ -344,7 +344,7 @@ class Cloud:
         return None
 
 
-def _decoded(attribute: dict[str, str]) -> bytes:
+def _decode_user_data(attribute: dict[str, str]) -> bytes:
     """Return an instance's decoded user data."""
     if "Value" not in attribute:
         raise HostsError("the launch template has no user data")

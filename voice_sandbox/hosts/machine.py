@@ -189,7 +189,7 @@ class Machine:
         """Send a request to QEMU's agent in the machine."""
         deadline = time.monotonic() + _ANSWER_S
         if self._agent is None:
-            self._agent = self._connected(self._agent_path)
+            self._agent = self._connect(self._agent_path)
             # A request from before a reboot may still be answered, so the number identifies the response.
         request_id = time.monotonic_ns()
         self._send("guest-sync", {"id": request_id})
@@ -211,7 +211,7 @@ class Machine:
         assert self._agent is not None  # noqa: S101  connected above
         self._agent.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
 
-    def _connected(self, path: Path) -> socket.socket:
+    def _connect(self, path: Path) -> socket.socket:
         """Return a connection to one of QEMU's sockets, which exist shortly after its start."""
         while True:
             connection = socket.socket(socket.AF_UNIX)
@@ -243,7 +243,7 @@ class Machine:
 
     def _command(self, line: str) -> None:
         """Send a command to QEMU's monitor, which only responds to errors."""
-        with self._connected(self._monitor_path) as connection:
+        with self._connect(self._monitor_path) as connection:
             for command, arguments in (("qmp_capabilities", {}), ("human-monitor-command", {"command-line": line})):
                 connection.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
             with connection.makefile("rb") as answers:

@@ -35,12 +35,12 @@ class Weights:
             def do_HEAD(self) -> None:
                 path = self.path.partition("?")[0]
                 if path in answers:
-                    self._begin(HTTPStatus.OK, len(json.dumps(answers[path])), "list")
+                    self._send_headers(HTTPStatus.OK, len(json.dumps(answers[path])), "list")
                 elif path.startswith(prefix) and path.removeprefix(prefix) in files:
                     file = files[path.removeprefix(prefix)]
-                    self._begin(HTTPStatus.OK, file.stat().st_size, _id(file))
+                    self._send_headers(HTTPStatus.OK, file.stat().st_size, _id(file))
                 else:
-                    self._begin(HTTPStatus.NOT_FOUND, 0, "none")
+                    self._send_headers(HTTPStatus.NOT_FOUND, 0, "none")
 
             def do_GET(self) -> None:
                 path = self.path.partition("?")[0]
@@ -51,7 +51,7 @@ class Weights:
                     with files[path.removeprefix(prefix)].open("rb") as file:
                         shutil.copyfileobj(file, self.wfile)
 
-            def _begin(self, status: HTTPStatus, length: int, tag: str) -> None:
+            def _send_headers(self, status: HTTPStatus, length: int, tag: str) -> None:
                 self.send_response(status)
                 self.send_header("Content-Length", str(length))
                 self.send_header("ETag", f'"{tag}"')

@@ -73,7 +73,7 @@ def scenarios(deployment: Deployment) -> Iterator[Scenario]:
     fleets |= {fleet.name: fleet.scaling for fleet in deployment.aws.asr}
     for fleet, rules in fleets.items():
         for rule in (rule for rule in rules if rule.adds_hosts):
-            beyond = _beyond(rule)
+            beyond = _value_beyond_threshold(rule)
             below_threshold = rule.datapoints_to_alarm - 1
             yield Scenario(f"{rule.metric}: no data", fleet, rule, (), fires=False)
             if below_threshold:
@@ -105,7 +105,7 @@ def scenarios(deployment: Deployment) -> Iterator[Scenario]:
             )
 
 
-def _beyond(rule: ScalingRule) -> float:
+def _value_beyond_threshold(rule: ScalingRule) -> float:
     """Return a value in the first step beyond the threshold: 95 for "above 80", 15 for "below 20"."""
     return max(95.0, rule.threshold + 5) if rule.comparison is Comparison.ABOVE else rule.threshold * 0.75
 
@@ -187,7 +187,7 @@ class Drill:
         for policy in self._autoscaling.describe_policies()["ScalingPolicies"]:
             if policy["PolicyARN"] not in alarm.actions:
                 continue
-            bands = [_band(step) for step in policy["StepAdjustments"]]
+            bands = [_step_band(step) for step in policy["StepAdjustments"]]
             adjustment = step_adjustment(bands, value - alarm.rule.threshold)
             group = self._group(policy["AutoScalingGroupName"])
             capacity = group["DesiredCapacity"]
@@ -206,7 +206,7 @@ class Drill:
         return self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]
 
 
-def _band(step: StepAdjustmentTypeDef) -> Band:
+def _step_band(step: StepAdjustmentTypeDef) -> Band:
     return Band(
         lower=step.get("MetricIntervalLowerBound", float("-inf")),
         upper=step.get("MetricIntervalUpperBound", float("inf")),

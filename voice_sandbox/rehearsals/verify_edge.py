@@ -72,11 +72,11 @@ class EdgeVerifier:
         if self._deployment.aws.agents:
             expected |= {("TLS", 443, "TCP", AGENT_HTTP.number)}
             claim += ", TLS 443 to the agents"
-        yield Claim(claim, self._forwards("internet-facing") == expected)
-        internal = {(protocol, port) for _, _, protocol, port in self._forwards("internal")}
+        yield Claim(claim, self._forwarding_rules("internet-facing") == expected)
+        internal = {(protocol, port) for _, _, protocol, port in self._forwarding_rules("internal")}
         yield Claim("internal load balancer: TCP to the gateway", internal == {("TCP", GATEWAY_HTTP.number)})
 
-    def _forwards(self, scheme: str) -> set[tuple[str, int, str, int]]:
+    def _forwarding_rules(self, scheme: str) -> set[tuple[str, int, str, int]]:
         """Return protocol and port of each listener of a scheme, and of its target group."""
         groups = {
             group["TargetGroupArn"]: (group["Protocol"], group["Port"])

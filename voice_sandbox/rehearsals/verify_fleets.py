@@ -47,7 +47,7 @@ class FleetVerifier:
         groups = names.vad_groups(self._deployment)
         for name in groups:
             bounds = fleet.hosts_per_zone
-            yield from self._group(name, self._low(bounds.min, VAD_IMAGES), bounds.max)
+            yield from self._group(name, self._min_hosts(bounds.min, VAD_IMAGES), bounds.max)
             text = self._user_data(name)
             assignments = [f"PAGE_COUNT={fleet.huge_pages.count}", f"MTU={fleet.data_path.mtu}"]
             yield Claim(
@@ -59,11 +59,11 @@ class FleetVerifier:
     def _asr(self) -> Iterator[Claim]:
         for fleet in self._deployment.aws.asr:
             name = names.group(self._deployment, fleet.name)
-            yield from self._group(name, self._low(fleet.hosts.min, asr_images(fleet)), fleet.hosts.max)
+            yield from self._group(name, self._min_hosts(fleet.hosts.min, asr_images(fleet)), fleet.hosts.max)
             for rule in fleet.scaling:
                 yield from self._alarm(fleet.name, rule, [name])
 
-    def _low(self, configured: int, images: tuple[Image, ...]) -> int:
+    def _min_hosts(self, configured: int, images: tuple[Image, ...]) -> int:
         """Return the minimum number of hosts of a group: 0 while one of its images has no digest."""
         return 0 if lacks_digests(self._deployment, images) else configured
 

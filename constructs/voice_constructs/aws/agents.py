@@ -61,7 +61,7 @@ class Agents(FargateTier):
             TOOLS_KEY: agents.tools_key_secret,
             TWILIO_TOKEN: agents.twilio and agents.twilio.token_secret,
         }
-        injected = {variable: self._existing(variable, name) for variable, name in secrets.items() if name}
+        injected = {variable: self._existing_secret(variable, name) for variable, name in secrets.items() if name}
         environment = {
             variable: value
             for variable, value in _environment(self._deployment, agents, props.gateway_url).items()
@@ -77,7 +77,7 @@ class Agents(FargateTier):
         self.service = self._build_service(task, {AGENT_HTTP: props.targets})
         self._build_scaling(agents.tasks, "Conversations", names.AGENT_FLEET, TARGET_UTILIZATION * agents.conversations)
 
-    def _existing(self, variable: Variable, name: str) -> ecs.Secret:
+    def _existing_secret(self, variable: Variable, name: str) -> ecs.Secret:
         """Refer to an operator's secret by name; a task without it does not start."""
         id_ = "".join(word.capitalize() for word in variable.name.removeprefix("VOICE_").split("_"))
         return ecs.Secret.from_secrets_manager(secretsmanager.Secret.from_secret_name_v2(self, id_, name))

@@ -57,13 +57,15 @@ class Dashboards(Construct):
             )
 
     def _widgets(self, dashboard: Dashboard) -> Iterator[Widget]:
-        yield _placed("text", (0, 0), (PANEL_WIDTH, HEADER_HEIGHT), {"markdown": self._header(dashboard)})
-        yield _placed("alarm", (PANEL_WIDTH, 0), (GRID_COLUMNS - PANEL_WIDTH, HEADER_HEIGHT), self._states(dashboard))
+        yield _build_widget("text", (0, 0), (PANEL_WIDTH, HEADER_HEIGHT), {"markdown": self._header(dashboard)})
+        yield _build_widget(
+            "alarm", (PANEL_WIDTH, 0), (GRID_COLUMNS - PANEL_WIDTH, HEADER_HEIGHT), self._states(dashboard)
+        )
         panels_per_row = GRID_COLUMNS // PANEL_WIDTH
         for number, panel in enumerate(panel for panel in dashboard.panels if panel.series):
             row, column = divmod(number, panels_per_row)
             at = (column * PANEL_WIDTH, HEADER_HEIGHT + row * PANEL_HEIGHT)
-            yield _placed("metric", at, (PANEL_WIDTH, PANEL_HEIGHT), self._graph(panel))
+            yield _build_widget("metric", at, (PANEL_WIDTH, PANEL_HEIGHT), self._graph(panel))
 
     def _header(self, dashboard: Dashboard) -> str:
         runbooks = self._props.deployment.aws.observability.runbook_url
@@ -95,5 +97,5 @@ class Dashboards(Construct):
         return [series.namespace, series.metric.name, *dimensions, style]
 
 
-def _placed(kind: str, at: tuple[int, int], size: tuple[int, int], properties: Widget) -> Widget:
+def _build_widget(kind: str, at: tuple[int, int], size: tuple[int, int], properties: Widget) -> Widget:
     return {"type": kind, "x": at[0], "y": at[1], "width": size[0], "height": size[1], "properties": properties}

@@ -185,7 +185,7 @@ class PlatformAlerts(pulumi.ComponentResource):
             window_size=f"PT{alert.minutes}M",
             criteria=monitor.MetricAlertSingleResourceMultipleMetricCriteriaArgs(
                 odata_type="Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria",
-                all_of=[_criterion(alert)],
+                all_of=[_metric_criteria(alert)],
             ),
             actions=[monitor.MetricAlertActionArgs(action_group_id=self._operators)],
             tags=self._scope.tags,
@@ -193,7 +193,7 @@ class PlatformAlerts(pulumi.ComponentResource):
         )
 
 
-def _criterion(alert: PlatformAlert) -> monitor.MetricCriteriaArgs:
+def _metric_criteria(alert: PlatformAlert) -> monitor.MetricCriteriaArgs:
     return monitor.MetricCriteriaArgs(
         criterion_type="StaticThresholdCriterion",
         name=alert.id,

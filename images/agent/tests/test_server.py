@@ -21,7 +21,7 @@ from images.agent.tests.engines import Engines
 from voice_agent import server, tokens
 from voice_agent.models import Models
 from voice_agent.refusals import RefusedError
-from voice_agent.speech_synthesis import _placed
+from voice_agent.speech_synthesis import _word_offsets
 from voice_ops.images.locks import parse_lock
 from voice_runtime import metrics
 from voice_sandbox.loopback import free_port
@@ -178,7 +178,7 @@ def test_models_are_loaded_once_and_have_separate_state() -> None:
 
 
 def test_words_have_correct_positions() -> None:
-    assert _placed("to be, or to be") == [("to", 0), ("be,", 3), ("or", 7), ("to", 10), ("be", 13)]
+    assert _word_offsets("to be, or to be") == [("to", 0), ("be,", 3), ("or", 7), ("to", 10), ("be", 13)]
 
 
 async def test_latency_figures_are_not_sent_to_callers(place: Place) -> None:

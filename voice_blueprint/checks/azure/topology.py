@@ -25,7 +25,7 @@ REJECTING_POLICIES = (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE
 def numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         # The last rejection, which in a cell is the container with the GPUs, has the most useful reason.
-        rejection = next((answer for answer in reversed(list(_admissions(pod))) if not answer.admitted), None)
+        rejection = next((answer for answer in reversed(list(_kubelet_decisions(pod))) if not answer.admitted), None)
         if rejection and pod.gpus:
             yield Violation(
                 pod.pool_location if pod.is_cell else pod.location.at("cpus"),
@@ -169,7 +169,7 @@ def pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
             )
 
 
-def _admissions(pod: Pod) -> Iterator[Admission]:
+def _kubelet_decisions(pod: Pod) -> Iterator[Admission]:
     """Yield the kubelet's decisions about the containers of a full node, one after another."""
     return admit_pods(pod.size, pod.requests * pod.pods_on_node, pod.pool.policy, empty_node(pod.size))
 
@@ -177,7 +177,7 @@ def _admissions(pod: Pod) -> Iterator[Admission]:
 def _split_gpus(pod: Pod, cpus: int) -> tuple[int, ...]:
     """Return the first GPUs without NVLink between them that would be allocated to a pod of a full node, if any."""
     cpu_text = replace(pod, requests=tuple(Request(request.gpus, cpus) for request in pod.requests))
-    return next((answer.gpus for answer in _admissions(cpu_text) if not share_nvlink(pod.size, answer.gpus)), ())
+    return next((answer.gpus for answer in _kubelet_decisions(cpu_text) if not share_nvlink(pod.size, answer.gpus)), ())
 
 
 def _admissible_cpus(pod: Pod) -> str:

@@ -124,7 +124,7 @@ def _connections(members: list[_Member]) -> Iterator[str]:
                 yield f"{member.name} connects to port {port}, on which no process of the pod listens"
 
 
-def _caches(members: list[_Member]) -> Iterator[str]:
+def _cache_servers(members: list[_Member]) -> Iterator[str]:
     servers = {member.value("--port"): member for member in members if member.runs(_CACHE_COMMAND)}
     engines: dict[str, list[_Member]] = defaultdict(list)
     for member in members:
@@ -203,4 +203,4 @@ def _routes(members: list[_Member]) -> Iterator[str]:
                 yield f"{member.name}: {flag} is port {port}, whose engine is {roles.get(port, 'none')}, not {role}"
 
 
-_RULES = (_ports, _connections, _caches, _hash_seeds, _role_inconsistencies, _routes)
+_RULES = (_ports, _connections, _cache_servers, _hash_seeds, _role_inconsistencies, _routes)

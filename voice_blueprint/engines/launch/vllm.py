@@ -136,7 +136,7 @@ class VllmServer(Launcher):
         return self.model.architecture is Architecture.DECODER_ONLY
 
     @property
-    def _tuned(self) -> bool:
+    def _is_tuned(self) -> bool:
         return self.sizing.profile is Profile.TUNED
 
     @property
@@ -198,8 +198,8 @@ class VllmServer(Launcher):
             "--max-num-seqs": sizing.max_num_seqs,
             "--max-num-batched-tokens": sizing.max_num_batched_tokens,
             "--max-num-queued-reqs": sizing.max_queued_requests,
-            "--enable-chunked-prefill": self._decoder_only if self._tuned else None,
-            "--enable-prefix-caching": self._decoder_only if self._tuned else None,
+            "--enable-chunked-prefill": self._decoder_only if self._is_tuned else None,
+            "--enable-prefix-caching": self._decoder_only if self._is_tuned else None,
             "--compilation-config": self._compilation(),
         }
 
@@ -210,7 +210,7 @@ class VllmServer(Launcher):
         input use piecewise graphs (vLLM's recipe for Voxtral Realtime).
         """
         config: dict[str, object] = {}
-        if self._tuned and self.kv_transfer and self.kv_transfer.role is Role.DECODE:
+        if self._is_tuned and self.kv_transfer and self.kv_transfer.role is Role.DECODE:
             config["cudagraph_mode"] = "FULL_DECODE_ONLY"
         elif self._decoder_only and self.model.task is Task.TRANSCRIPTION:
             config["cudagraph_mode"] = "PIECEWISE"

@@ -133,7 +133,7 @@ class EngineTable(Model):
         names = {*base.commands, *self.commands}
         return self.model_copy(
             update={
-                "commands": {name: _merged(base.commands.get(name), self.commands.get(name)) for name in names},
+                "commands": {name: _merge_commands(base.commands.get(name), self.commands.get(name)) for name in names},
                 "configs": base.configs | self.configs,
                 "connectors": base.connectors | self.connectors,
                 "connector_settings": (*base.connector_settings, *self.connector_settings),
@@ -145,7 +145,7 @@ class EngineTable(Model):
         )
 
 
-def _merged(base: Command | None, override: Command | None) -> Command:
+def _merge_commands(base: Command | None, override: Command | None) -> Command:
     if base is None or override is None:
         return override or base or Command()
     replaced = {flag.name for flag in override.flags}

@@ -80,7 +80,9 @@ def size_engine(
         model, gpu, tensor_parallel=tensor_parallel, weights_gib=memory.weights_gib, session_bytes=session_size
     )
     defaults = batch_defaults(gpu)
-    limits = _BASELINE if profile is Profile.BASELINE else _tuned(model, gpu, load, min(bounds.values()), defaults)
+    limits = (
+        _BASELINE if profile is Profile.BASELINE else _tune_limits(model, gpu, load, min(bounds.values()), defaults)
+    )
     max_batch = limits.max_num_seqs or defaults.max_num_seqs
     bounds[Limit.MAX_NUM_SEQS] = max_batch
     limit = min(bounds, key=lambda bound: bounds[bound])
@@ -132,7 +134,9 @@ def _reasons(gpu: Gpu, quantization: Quantization, tensor_parallel: int) -> dict
     return reasons
 
 
-def _tuned(model: ModelCard, gpu: Gpu, load: Load, memory_sessions: int, defaults: BatchDefaults) -> _EngineLimits:
+def _tune_limits(
+    model: ModelCard, gpu: Gpu, load: Load, memory_sessions: int, defaults: BatchDefaults
+) -> _EngineLimits:
     seqs = batch_bucket(min(memory_sessions, MAX_CAPTURED_SEQS))
     tokens, token_reason = _step_tokens(model, gpu, load, seqs)
     max_queued = seqs + max(1, round(seqs * QUEUE_SHARE))

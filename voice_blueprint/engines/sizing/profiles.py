@@ -47,7 +47,7 @@ def profile_table() -> tuple[ProfileRow, ...]:
     return tuple(_row(model, gpu) for model in models for gpu in catalog.gpus().values())
 
 
-def _typical(model: ModelCard) -> Load:
+def _typical_load(model: ModelCard) -> Load:
     if not model.hears_live:
         return TYPICAL_LOADS[model.task]
     tokens = call_tokens(model, LIVE_CALL_S)
@@ -55,7 +55,7 @@ def _typical(model: ModelCard) -> Load:
 
 
 def _row(model: ModelCard, gpu: Gpu) -> ProfileRow:
-    load = _typical(model)
+    load = _typical_load(model)
     widths = (1, 2) if gpu.nvlink_gb_per_s else (1,)
     refusal: DoesNotFitError | None = None
     for width in widths:

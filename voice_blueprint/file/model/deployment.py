@@ -25,7 +25,7 @@ _CELL = "c{}."
 _Edge = TypeVar("_Edge", Edge, AzureEdge)
 
 
-def _named(edge: _Edge, number: int) -> _Edge:
+def _cell_edge(edge: _Edge, number: int) -> _Edge:
     """Return the edge of a cell, with a domain of its own."""
     if edge.domain is None:
         return edge
@@ -182,9 +182,9 @@ class Deployment(Model):
         number = self.cells.number
         update: dict[str, object] = {"name": f"{self.name}-{number}"}
         if aws := self.aws_section:
-            update["aws_section"] = aws.model_copy(update={"edge": _named(aws.edge, number)})
+            update["aws_section"] = aws.model_copy(update={"edge": _cell_edge(aws.edge, number)})
         if (azure := self.azure_section) and azure.callers:
-            callers = azure.callers.model_copy(update={"edge": _named(azure.callers.edge, number)})
+            callers = azure.callers.model_copy(update={"edge": _cell_edge(azure.callers.edge, number)})
             update["azure_section"] = azure.model_copy(update={"callers": callers})
         return self.model_copy(update=update)
 

@@ -149,13 +149,13 @@ def recordings() -> tuple[Recording, ...]:
 def _cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts that are independent of services."""
     azure = deployment.azure
-    yield _silent(
+    yield _silence_alert(
         "Nothing has come from the cluster for five minutes: scaling holds its replicas, and alerts are blind.",
         f"absent({ClusterMetric.NODE})",
         "cluster",
     )
     if not lacks_digests(deployment, (Image.ROUTER,)):
-        yield _down("router", [Component.ROUTER.value], 2)
+        yield _down_alert("router", [Component.ROUTER.value], 2)
     # Both operands have the same labels. A Deployment with equal bounds is always at its maximum.
     scalable = f"({_metric_query(ClusterMetric.SCALED_MAX)} > {_metric_query(ClusterMetric.SCALED_MIN)})"
     yield Alert(
@@ -244,9 +244,9 @@ def _caller_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts of the tiers that serve callers, with AWS's thresholds over five minutes instead of two."""
     running = [tier for tier, images in CALLER_TIER_IMAGES.items() if not lacks_digests(deployment, images)]
     for tier in running:
-        yield _down(tier.value, [tier.value], 2)
+        yield _down_alert(tier.value, [tier.value], 2)
         published = f"sum({METRICS[_TIER_METRIC[tier]].series}{_selector({FLEET_DIMENSION: tier})})"
-        yield _silent(
+        yield _silence_alert(
             f"Pods of {tier} are ready and have published nothing for five minutes: alerts do not see them.",
             f"({_deployments(ClusterMetric.READY, [tier.value])} unless on () {published})",
             tier.value,
@@ -257,8 +257,10 @@ def _caller_alerts(deployment: Deployment) -> Iterator[Alert]:
             for outcome in ("Refused", "Created")
         )
         has_minimum = f"({refused} >= bool {MIN_REFUSED * WINDOW_MINUTES})"
-        yield _shared("sessions-refused", f"{refused} / ({refused} + {created}) * 100 * {has_minimum}", 2, unit=" %")
-        yield _shared("front-door-closed", f"avg({METRICS['FrontDoorAnswers'].series})", 5)
+        yield _shared_alert(
+            "sessions-refused", f"{refused} / ({refused} + {created}) * 100 * {has_minimum}", 2, unit=" %"
+        )
+        yield _shared_alert("front-door-closed", f"avg({METRICS['FrontDoorAnswers'].series})", 5)
         callers = deployment.azure.callers
         # Without pods of both tiers no call is transcribed.
         if (
@@ -267,17 +269,17 @@ def _caller_alerts(deployment: Deployment) -> Iterator[Alert]:
             and callers.vad.replicas.min
             and callers.asr.replicas.min
         ):
-            yield _shared("synthetic-call-fails", f"avg({METRICS['SyntheticCallSucceeds'].series})", 5)
-        yield _shared("certificate-expires", f"min({METRICS['CertificateDays'].series})", 60)
-        yield _shared("first-transcript-slow", p95(METRICS["TimeToFinal"].series), 10, unit=" ms")
+            yield _shared_alert("synthetic-call-fails", f"avg({METRICS['SyntheticCallSucceeds'].series})", 5)
+        yield _shared_alert("certificate-expires", f"min({METRICS['CertificateDays'].series})", 60)
+        yield _shared_alert("first-transcript-slow", p95(METRICS["TimeToFinal"].series), 10, unit=" ms")
     if Component.VAD in running:
         dropped_packets = f"sum by ({REASON_DIMENSION}) ({_increase('RxDropped', REASON_DIMENSION, *_OVERLOAD)})"
-        yield _shared("vad-packets-dropped", dropped_packets, 2)
-        yield _shared("vad-stopped", f"max by (pod) ({METRICS['VadStopped'].series})", 2)
+        yield _shared_alert("vad-packets-dropped", dropped_packets, 2)
+        yield _shared_alert("vad-stopped", f"max by (pod) ({METRICS['VadStopped'].series})", 2)
     if Component.ASR in running:
-        yield _shared("asr-slots-exhausted", f"max({METRICS['FreeSlots'].series})", 1)
+        yield _shared_alert("asr-slots-exhausted", f"max({METRICS['FreeSlots'].series})", 1)
         lost_speech = f"sum by ({LOSS_DIMENSION}) ({_increase('SpeechLost', LOSS_DIMENSION, *_UNTRANSCRIBED_LOSSES)})"
-        yield _shared("speech-lost", lost_speech, 2)
+        yield _shared_alert("speech-lost", lost_speech, 2)
 
 
 def _objective_alerts(deployment: Deployment, *, agents: bool) -> Iterator[Alert]:
@@ -323,15 +325,15 @@ def _bad_percent(objective: Objective, window: str) -> str:
 def _agent_alerts() -> Iterator[Alert]:
     """Yield the alerts on turns, interruptions and refused conversations."""
     agent = Component.AGENT.value
-    yield _down(agent, [agent], 2)
-    yield _silent(
+    yield _down_alert(agent, [agent], 2)
+    yield _silence_alert(
         "Agents are ready and have published nothing for five minutes: scaling does not see their conversations.",
         f"({_deployments(ClusterMetric.READY, [agent])} unless on () sum({AgentMetric.CONVERSATIONS}))",
         agent,
     )
-    yield _shared("conversations-refused", f"sum by (reason) (increase({AgentMetric.REFUSED}[5m]))", 2)
-    yield _shared("turn-slow", p95(AgentMetric.TURN), 10, unit=" s", per_unit=1000)
-    yield _shared("barge-in-slow", p95(AgentMetric.BARGE_IN), 10, unit=" s", per_unit=1000)
+    yield _shared_alert("conversations-refused", f"sum by (reason) (increase({AgentMetric.REFUSED}[5m]))", 2)
+    yield _shared_alert("turn-slow", p95(AgentMetric.TURN), 10, unit=" s", per_unit=1000)
+    yield _shared_alert("barge-in-slow", p95(AgentMetric.BARGE_IN), 10, unit=" s", per_unit=1000)
 
 
 _OVERLOAD = (DropReason.RING_FULL, DropReason.NO_HOST, DropReason.SHED)
@@ -346,8 +348,8 @@ def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[A
     running = SpeechMetric.RUNNING if speech else EngineMetric.RUNNING
     # Without a minimum, no replica is required.
     if any(service.replicas_on(pool).min for pool in by_pool):
-        yield _down(service.name, names, 5)
-    yield _silent(
+        yield _down_alert(service.name, names, 5)
+    yield _silence_alert(
         f"Engines of {service.name} are ready and have published nothing for five minutes: scaling does not see them.",
         f"({_deployments(ClusterMetric.READY, names)} unless on () {total(running, **labels)})",
         service.name,
@@ -403,7 +405,7 @@ def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[A
         )
 
 
-def _down(target: str, deployments: list[str], minutes: int) -> Alert:
+def _down_alert(target: str, deployments: list[str], minutes: int) -> Alert:
     return Alert(
         "service-down",
         f"{target} has no replica that takes requests.",
@@ -438,7 +440,7 @@ def _hang_alert(service: AzureService, deployments: list[str]) -> Alert:
     )
 
 
-def _shared(id_: str, query: str, minutes: int, *, unit: str = "", per_unit: float = 1) -> Alert:
+def _shared_alert(id_: str, query: str, minutes: int, *, unit: str = "", per_unit: float = 1) -> Alert:
     """Return an alert that exists on both clouds.
 
     Args:
@@ -457,7 +459,7 @@ def _shared(id_: str, query: str, minutes: int, *, unit: str = "", per_unit: flo
     )
 
 
-def _silent(meaning: str, query: str, target: str) -> Alert:
+def _silence_alert(meaning: str, query: str, target: str) -> Alert:
     return Alert("telemetry-silent", meaning, query, Comparison.ABOVE, 0, 5, target=target)
 
 

@@ -41,7 +41,7 @@ Dashboard = panels.Dashboard[Query]
 def dashboards(deployment: Deployment) -> tuple[Dashboard, ...]:
     callers = (_callers(),) if deployment.azure.callers else ()
     agents = (_agents(),) if deployment.azure.agents else ()
-    return (*callers, *agents, _services(deployment), _gpus(), _starts())
+    return (*callers, *agents, _services(deployment), _gpus(), _starts_dashboard())
 
 
 def _services(deployment: Deployment) -> Dashboard:
@@ -82,11 +82,12 @@ def _callers() -> Dashboard:
     def added(metric: str, *labels: str) -> Query:
         grouping = f" by ({', '.join(labels)})" if labels else ""
         return Query(
-            f"60 * sum{grouping} (rate({METRICS[metric].series}[2m]))", " ".join((metric, *map(_braces, labels)))
+            f"60 * sum{grouping} (rate({METRICS[metric].series}[2m]))",
+            " ".join((metric, *map(_grafana_variable, labels))),
         )
 
     def max_by_pod(metric: str) -> Query:
-        return Query(f"max by ({FLEET_DIMENSION}) ({METRICS[metric].series})", _braces(FLEET_DIMENSION))
+        return Query(f"max by ({FLEET_DIMENSION}) ({METRICS[metric].series})", _grafana_variable(FLEET_DIMENSION))
 
     waits = (Query(p95(METRICS[name].series), name) for name in ("TimeToFirstText", "TimeToFinal"))
     return Dashboard(
@@ -112,7 +113,7 @@ def _agents() -> Dashboard:
         (),
         (
             Panel("Turn, p95 s", (Query(p95(AgentMetric.TURN), "end of speech to first sound"),)),
-            Panel("Stages of a turn, p95 s", (Query(stages, _braces("stage")),)),
+            Panel("Stages of a turn, p95 s", (Query(stages, _grafana_variable("stage")),)),
             Panel("Interruption to silence, p95 s", (Query(p95(AgentMetric.BARGE_IN), "onset to silence"),)),
             Panel(
                 "Conversations",
@@ -120,7 +121,7 @@ def _agents() -> Dashboard:
             ),
             Panel(
                 "Callers refused, a minute by reason",
-                (Query(f"60 * sum by (reason) (rate({AgentMetric.REFUSED}[2m]))", _braces("reason")),),
+                (Query(f"60 * sum by (reason) (rate({AgentMetric.REFUSED}[2m]))", _grafana_variable("reason")),),
                 stacked=True,
             ),
         ),
@@ -146,7 +147,7 @@ def _gpus() -> Dashboard:
     )
 
 
-def _starts() -> Dashboard:
+def _starts_dashboard() -> Dashboard:
     within = f'{{namespace="{NAMESPACE}"}}'
     phases = (
         Query(f'max by (pod) ({START_SECONDS}{{{PHASE_SERIES}="{phase}"}})', f"{{{{pod}}}} {phase}")
@@ -175,7 +176,7 @@ def _starts() -> Dashboard:
     )
 
 
-def _braces(label: str) -> str:
+def _grafana_variable(label: str) -> str:
     return f"{{{{{label}}}}}"
 
 
@@ -189,4 +190,7 @@ def _requests(engine_label: EngineMetric, speech_label: SpeechMetric, speech: li
 
 def _by_service(metric: EngineMetric | SpeechMetric | CacheMetric, fold: str = "sum", selector: str = "") -> Query:
     labels = f"{SERVICE_SERIES}, {POOL_SERIES}"
-    return Query(f"{fold} by ({labels}) ({metric}{selector})", f"{_braces(SERVICE_SERIES)} {_braces(POOL_SERIES)}")
+    return Query(
+        f"{fold} by ({labels}) ({metric}{selector})",
+        f"{_grafana_variable(SERVICE_SERIES)} {_grafana_variable(POOL_SERIES)}",
+    )

@@ -64,7 +64,7 @@ class Caller:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while not await is_answered():
                 await asyncio.sleep(PAUSE_S)
-        await self._wait_until(lambda: self._now() > self._playback_ends_at)
+        await self._wait_until(lambda: self._current_time() > self._playback_ends_at)
         return self._received_audio()
 
     async def interrupt(self, question: Samples, objection: Samples, delay_s: float) -> float:
@@ -75,7 +75,7 @@ class Caller:
         self._reset()
         self._say = _frames(question)
         await self._wait_until(lambda: not self._say and self._received_audio().size > delay_s * self.heard_rate)
-        self._say, self._onset = _frames(objection), self._now()
+        self._say, self._onset = _frames(objection), self._current_time()
         await self._wait_until(lambda: bool(self.interrupted_s))
         return self.interrupted_s
 
@@ -108,7 +108,7 @@ class Caller:
                 case "audio":
                     self.heard_rate = frame.audio.sample_rate
                     self._chunks.append(frame.audio.audio)
-                    begin = max(self._now(), self._playback_ends_at)
+                    begin = max(self._current_time(), self._playback_ends_at)
                     self._playback_ends_at = begin + len(frame.audio.audio) / 2 / self.heard_rate
                 case "message":
                     message: dict[str, Any] = json.loads(frame.message.data)
@@ -117,18 +117,18 @@ class Caller:
                     self.interruptions += 1
                     # Audio that was received but not played is discarded.
                     if self._onset and not self.interrupted_s:
-                        self.interrupted_s = min(self._now(), self._playback_ends_at) - self._onset
-                    self._playback_ends_at = min(self._now(), self._playback_ends_at)
+                        self.interrupted_s = min(self._current_time(), self._playback_ends_at) - self._onset
+                    self._playback_ends_at = min(self._current_time(), self._playback_ends_at)
 
     async def _speak(self) -> None:
-        begin, sent = self._now(), 0
+        begin, sent = self._current_time(), 0
         while True:
             samples = self._microphone(self._say.pop(0) if self._say else np.zeros(FRAME, np.int16))
             frame = frames_pb2.Frame()  # type: ignore[attr-defined]
             frame.audio.audio, frame.audio.sample_rate, frame.audio.num_channels = samples.tobytes(), RATE, 1
             await self._socket.send(frame.SerializeToString())
             sent += 1
-            lag_s = self._now() - begin - sent * FRAME_S
+            lag_s = self._current_time() - begin - sent * FRAME_S
             if lag_s > MAX_LAG_S:
                 begin += lag_s  # a microphone does not repeat audio
             await asyncio.sleep(-lag_s)
@@ -147,7 +147,7 @@ class Caller:
                 await asyncio.sleep(FRAME_S)
 
     @staticmethod
-    def _now() -> float:
+    def _current_time() -> float:
         return asyncio.get_running_loop().time()
 
 

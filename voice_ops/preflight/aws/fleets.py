@@ -113,7 +113,7 @@ def _dry_run(account: Account, fleet: Fleet, subnet: str, image: str) -> Row:
         "MinCount": 1,
         "MaxCount": 1,
         "SubnetId": subnet,
-        **_market(fleet),
+        **_market_options(fleet),
     }
     try:
         account.session.client("ec2").run_instances(**request)
@@ -129,7 +129,7 @@ def _dry_run(account: Account, fleet: Fleet, subnet: str, image: str) -> Row:
     raise AssertionError("a dry run always ends in an error")
 
 
-def _market(fleet: Fleet) -> dict[str, Any]:
+def _market_options(fleet: Fleet) -> dict[str, Any]:
     match fleet.purchase:
         case Spot():
             return {"InstanceMarketOptions": {"MarketType": "spot"}}

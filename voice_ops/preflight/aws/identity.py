@@ -56,7 +56,7 @@ def _commands_row(account: Account, caller: str) -> Row:
     needs = sorted(frozenset().union(*ACTIONS.values()))
     denied = set(_denied_actions(account, caller, needs))
     commands = [command for command, actions in ACTIONS.items() if actions & denied]
-    result = f"denied on *: {_shown(sorted(denied))}; used by {', '.join(commands)}" if denied else "allowed"
+    result = f"denied on *: {_format_denied(sorted(denied))}; used by {', '.join(commands)}" if denied else "allowed"
     remedy = "`voice preflight FILE --permissions` prints a policy for each command" if denied else ""
     return make_row(AREA, "the caller's permissions for voice commands", result, f"{len(needs)} actions", warns=remedy)
 
@@ -75,14 +75,14 @@ def _execution_row(account: Account, role: str) -> Row:
     return make_row(
         AREA,
         question,
-        f"denied on *: {_shown(denied)}",
+        f"denied on *: {_format_denied(denied)}",
         requirement,
         blocks="`voice preflight FILE --permissions` prints least-privilege policies; check policies for specific "
         "resources yourself, since the simulation uses all resources",
     )
 
 
-def _shown(denied: list[str]) -> str:
+def _format_denied(denied: list[str]) -> str:
     more = f" and {len(denied) - SHOWN} more" if len(denied) > SHOWN else ""
     return ", ".join(denied[:SHOWN]) + more
 

@@ -40,7 +40,7 @@ def image_rows(account: Account) -> Iterator[Row]:
 def _image_row(account: Account, question: str, id_: str, users: list[Fleet]) -> Row:
     needs = {fleet.name: (fleet.instance_type.architecture, _root_gib(account, fleet)) for fleet in users}
     needed = "; ".join(f"{arch}, at most {gib} GiB for {name}" for name, (arch, gib) in needs.items())
-    image = _described(account, id_)
+    image = _describe_image(account, id_)
     if image is None:
         remedy = "`voice images ami` proposes one that exists in this region"
         return make_row(AREA, question, f"{id_} does not exist in {account.region}", needed, blocks=remedy)
@@ -78,7 +78,7 @@ def chosen_image(fleet: Fleet) -> str:
 def image_id(account: Account, chosen: str) -> str | None:
     """Look up an AMI or the value of a parameter; return ``None`` if it does not exist in EC2 or SSM."""
     if machine_images.is_ami(chosen):
-        return chosen if _described(account, chosen) else None
+        return chosen if _describe_image(account, chosen) else None
     try:
         return account.session.client("ssm").get_parameter(Name=chosen)["Parameter"]["Value"]
     except ClientError as error:
@@ -87,7 +87,7 @@ def image_id(account: Account, chosen: str) -> str | None:
         raise
 
 
-def _described(account: Account, id_: str) -> ImageTypeDef | None:
+def _describe_image(account: Account, id_: str) -> ImageTypeDef | None:
     try:
         return next(iter(account.session.client("ec2").describe_images(ImageIds=[id_])["Images"]), None)
     except ClientError as error:

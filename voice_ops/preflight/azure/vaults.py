@@ -19,23 +19,23 @@ def vault_rows(account: Account) -> Iterator[Row]:
     azure = account.deployment.azure
     if azure.callers is None:
         return
-    vault_id, own_vault_id = azure.callers.edge.certificate.vault_id, _own(account)
-    result = _exists(account, vault_id)
+    vault_id, own_vault_id = azure.callers.edge.certificate.vault_id, _own_vault_id(account)
+    result = _resource_exists(account, vault_id)
     remedy = "" if result else "correct azure.callers.edge.certificate.vault_id, or grant yourself Reader on the vault"
     question = f"vault of the certificate {azure.callers.edge.certificate.name}"
     yield make_row(AREA, question, "it exists" if result else f"no {vault_id}", "a vault that exists", blocks=remedy)
-    exists = _exists(account, own_vault_id)
+    exists = _resource_exists(account, own_vault_id)
     for name, content in _secrets(azure.agents).items():
         question, vault = f"secret {name}", own_vault_id.rpartition("/")[2]
         if not exists:
             yield Row(AREA, question, Status.NOT_ASKED, f"the cluster deploy creates the vault {vault}", content)
             continue
-        secret_exists = _exists(account, f"{own_vault_id}/secrets/{name}")
+        secret_exists = _resource_exists(account, f"{own_vault_id}/secrets/{name}")
         remedy = "" if secret_exists else f"az keyvault secret set --vault-name {vault} --name {name} --file <file>"
         yield make_row(AREA, question, "it exists" if secret_exists else "no such secret", content, blocks=remedy)
 
 
-def _own(account: Account) -> str:
+def _own_vault_id(account: Account) -> str:
     group, vault = (
         names.resource_group(account.deployment),
         names.vault(account.deployment, account.subscription),
@@ -56,7 +56,7 @@ def _secrets(agents: AgentPods | None) -> dict[str, str]:
     return {name: content for name, content in results.items() if name}
 
 
-def _exists(account: Account, resource: str) -> bool:
+def _resource_exists(account: Account, resource: str) -> bool:
     try:
         account.providers.resources.get_by_id(resource, api_version=API)
     except ResourceNotFoundError:

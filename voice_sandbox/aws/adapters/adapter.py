@@ -187,7 +187,7 @@ class Adapter:
         old = self.properties
         if not all(self._can_change(key) for key in changed_keys(old, new)):
             return True
-        return any(_at(old, path) != _at(new, path) for path in create_only(self.resource_type))
+        return any(_value_at(old, path) != _value_at(new, path) for path in create_only(self.resource_type))
 
     def accepts_argument(self, operation: str, name: str) -> bool:
         """Return True if an operation accepts an argument."""
@@ -382,7 +382,7 @@ def is_missing(error: ClientError) -> bool:
     return any(word in code for word in ("NotFound", "NoSuch", "DoesNotExist", "NonExistent"))
 
 
-def _at(properties: Json, path: list[str]) -> Json:
+def _value_at(properties: Json, path: list[str]) -> Json:
     for name in path:
         properties = properties.get(name) if isinstance(properties, Mapping) else None
     return properties

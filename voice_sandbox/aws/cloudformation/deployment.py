@@ -63,9 +63,9 @@ class Deployment:
         self.evaluator = Evaluator(
             template=template,
             parameters={**pseudo, **resolved},
-            resource=lambda name: self._deployed(name).physical_id,
-            attribute=lambda name, attribute: self._deployed(name).attribute(attribute),
-            imported=self._imported,
+            resource=lambda name: self._deployed_resource(name).physical_id,
+            attribute=lambda name, attribute: self._deployed_resource(name).attribute(attribute),
+            imported=self._imported_value,
             zones=self._zones,
         )
 
@@ -125,7 +125,7 @@ class Deployment:
                 properties[kind.name] = (
                     current.adapter.properties[kind.name] if current and updates_in_place else target.adapter.new_name()
                 )
-            if current is None and self._adopts(target, properties):
+            if current is None and self._can_import(target, properties):
                 self._import(target, properties)
                 return
             if current is None or not same_kind:
@@ -135,7 +135,7 @@ class Deployment:
                 self._update(current, target, properties)
                 return
             verb, failed = "CREATE", target
-            self._create(target, _renamed(target, current, properties), current)
+            self._create(target, _with_new_name(target, current, properties), current)
         except Exception as error:
             self.stack.report(failed, f"{verb}_FAILED", str(error))
             raise DeploymentError(f"The following resource(s) failed to {verb.lower()}: [{name}]. {error}") from error
@@ -145,7 +145,7 @@ class Deployment:
         self.stack.report(target, "CREATE_IN_PROGRESS")
         try:
             faults.raise_for(self.stack.name, target.logical_id)
-            adapter.create(self._resolved(properties))
+            adapter.create(self._resolve(properties))
         except Exception:
             if adapter.id:
                 target.apply_properties(properties)
@@ -157,7 +157,7 @@ class Deployment:
         self.stack.resources[target.logical_id] = target
         self.stack.report(target, "CREATE_COMPLETE")
 
-    def _adopts(self, target: Resource, properties: Properties) -> bool:
+    def _can_import(self, target: Resource, properties: Properties) -> bool:
         """Return True if automatic import applies to an existing resource that belongs to no stack."""
         kind, owned = target.adapter.kind, self.owned
         if owned is None or not importable(target.body, kind):
@@ -180,13 +180,13 @@ class Deployment:
         before = current.adapter.properties
         current.adapter.update_policy = self._update_policy(target.body)
         try:
-            current.adapter.change(self._resolved(properties))
+            current.adapter.change(self._resolve(properties))
         except Exception:
             # Some calls of a failed update may have succeeded, and are reverted as far as possible.
             current.apply_properties(properties)
             current.adapter.update_policy = {}
             with suppress(Exception):
-                current.adapter.change(self._resolved(before))
+                current.adapter.change(self._resolve(before))
             current.apply_properties(before)
             raise
         current.apply_properties(properties)
@@ -199,17 +199,17 @@ class Deployment:
             return {"AutoScalingInstanceRefresh": {**refresh, "Preferences": preferences}}
         return policy
 
-    def _resolved(self, properties: Properties) -> Properties:
+    def _resolve(self, properties: Properties) -> Properties:
         resolved: Properties = resolve_dynamic(properties, region=self.stack.region_name, account=self.stack.account_id)
         return resolved
 
-    def _deployed(self, name: str) -> Resource:
+    def _deployed_resource(self, name: str) -> Resource:
         try:
             return self.stack.resources[name]
         except KeyError as error:
             raise TemplateError(f"Template error: unresolved resource dependency {name}") from error
 
-    def _imported(self, name: str) -> Json:
+    def _imported_value(self, name: str) -> Json:
         self.imports.add(name)
         if name not in self.exports:
             raise TemplateError(f"No export named {name} found.")
@@ -220,7 +220,7 @@ class Deployment:
         return sorted(zone["ZoneName"] for zone in api.describe_availability_zones()["AvailabilityZones"])
 
 
-def _renamed(target: Resource, current: Resource, properties: Properties) -> Properties:
+def _with_new_name(target: Resource, current: Resource, properties: Properties) -> Properties:
     """Return properties with which a resource can be created while the one that it replaces still exists."""
     key = target.adapter.kind.name
     if not key:

@@ -75,7 +75,7 @@ def _drift(stack: Stack, resource: Resource) -> dict[str, Any]:
             "DifferenceType": "REMOVE" if actual in (None, "", []) else "NOT_EQUAL",
         }
         for name, (expected, actual) in live.items()
-        if not _covers(expected, actual)
+        if not _matches_expected(expected, actual)
     ]
     return {
         **description,
@@ -86,15 +86,17 @@ def _drift(stack: Stack, resource: Resource) -> dict[str, Any]:
     }
 
 
-def _covers(expected: Json, actual: Json) -> bool:
+def _matches_expected(expected: Json, actual: Json) -> bool:
     """Return True if an actual value matches the desired one.
 
     Additional members of an object or a different order of a list are not drift.
     """
     if isinstance(expected, dict) and isinstance(actual, dict):
-        return all(_covers(item, actual.get(key)) for key, item in expected.items())
+        return all(_matches_expected(item, actual.get(key)) for key, item in expected.items())
     if isinstance(expected, list) and isinstance(actual, list):
-        return len(expected) == len(actual) and all(any(_covers(item, other) for other in actual) for item in expected)
+        return len(expected) == len(actual) and all(
+            any(_matches_expected(item, other) for other in actual) for item in expected
+        )
     if expected in ([], {}, "", None) and actual in ([], {}, "", None):
         return True
     return any(one == other for one in _readings(expected) for other in _readings(actual))

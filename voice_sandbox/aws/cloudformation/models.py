@@ -89,11 +89,11 @@ class SandboxCloudFormation(CloudFormationBackend):
             name_or_stack_id: Name or id; as in AWS, a stack that does not exist is accepted.
             retain: Logical ids of resources to retain.
         """
-        stack = self._live(name_or_stack_id)
+        stack = self._live_stack(name_or_stack_id)
         if stack and stack.status.startswith("UPDATE_") and stack.status.endswith("_IN_PROGRESS"):
             raise ValidationError(message=f"Stack [{stack.name}] cannot be deleted while in status {stack.status}")
         with self._lock:
-            stack = self._live(name_or_stack_id)
+            stack = self._live_stack(name_or_stack_id)
             if stack is None:
                 return
             if stack.enable_termination_protection:
@@ -117,7 +117,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         Raises:
             ValidationError: There is none.
         """
-        stack = self._live(name_or_stack_id) or self.deleted_stacks.get(name_or_stack_id)
+        stack = self._live_stack(name_or_stack_id) or self.deleted_stacks.get(name_or_stack_id)
         if stack is None:
             raise ValidationError(message=f"Stack with id {name_or_stack_id} does not exist")
         return stack
@@ -138,12 +138,12 @@ class SandboxCloudFormation(CloudFormationBackend):
         **options: Json,
     ) -> tuple[str, str]:
         """Plan a change of an existing or new stack; return the ids of change set and stack."""
-        if existing := self._live(stack_name):
+        if existing := self._live_stack(stack_name):
             _refuse_busy(existing)
         with self._lock:
             # moto passes "no tags" for a request without tags, which keeps the current ones.
             desired = self._read(template, parameters, options.get("tags") or None)
-            stack = self._live(stack_name)
+            stack = self._live_stack(stack_name)
             if change_set_type == "CREATE" and (stack is None or stack.status != "REVIEW_IN_PROGRESS"):
                 stack = self._enter(stack_name, options)
                 stack.enter("REVIEW_IN_PROGRESS", "User Initiated")
@@ -200,7 +200,9 @@ class SandboxCloudFormation(CloudFormationBackend):
                 )
             del self.change_sets[change_set.change_set_id]
             change_set.stack.change_set_id = change_set.change_set_id
-            desired = replace(change_set.desired, owned=self._owned()) if change_set.imports else change_set.desired
+            desired = (
+                replace(change_set.desired, owned=self._owned_resources()) if change_set.imports else change_set.desired
+            )
             if change_set.stack.status == "REVIEW_IN_PROGRESS":
                 operations.create(change_set.stack, desired, self.exports, self._claim)
             else:
@@ -244,15 +246,15 @@ class SandboxCloudFormation(CloudFormationBackend):
             raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")
         operations.update(stack, desired, self.exports, self._claim)
 
-    def _owned(self) -> frozenset[tuple[str, str]]:
+    def _owned_resources(self) -> frozenset[tuple[str, str]]:
         resources = [resource for stack in self.stacks.values() for resource in stack.resources.values()]
         return frozenset((resource.resource_type, resource.physical_id) for resource in resources)
 
-    def _live(self, name_or_id: str) -> Stack | None:
+    def _live_stack(self, name_or_id: str) -> Stack | None:
         return next((item for item in self.stacks.values() if name_or_id in (item.name, item.stack_id)), None)
 
     def _reject_duplicate_name(self, name: str) -> None:
-        if self._live(name):
+        if self._live_stack(name):
             raise AlreadyExistsException(f"Stack [{name}] already exists")
 
     def _enter(self, name: str, options: dict[str, Any]) -> Stack:

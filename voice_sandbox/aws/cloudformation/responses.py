@@ -50,15 +50,15 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
 
     def describe_stack_resource(self) -> ActionResult:
         stack, resources = self._resources()
-        return ActionResult({"StackResourceDetail": _shown(stack, resources[0])})
+        return ActionResult({"StackResourceDetail": _resource_detail(stack, resources[0])})
 
     def describe_stack_resources(self) -> ActionResult:
         stack, resources = self._resources()
-        return ActionResult({"StackResources": [_shown(stack, item) for item in resources]})
+        return ActionResult({"StackResources": [_resource_detail(stack, item) for item in resources]})
 
     def list_stack_resources(self) -> ActionResult:
         stack, resources = self._resources()
-        return ActionResult({"StackResourceSummaries": [_shown(stack, item) for item in resources]})
+        return ActionResult({"StackResourceSummaries": [_resource_detail(stack, item) for item in resources]})
 
     def detect_stack_drift(self) -> ActionResult:
         """Handle DetectStackDrift. The detection has completed when the call returns."""
@@ -114,7 +114,7 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         """Do nothing, since only the stacks, which know the resolved parameters, can detect changes."""
 
 
-def _shown(stack: Stack, resource: Resource) -> dict[str, Any]:
+def _resource_detail(stack: Stack, resource: Resource) -> dict[str, Any]:
     return {
         "StackName": stack.name,
         "StackId": stack.stack_id,

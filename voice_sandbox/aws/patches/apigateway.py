@@ -72,16 +72,16 @@ class PatchedApiGateway(APIGatewayResponse):
     def update_deployment(self) -> TYPE_RESPONSE:
         _, _, api, _, deployment = self.path.split("/")[:5]
         stored = self.backend.get_deployment(api, deployment)
-        return self._patched(stored, {"/description": ("description", str)})
+        return self._apply_patch(stored, {"/description": ("description", str)})
 
     def update_vpc_link(self) -> TYPE_RESPONSE:
         link = self.backend.get_vpc_link(self._named())
-        return self._patched(link, _VPC_LINK)
+        return self._apply_patch(link, _VPC_LINK)
 
     def update_domain_name(self) -> TYPE_RESPONSE:
-        return self._patched(self.backend.get_domain_name(self._named()), _DOMAIN_NAME)
+        return self._apply_patch(self.backend.get_domain_name(self._named()), _DOMAIN_NAME)
 
-    def _patched(self, model: VpcLink | DomainName | Deployment, fields: Fields) -> TYPE_RESPONSE:
+    def _apply_patch(self, model: VpcLink | DomainName | Deployment, fields: Fields) -> TYPE_RESPONSE:
         for patch in self._get_param("patchOperations"):
             _apply(model, patch, fields)
         return 200, {}, json.dumps(model.to_json())

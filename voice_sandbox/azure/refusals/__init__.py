@@ -64,7 +64,7 @@ def refused(graphs: Iterable[Graph], steps: Iterable[Step] = ()) -> list[Refused
     answers: list[Refused] = []
     for graph in graphs:
         for resource in graph.managed_resources():
-            for row, problem in _evaluated(resource, before, earlier, graph):
+            for row, problem in _evaluate_resource(resource, before, earlier, graph):
                 message = f"{row.reason}: {problem}"
                 answers.append(
                     Refused(resource.urn, resource.label, row.name, row.code, message, row.remedy, row.source)
@@ -73,7 +73,7 @@ def refused(graphs: Iterable[Graph], steps: Iterable[Step] = ()) -> list[Refused
     return answers
 
 
-def _evaluated(
+def _evaluate_resource(
     resource: Resource, before: Mapping[str, Resource], earlier: list[Resource], graph: Graph
 ) -> Iterator[tuple[Refusal, str]]:
     old = before.get(resource.urn)

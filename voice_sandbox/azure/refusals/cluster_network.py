@@ -56,7 +56,7 @@ def _pod_overlap(request: Request) -> Iterator[str]:
             yield f"networkProfile.podCidr is {pods}, {name} {other}"
 
 
-def _reserved(request: Request) -> Iterator[str]:
+def _reserved_ranges(request: Request) -> Iterator[str]:
     ranges = [(name, _range(request.body, f"networkProfile.{name}")) for name in ("podCidr", "serviceCidr")]
     ranges += [(f"subnet {subnet.text('subnetName')}", prefix) for subnet, prefix in _subnets(request)]
     for name, value in ranges:
@@ -89,7 +89,7 @@ def _outbound(request: Request) -> Iterator[str]:
         yield f"subnet {subnet.text('subnetName')} has no natGateway"
 
 
-def _delegated(request: Request) -> Iterator[str]:
+def _delegated_subnets(request: Request) -> Iterator[str]:
     subnet = request.by_id(SUBNET, request.body.text("vnetSubnetID"))
     if subnet and (delegations := subnet.parts("delegations")):
         yield f"{request.body.at('vnetSubnetID')} refers to a subnet that is delegated to " + ", ".join(
@@ -121,7 +121,7 @@ ROWS = (
     ),
     Refusal(
         "reserved-ranges", CLUSTER, BAD, "Pods, services and the virtual network can't use ranges that AKS reserves",
-        _reserved, "choose another range in azure.network",
+        _reserved_ranges, "choose another range in azure.network",
         f"{_AKS}/concepts-network-cni-overview#aks-cni-networking-prerequisites",
     ),
     Refusal(
@@ -165,7 +165,7 @@ ROWS = (
     ),
     Refusal(
         "subnet-is-delegated", POOL, "SubnetIsDelegated", "A delegated subnet cannot be used for nodes",
-        _delegated, "use a subnet without delegations", "https://github.com/MicrosoftDocs/azure-docs/issues/69774",
+        _delegated_subnets, "use a subnet without delegations", "https://github.com/MicrosoftDocs/azure-docs/issues/69774",
     ),
     Refusal(
         "basic-load-balancer", CLUSTER, BAD, "AKS no longer supports the Basic SKU load balancer",

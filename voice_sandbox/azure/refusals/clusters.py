@@ -73,7 +73,7 @@ def _node_group(request: Request) -> Iterator[str]:
             yield f"nodeResourceGroup is {name}, which this deployment creates itself"
 
 
-def _skipped(request: Request) -> Iterator[str]:
+def _skipped_versions(request: Request) -> Iterator[str]:
     if request.before:
         old, new = (_minor(body.text("kubernetesVersion")) for body in (request.before, request.body))
         if old and new and new > old + 1:
@@ -182,7 +182,7 @@ ROWS = (
     ),
     Refusal(
         "skipped-version", CLUSTER, BAD, "You can't skip Kubernetes minor versions",
-        _skipped, "upgrade by one minor version at a time",
+        _skipped_versions, "upgrade by one minor version at a time",
         f"{_AKS}/upgrade-aks-control-plane#kubernetes-version-upgrade-rules",
     ),
     Refusal(

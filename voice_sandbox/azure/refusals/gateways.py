@@ -79,7 +79,7 @@ def _own_subnet(request: Request) -> Iterator[tuple[str, Part]]:
             yield identifier, subnet
 
 
-def _dedicated(request: Request) -> Iterator[str]:
+def _shared_subnets(request: Request) -> Iterator[str]:
     for identifier, subnet in _own_subnet(request):
         for kind, path in (("network:NetworkInterface", "ipConfigurations"), ("network:PrivateEndpoint", "subnet")):
             for resource, body in request.existing(kind):
@@ -230,7 +230,7 @@ ROWS = (
     ),
     Refusal(
         "gateway-subnet", GATEWAY, BAD, "A subnet with an application gateway can only contain application gateways",
-        _dedicated, "use a separate subnet for the gateway",
+        _shared_subnets, "use a separate subnet for the gateway",
         f"{LEARN}/application-gateway/configuration-infrastructure#virtual-network-and-dedicated-subnet",
     ),
     Refusal(

@@ -98,7 +98,7 @@ def _duplicate_grants(request: Request) -> Iterator[str]:
             yield f"{resource.name} grants the same role to the same principal on the same resource"
 
 
-def _pinned(request: Request) -> Iterator[str]:
+def _changed_ids(request: Request) -> Iterator[str]:
     if request.body.get("version") and request.body.get("autoUpgradeMinorVersion") is not False:
         yield f"version is {request.body.get('version')}, and autoUpgradeMinorVersion is not false"
 
@@ -155,6 +155,6 @@ ROWS = (
     ),
     Refusal(
         "pinned-extension", EXTENSION, BAD, "A version must not be supplied with automatic upgrades",
-        _pinned, "set autoUpgradeMinorVersion to false", f"{LEARN}/aks/deploy-extensions-az-cli",
+        _changed_ids, "set autoUpgradeMinorVersion to false", f"{LEARN}/aks/deploy-extensions-az-cli",
     ),
 )  # fmt: skip

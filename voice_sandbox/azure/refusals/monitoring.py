@@ -86,7 +86,7 @@ def _past_month(request: Request) -> Iterator[str]:
         yield f"timePeriod.startDate is in {start}, now is {now}"
 
 
-def _notified(notification: Part) -> Iterator[str]:
+def _missing_contacts(notification: Part) -> Iterator[str]:
     threshold = notification.number("threshold")
     if not any(notification.texts(name) for name in _CONTACT_FIELDS):
         yield f"{notification.path} has no {', '.join(_CONTACT_FIELDS)}"
@@ -145,7 +145,7 @@ ROWS = (
     ),
     Refusal(
         "budget-notification", BUDGET, BAD, "A notification must have a threshold of 0 to 1,000 percent and a contact",
-        each("notifications", _notified), "name an action group",
+        each("notifications", _missing_contacts), "name an action group",
         f"{AZURERM_DOCS}/consumption_budget_subscription.html.markdown#L137",
     ),
     Refusal(

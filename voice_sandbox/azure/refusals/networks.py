@@ -102,11 +102,11 @@ def _bastion_group(request: Request) -> Iterator[str]:
     if request.body.text("subnetName") != BASTION_SUBNET or not group:
         return
     for source in ("Internet", "GatewayManager"):
-        if not any(_allows(rule, source) for rule in group.parts("securityRules")):
+        if not any(_allows_source(rule, source) for rule in group.parts("securityRules")):
             yield f"security group {group.text('networkSecurityGroupName')} does not allow {source} on port 443"
 
 
-def _allows(rule: Part, source: str) -> bool:
+def _allows_source(rule: Part, source: str) -> bool:
     return (
         rule.text("direction") == "Inbound"
         and rule.text("access") == "Allow"

@@ -76,7 +76,7 @@ def _taints(request: Request) -> Iterator[str]:
             yield f'{request.body.at("nodeTaints")} has "{taint}"; it must be key=value:effect, of {effects}'
 
 
-def _amounts(request: Request) -> Iterator[str]:
+def _surge_settings(request: Request) -> Iterator[str]:
     """Yield upgrade settings without exactly one of surge nodes and unavailable nodes."""
     body = request.body
     surge, short = (body.get(f"upgradeSettings.{name}") for name in ("maxSurge", "maxUnavailable"))
@@ -218,7 +218,7 @@ ROWS = (
     ),
     Refusal(
         "upgrade-amounts", POOL, BAD, "An upgrade either adds nodes or makes nodes unavailable",
-        _amounts, 'set maxSurge to "0" with maxUnavailable, and maxUnavailable to "0" with maxSurge',
+        _surge_settings, 'set maxSurge to "0" with maxUnavailable, and maxUnavailable to "0" with maxSurge',
         "https://github.com/Azure/AKS/issues/4277",
     ),
     Refusal(

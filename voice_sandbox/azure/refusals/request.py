@@ -24,9 +24,9 @@ class Part:
 
     def get(self, path: str) -> Any:
         """Return the value at a path such as `upgradeSettings.maxSurge`; `None` if it is missing or unknown."""
-        value = _plain(self.value)
+        value = _to_plain_value(self.value)
         for name in path.split("."):
-            value = _plain(value.get(name)) if isinstance(value, Mapping) else None
+            value = _to_plain_value(value.get(name)) if isinstance(value, Mapping) else None
         return value
 
     def text(self, path: str) -> str:
@@ -42,7 +42,9 @@ class Part:
     def texts(self, path: str) -> list[str]:
         """Return the texts of a list; empty for other values."""
         value = self.get(path)
-        return [item for item in map(_plain, value) if isinstance(item, str)] if isinstance(value, list) else []
+        return (
+            [item for item in map(_to_plain_value, value) if isinstance(item, str)] if isinstance(value, list) else []
+        )
 
     def parts(self, path: str) -> list[Part]:
         """Return the objects of the list or the map at a path."""
@@ -53,7 +55,9 @@ class Part:
         elif isinstance(value, list):
             items = [(f"[{index}]", item) for index, item in enumerate(value)]
         return [
-            Part(_plain(item), f"{self.at(path)}{name}") for name, item in items if isinstance(_plain(item), Mapping)
+            Part(_to_plain_value(item), f"{self.at(path)}{name}")
+            for name, item in items
+            if isinstance(_to_plain_value(item), Mapping)
         ]
 
     def at(self, path: str) -> str:
@@ -97,7 +101,7 @@ class Request:
         return None
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_value(value: Any) -> Any:
     while isinstance(value, Secret):
         value = value.value
     return None if isinstance(value, Unknown) else value

@@ -78,7 +78,7 @@ def forbidden(*paths: str, when: Condition = always) -> Evaluation:
         if when(request.body):
             for path in paths:
                 if request.body.get(path) is not None:
-                    yield f"{request.body.at(path)} is {_shown(request.body.get(path))}; it must be omitted"
+                    yield f"{request.body.at(path)} is {_format_value(request.body.get(path))}; it must be omitted"
 
     return evaluate
 
@@ -89,8 +89,8 @@ def required(path: str, *values: object, when: Condition = always) -> Evaluation
     def evaluate(request: Request) -> Iterator[str]:
         value = request.body.get(path)
         if when(request.body) and (value not in values if values else not value):
-            expectation = f"; it must be {' or '.join(map(_shown, values))}" if values else ""
-            yield f"{request.body.at(path)} is {_shown(value)}{expectation}"
+            expectation = f"; it must be {' or '.join(map(_format_value, values))}" if values else ""
+            yield f"{request.body.at(path)} is {_format_value(value)}{expectation}"
 
     return evaluate
 
@@ -101,7 +101,8 @@ def only(path: str, *values: object, when: Condition = always) -> Evaluation:
     def evaluate(request: Request) -> Iterator[str]:
         value = request.body.get(path)
         if when(request.body) and value is not None and value not in values:
-            yield f"{request.body.at(path)} is {_shown(value)}; it must be {' or '.join(map(_shown, values))}"
+            valid = " or ".join(map(_format_value, values))
+            yield f"{request.body.at(path)} is {_format_value(value)}; it must be {valid}"
 
     return evaluate
 
@@ -154,12 +155,12 @@ def unchanged(path: str, *, once: Condition = always) -> Evaluation:
             return
         old, new = request.before.get(path), request.body.get(path)
         if old is not None and old != new:
-            yield f"{request.body.at(path)} was {_shown(old)} and would become {_shown(new)}"
+            yield f"{request.body.at(path)} was {_format_value(old)} and would become {_format_value(new)}"
 
     return evaluate
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     match value:
         case bool():
             return str(value).lower()

@@ -25,7 +25,7 @@ def _store_for(request: Request) -> Iterator[Part]:
             yield store
 
 
-def _unclustered(request: Request) -> Iterator[str]:
+def _oversized_unclustered(request: Request) -> Iterator[str]:
     if equal("clusteringPolicy", "NoCluster")(request.body):
         for store in _store_for(request):
             size = re.search(r"_[A-Z]+(\d+)$", store.text("sku.name"))
@@ -133,7 +133,8 @@ ROWS = (
     ),
     Refusal(
         "unclustered-store", DATABASE, BAD, "A store without clustering can have at most 25 GB",
-        _unclustered, "use Balanced_B20 or smaller (callers.state.sku)", f"{LEARN}/redis/choose-clustering-policy",
+        _oversized_unclustered, "use Balanced_B20 or smaller (callers.state.sku)",
+        f"{LEARN}/redis/choose-clustering-policy",
     ),
     Refusal(
         "database-name", DATABASE, BAD, "A store has a single database, which must be named 'default'",

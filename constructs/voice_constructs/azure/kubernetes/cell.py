@@ -155,7 +155,7 @@ def _sidecars(context: ClusterContext, launch: CellLaunch, *, nvme: bool) -> lis
     return [
         lmcache_sidecar("lmcache", lmcache, launch.lmcache_prefill, LMCACHE_HTTP, nvme=nvme),
         lmcache_sidecar("lmcache-decode", lmcache, launch.lmcache_decode, DECODE_LMCACHE_HTTP, nvme=nvme),
-        _relay(
+        _relay_container(
             "pd-router",
             router,
             launch.pd_router,
@@ -163,7 +163,7 @@ def _sidecars(context: ClusterContext, launch: CellLaunch, *, nvme: bool) -> lis
             ports={},
             readiness=_router_probe(),
         ),
-        _relay(
+        _relay_container(
             "front",
             router,
             CheckedLauncher(launch.front),
@@ -195,7 +195,7 @@ def lmcache_sidecar(
     )
 
 
-def _relay(
+def _relay_container(
     name: str, image: pulumi.Output[str], launcher: Launcher, *, share: Share, ports: dict[str, Port], readiness: Probe
 ) -> LaunchedContainer:
     """Return a container that forwards requests. It has no startup probe, since the engines start after it."""

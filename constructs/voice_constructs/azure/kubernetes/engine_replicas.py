@@ -184,7 +184,7 @@ class EngineReplicas(pulumi.ComponentResource):
             node_selector={POOL_LABEL: props.pool},
             tolerations=tolerations(pool_taints(self._context.azure, self._context.pool(props.pool))),
             affinity=self._anti_affinity() if props.whole_node else None,
-            topology_spread_constraints=self._spread(),
+            topology_spread_constraints=self._topology_spread(),
             termination_grace_period_seconds=ENGINE_PRE_STOP_S + props.service.drain_timeout_s + STOP_MARGIN_S,
             init_containers=[container.args(self._files) for container in (*props.checks, *props.sidecars)] or None,
             containers=[container.args(self._files) for container in props.engines],
@@ -199,7 +199,7 @@ class EngineReplicas(pulumi.ComponentResource):
         anti_affinity = k8s.core.v1.PodAntiAffinityArgs(required_during_scheduling_ignored_during_execution=[term])
         return k8s.core.v1.AffinityArgs(pod_anti_affinity=anti_affinity)
 
-    def _spread(self) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:
+    def _topology_spread(self) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:
         """Return constraints that prefer other zones and nodes. A zone without GPUs must not delay a replica."""
         return [
             k8s.core.v1.TopologySpreadConstraintArgs(

@@ -108,7 +108,7 @@ class NetworkPolicies(pulumi.ComponentResource):
                     pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_SYSTEM_PODS[component]),
                 )
             case Component.INTERNET:
-                return self._public()
+                return self._public_peer()
             case Component.EDGE:
                 return Peer(ip_block=_block(small_ranges(self._context.azure.network.cidr).edge))
             case Component.STATE | Component.ARCHIVE:
@@ -118,7 +118,7 @@ class NetworkPolicies(pulumi.ComponentResource):
                     namespace_selector=_namespace(NAMESPACE_BY_COMPONENT[component]), pod_selector=_pods(component)
                 )
 
-    def _public(self) -> Peer:
+    def _public_peer(self) -> Peer:
         network = self._context.azure.network
         inside = [network.cidr, network.pod_cidr, network.service_cidr]
         return Peer(ip_block=_block("0.0.0.0/0", [*inside, METADATA_SERVICE]))

@@ -99,7 +99,7 @@ def _one_engine(
         service=service,
         pool=sizing.pool,
         name=replicas_name(service, sizing.pool),
-        engines=[_draining(service, _engine(context.image_uri(image), launcher, service.cpus, sizing))],
+        engines=[_with_drain(service, _engine(context.image_uri(image), launcher, service.cpus, sizing))],
         triggers=triggers(context.azure, service)[sizing.pool],
         shared_memory_gib=_pod_share(sizing, sizing.host.shared_memory_gib),
     )
@@ -121,7 +121,7 @@ def _engine(
     )
 
 
-def _draining(service: ChatService | TtsService, engine: LaunchedContainer) -> LaunchedContainer:
+def _with_drain(service: ChatService | TtsService, engine: LaunchedContainer) -> LaunchedContainer:
     """Return an engine that completes its requests: vLLM does so itself, vLLM-Omni with a hook before SIGTERM."""
     if not isinstance(service, TtsService):
         return engine

@@ -78,7 +78,7 @@ class RealtimeSerializer(FrameSerializer):
         match frame:
             case OutputAudioRawFrame():
                 if not self._response:
-                    await self._send_events(self._begin())
+                    await self._send_events(self._response_start())
                 delta = base64.b64encode(frame.audio).decode()
                 return json.dumps(self._part("response.output_audio.delta", delta=delta))
             case InterruptionFrame():
@@ -147,16 +147,16 @@ class RealtimeSerializer(FrameSerializer):
         if self._response:
             yield self._part("response.output_audio.done")
             reason = {"type": status, "reason": "turn_detected" if status == "cancelled" else None}
-            yield _event("response.done", response=self._described(status) | {"status_details": reason})
+            yield _event("response.done", response=self._response_description(status) | {"status_details": reason})
             self._response = ""
 
-    def _begin(self) -> Iterator[Json]:
+    def _response_start(self) -> Iterator[Json]:
         self._response, self._item = _id("resp"), _id("item")
-        yield _event("response.created", response=self._described("in_progress"))
+        yield _event("response.created", response=self._response_description("in_progress"))
         item = {"id": self._item, "type": "message", "role": "assistant", "status": "in_progress", "content": []}
         yield _event("response.output_item.added", response_id=self._response, output_index=0, item=item)
 
-    def _described(self, status: str) -> Json:
+    def _response_description(self, status: str) -> Json:
         return {"id": self._response, "object": "realtime.response", "status": status, "output": []}
 
     def _part(self, kind: str, **fields: object) -> Json:

@@ -113,7 +113,7 @@ class SpeechSynthesisService(TTSService):
             self.answer = ""
         self.answer += f" {text}"
         begin: float | None = None
-        words = _placed(text)
+        words = _word_offsets(text)
         speech_text = speakable(text)
         if not speech_text:  # it is stored as if it had been played
             await self._tell(words, self._spoken_s, context_id)
@@ -183,7 +183,7 @@ def _is_clause(text: str) -> bool:
     return len(text) >= CLAUSE_CHARACTERS and text[-1] in CLAUSE_ENDS
 
 
-def _placed(text: str) -> list[tuple[str, int]]:
+def _word_offsets(text: str) -> list[tuple[str, int]]:
     """Return each word with the number of characters before it.
 
     A token without letters and digits, such as an emoji, belongs to the preceding word: Pipecat treats a sentence as

@@ -81,7 +81,7 @@ def _write(container: InputContainer, max_duration_s: int, channel: int | None) 
     if channel is not None and channel >= layout.nb_channels:
         raise NoChannelError
     written = 0
-    for frame in _resampled(container, "mono" if channel is None else layout.name):
+    for frame in _resample_frames(container, "mono" if channel is None else layout.name):
         written += frame.samples
         if written > max_duration_s * RATE:
             raise BadFileError(f"it lasts longer than it says, and the limit is {max_duration_s} s")
@@ -91,7 +91,7 @@ def _write(container: InputContainer, max_duration_s: int, channel: int | None) 
         raise BadFileError("there is no audio in it that can be decoded")
 
 
-def _resampled(container: InputContainer, layout: str) -> Iterator[AudioFrame]:
+def _resample_frames(container: InputContainer, layout: str) -> Iterator[AudioFrame]:
     resampler = av.AudioResampler(format="s16p", layout=layout, rate=RATE)
     for packet in container.demux(container.streams.audio[0]):
         try:

@@ -64,7 +64,7 @@ class AudioSplitter:
         """Add samples, and yield complete segments."""
         self._buffer = np.concatenate([self._buffer, samples])
         while len(self._buffer) >= MAX_LENGTH_S * RATE:
-            yield from self._take_segment(FRAME * _find_split(_levels(self._buffer[: MAX_LENGTH_S * RATE])))
+            yield from self._take_segment(FRAME * _find_split(_frame_levels(self._buffer[: MAX_LENGTH_S * RATE])))
 
     def flush(self) -> Iterator[SpeechSegment]:
         """Yield the remaining segment."""
@@ -73,7 +73,7 @@ class AudioSplitter:
     def _take_segment(self, length: int) -> Iterator[SpeechSegment]:
         samples, start = self._buffer[:length], self._position
         self._buffer, self._position = self._buffer[length:], self._position + length
-        active_frames = np.flatnonzero(_levels(samples) > SILENCE_LEVEL)
+        active_frames = np.flatnonzero(_frame_levels(samples) > SILENCE_LEVEL)
         if active_frames.size:
             begin = max(0, int(active_frames[0]) - PADDING_FRAMES) * FRAME
             yield SpeechSegment(
@@ -81,7 +81,7 @@ class AudioSplitter:
             )
 
 
-def _levels(samples: Samples) -> NDArray[np.float64]:
+def _frame_levels(samples: Samples) -> NDArray[np.float64]:
     """Return the level of each frame."""
     padded = np.pad(samples, (0, -len(samples) % FRAME)).reshape(-1, FRAME)
     return np.asarray(np.sqrt((padded.astype(np.float64) ** 2).mean(axis=1)))

@@ -80,7 +80,7 @@ class ListenDocument:
     def to_json(self) -> str:
         request_id = secrets.token_hex(16)
         results: dict[str, Any] = {
-            "channels": [{"alternatives": [self._alternative(transcript)]} for transcript in self.channels]
+            "channels": [{"alternatives": [self._build_alternative(transcript)]} for transcript in self.channels]
         }
         for channel_result, transcript in zip(results["channels"], self.channels, strict=True):
             if transcript.language:
@@ -110,7 +110,7 @@ class ListenDocument:
             }
         )
 
-    def _alternative(self, transcript: FileTranscript) -> dict[str, Any]:
+    def _build_alternative(self, transcript: FileTranscript) -> dict[str, Any]:
         words = redact_words(transcript.timed_words, self.redact)
         if self.query.numerals:
             words = words_in_digits(words, transcript.language)

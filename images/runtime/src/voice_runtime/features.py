@@ -68,14 +68,14 @@ class LogMel:
             return np.empty((0, self._bins), np.float32)
         windows = sliding_window_view(self._buffer, WINDOW_SAMPLES)[::HOP_SAMPLES][:count]
         self._buffer = self._buffer[count * HOP_SAMPLES :]
-        power = np.abs(np.fft.rfft(windows * _hann())) ** 2
+        power = np.abs(np.fft.rfft(windows * _hann_window())) ** 2
         energy = power.astype(np.float32) @ mel_filters(self._bins).T
         rows: Rows = np.log10(np.maximum(energy, MIN_ENERGY)).astype(np.float32)
         return rows
 
 
 @functools.cache
-def _hann() -> NDArray[np.float32]:
+def _hann_window() -> NDArray[np.float32]:
     return np.hanning(WINDOW_SAMPLES + 1)[:-1].astype(np.float32)
 
 

@@ -32,7 +32,7 @@ class Media:
     telephone_events: tuple[int, ...] = (TELEPHONE_EVENT,)
 
     def __str__(self) -> str:
-        events = "" if self.telephone_events == (TELEPHONE_EVENT,) else f" {_joined(self.telephone_events)}"
+        events = "" if self.telephone_events == (TELEPHONE_EVENT,) else f" {_join_numbers(self.telephone_events)}"
         return f"{self.payload_type} {self.codec}/{self.rate}/{self.channels} {self.packet_ms}{events}"
 
     @classmethod
@@ -54,20 +54,21 @@ class Media:
         """Reason why the VAD tier does not support it, or empty."""
         spec = CODECS[self.codec]
         if self.rate not in spec.rates:
-            return f"{self.codec} at {self.rate} Hz is not taken; {_listed(spec.rates)} are"
+            return f"{self.codec} at {self.rate} Hz is not taken; {_list_numbers(spec.rates)} are"
         if self.channels not in spec.channels:
-            return f"{self.codec} with {self.channels} channels is not taken; {_listed(spec.channels)} are"
+            return f"{self.codec} with {self.channels} channels is not taken; {_list_numbers(spec.channels)} are"
         if self.packet_ms not in PACKET_MS or self.rate * self.packet_ms % 1000:
             return f"packets of {self.packet_ms} ms at {self.rate} Hz are not taken: whole samples in 10 to 60 ms are"
         size = self.rate * self.packet_ms // 1000 * self.channels * spec.sample_bytes
         if size > MAX_PAYLOAD_BYTES:
             return f"a packet would have {size} bytes, and holds {MAX_PAYLOAD_BYTES}; name a smaller packet_ms"
         if any(number not in DYNAMIC for number in self.telephone_events):
-            return f"telephone events of payload type {_listed(self.telephone_events)} are not supported: use 96 to 127"
+            types = _list_numbers(self.telephone_events)
+            return f"telephone events of payload type {types} are not supported: use 96 to 127"
         if not 0 < len(self.telephone_events) <= MAX_TELEPHONE_EVENTS:
             return f"{len(self.telephone_events)} payload types of telephone events: name 1 to {MAX_TELEPHONE_EVENTS}"
         if self.payload_type in self.telephone_events or self.payload_type not in (*DYNAMIC, *spec.payload_types):
-            events = _listed(self.telephone_events)
+            events = _list_numbers(self.telephone_events)
             return f"payload type {self.payload_type} is not taken; 96 to 127 are, but for {events} of telephone events"
         return ""
 
@@ -99,9 +100,9 @@ GATEWAY_MEDIA = Media()
 """Format of plain RTP, and default of a record."""
 
 
-def _joined(numbers: tuple[int, ...]) -> str:
+def _join_numbers(numbers: tuple[int, ...]) -> str:
     return ",".join(map(str, numbers))
 
 
-def _listed(numbers: tuple[int, ...]) -> str:
+def _list_numbers(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, sorted(numbers)))

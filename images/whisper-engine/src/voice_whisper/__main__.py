@@ -21,7 +21,7 @@ def main() -> int:
     try:
         asyncio.run(_run(settings, store))
     except* (CannotStartError, OSError) as errors:
-        problems = [str(error) for error in _leaves(errors)]
+        problems = [str(error) for error in _flatten_errors(errors)]
     for problem in dict.fromkeys(problems):
         sys.stderr.write(f"the engine cannot start: {problem}\n")
     return 1 if problems else 0
@@ -31,10 +31,10 @@ async def _run(settings: EngineSettings, store: StoreSettings) -> None:
     await Engine(settings, store).run()
 
 
-def _leaves(errors: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+def _flatten_errors(errors: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     leaves: list[BaseException] = []
     for error in errors.exceptions:
-        leaves += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+        leaves += _flatten_errors(error) if isinstance(error, BaseExceptionGroup) else [error]
     return leaves
 
 

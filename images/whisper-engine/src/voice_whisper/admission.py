@@ -104,7 +104,7 @@ class Admission:
                 self._has_unknown.clear()
                 continue
             await self._lookups.acquire()
-            self._begin(self._admit(ssrc) if ssrc in self._held else self._refuse(ssrc)).add_done_callback(
+            self._start_task(self._admit(ssrc) if ssrc in self._held else self._refuse(ssrc)).add_done_callback(
                 lambda _: self._lookups.release()
             )
             await asyncio.sleep(1 / LOOKUPS_PER_S)
@@ -204,7 +204,7 @@ class Admission:
                 self._services.counters.refused[Refused.LOOKUPS] += len(self._held.pop(removed, ()))
         self._has_unknown.set()
 
-    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _start_task(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -248,7 +248,7 @@ class Admission:
         await session.restore()
         self.live[ssrc] = session
         if record.refused_at:
-            self._begin(retry_until_done("admission", lambda: self._sessions.clear_refusal(ssrc)))
+            self._start_task(retry_until_done("admission", lambda: self._sessions.clear_refusal(ssrc)))
 
 
 def _remember(until: dict[int, float], ssrc: int, at: float) -> None:

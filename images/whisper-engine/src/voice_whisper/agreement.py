@@ -87,7 +87,7 @@ class Agreement:
         # Times are uncertain, so repetitions at the boundary are detected by their words.
         for count in range(min(MAX_OVERLAP, len(words), len(new_words)), 0, -1):
             # Groups of a number repeat: one is a repetition only if its times overlap.
-            slack_s = 0 if all(_plain(word).isdigit() for word in new_words[:count]) else 1
+            slack_s = 0 if all(_normalize_word(word).isdigit() for word in new_words[:count]) else 1
             if _common(words[-count:], new_words[:count]) == count and new_words[0].start < words[-1].end + slack_s:
                 new_words = new_words[count:]
                 break
@@ -116,16 +116,19 @@ def _is_repetitive(words: Sequence[Word]) -> bool:
 def _common(before: Sequence[Word], now: Sequence[Word]) -> int:
     """Return the length of the common prefix of two hypotheses."""
     pairs = zip(before, now, strict=False)
-    return next((count for count, (a, b) in enumerate(pairs) if _plain(a) != _plain(b)), min(len(before), len(now)))
+    return next(
+        (count for count, (a, b) in enumerate(pairs) if _normalize_word(a) != _normalize_word(b)),
+        min(len(before), len(now)),
+    )
 
 
-def _plain(word: Word) -> str:
+def _normalize_word(word: Word) -> str:
     return "".join(filter(str.isalnum, word.text.lower()))
 
 
 def _without_loop(words: Sequence[Word]) -> list[Word]:
     """Return words without repetitions at the end; a repetition that is followed by other words is kept."""
-    plain = [_plain(word) for word in words]
+    plain = [_normalize_word(word) for word in words]
     for length in range(1, MAX_OVERLAP + 1):
         repeats = 1
         while plain[-length * (repeats + 1) : -length * repeats] == plain[-length:] and repeats * length < len(plain):

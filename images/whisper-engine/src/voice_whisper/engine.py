@@ -103,7 +103,7 @@ class Engine:
             lambda: _Receiver(self._admission), sock=_chunk_socket(self._settings)
         )
         listener = health.listen(self._settings.health_address, self._settings.health_port)
-        server = health.server(self._unready, self.metrics)
+        server = health.server(self._unready_reason, self.metrics)
         log.info("ready: %d sessions", self._settings.sessions)
         try:
             async with asyncio.TaskGroup() as group:
@@ -115,7 +115,7 @@ class Engine:
             receiving.close()
             listener.close()
 
-    def _unready(self) -> str:
+    def _unready_reason(self) -> str:
         if self._keeper.is_draining:
             return "draining"
         return "stuck: there is work, and none of it gets done" if self._transcriber.is_stuck else ""
@@ -123,7 +123,7 @@ class Engine:
     @property
     def _has_spare_capacity(self) -> bool:
         """Whether live calls leave capacity."""
-        return not self._unready() and self._admission.free_slots > 0 and not any(self._transcriber.depths)
+        return not self._unready_reason() and self._admission.free_slots > 0 and not any(self._transcriber.depths)
 
     def metrics(self) -> dict[str, Any]:
         """Return the gauges, by their names in the contract, and the counters."""

@@ -159,7 +159,7 @@ class LiveSession:
         now = time.monotonic()
         for utterance in self._audio.finished(now):
             self._stop_partial(utterance)
-            self._end(utterance)
+            self._complete_utterance(utterance)
         if silent := self._audio.next_utterance(now):
             self._transcribe_early(silent)
         if begun := self._audio.current_or_none():
@@ -189,7 +189,7 @@ class LiveSession:
             return None
         return added
 
-    def _begin(self, work: Coroutine[None, None, Result]) -> asyncio.Task[Result]:
+    def _start_task(self, work: Coroutine[None, None, Result]) -> asyncio.Task[Result]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -201,16 +201,16 @@ class LiveSession:
             kind=kind, utterance=utterance.start, start_ms=begins * FRAME_MS, end_ms=ends * FRAME_MS
         )  # fmt: skip
         self._outbox.append(_PendingEvent(event, number))
-        self._begin(self._publish())
+        self._start_task(self._publish())
 
     def _announce(self, utterance: Utterance) -> None:
         utterance.announced = True
-        self._begin(self._refresh())
+        self._start_task(self._refresh())
         if utterance.gap_before:
             self._tell(EventKind.GAP, utterance, *utterance.gap_before, number=0)
         self._tell(EventKind.SPEECH_STARTED, utterance, utterance.start, utterance.start)
 
-    def _end(self, utterance: Utterance) -> None:
+    def _complete_utterance(self, utterance: Utterance) -> None:
         """Start the transcript of a completed utterance, and queue its events in order."""
         end = utterance.start + utterance.frames
         self._services.counters.events["lost_chunks"] += utterance.lost
@@ -226,7 +226,7 @@ class LiveSession:
         self._outbox.append(final)
         if utterance.marks & ChunkFlag.LAST:
             self._tell(EventKind.END, utterance, end, end)
-        self._last = self._begin(self._transcribe(final, utterance, self._last if utterance.before else None))
+        self._last = self._start_task(self._transcribe(final, utterance, self._last if utterance.before else None))
 
     async def _transcribe(self, final: _PendingEvent, utterance: Utterance, before: asyncio.Task[None] | None) -> None:
         counters = self._services.counters
@@ -304,7 +304,7 @@ class LiveSession:
             return
         self._stop_partial(utterance)
         ahead = self._ahead = _EarlyTranscript(utterance, end)
-        ahead.task = self._begin(self._transcribe_during_silence(ahead, utterance.frames))
+        ahead.task = self._start_task(self._transcribe_during_silence(ahead, utterance.frames))
 
     async def _transcribe_during_silence(self, ahead: _EarlyTranscript, frames: int) -> WindowTranscript | None:
         utterance = ahead.utterance
@@ -367,7 +367,7 @@ class LiveSession:
             return
         self._partial_frames = utterance.frames
         if not utterance.is_stationary_noise(STEADY_FRAMES):
-            self._partial = self._begin(self._transcribe_partial(utterance, utterance.frames))
+            self._partial = self._start_task(self._transcribe_partial(utterance, utterance.frames))
 
     async def _transcribe_partial(self, utterance: Utterance, frames: int) -> None:
         begin_s, received_s = utterance.begin * FRAME_S, utterance.received_frames * FRAME_S
@@ -426,7 +426,7 @@ class LiveSession:
         utterance.agreement.tentative = []
         final = self._redacted(_transcript(EventKind.FINAL, utterance, utterance.frames, EMPTY_TRANSCRIPT))
         self._outbox.append(_PendingEvent(final.model_copy(update={"speech_final": False}), over=utterance))
-        self._begin(self._publish())
+        self._start_task(self._publish())
 
 
 def _transcript(

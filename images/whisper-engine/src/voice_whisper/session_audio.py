@@ -175,7 +175,7 @@ class SessionAudio:
             return utterance
         utterance.end, utterance.has_ended = utterance.begin + self._longest_frames, True
         start = utterance.begin + pieces * self._longest_frames
-        return self._begin(index + 1, Utterance(start, chunk.kind, opened=False, continues=True))
+        return self._insert_utterance(index + 1, Utterance(start, chunk.kind, opened=False, continues=True))
 
     def _continues_utterance(self, index: int, chunk: AudioChunk) -> bool:
         """Return True if a chunk after a pause belongs to the utterance before it."""
@@ -195,8 +195,8 @@ class SessionAudio:
             pause = chunk.sequence - before.end
             if 0 <= pause <= CUT_OFF_FRAMES:
                 utterance.follow(before, self._kept_frames)
-        return self._begin(index, utterance)
+        return self._insert_utterance(index, utterance)
 
-    def _begin(self, index: int, utterance: Utterance) -> Utterance:
+    def _insert_utterance(self, index: int, utterance: Utterance) -> Utterance:
         self._utterances.insert(index, utterance)
         return utterance

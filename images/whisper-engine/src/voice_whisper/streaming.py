@@ -231,7 +231,7 @@ def join_texts(prefix: str, suffix: str, overlaps: bool, *, is_whole: bool) -> s
         return f"{prefix} {suffix}".strip()
     first, second = prefix.split(), suffix.split()
     at = max(0, len(first) - SEAM_WORDS)
-    last, next_ = _plain(first[at:]), _plain(second[:SEAM_WORDS])
+    last, next_ = _normalize_words(first[at:]), _normalize_words(second[:SEAM_WORDS])
     # Including everything after it: a word at the boundary is taken from the second stream.
     match = SequenceMatcher(None, last, next_, autojunk=False).find_longest_match()
     if match.size == 0:
@@ -239,7 +239,7 @@ def join_texts(prefix: str, suffix: str, overlaps: bool, *, is_whole: bool) -> s
     return " ".join(first[: at + match.a] + second[match.b :])
 
 
-def _plain(words: list[str]) -> list[str]:
+def _normalize_words(words: list[str]) -> list[str]:
     return [re.sub(r"\W", "", word).casefold() for word in words]
 
 

@@ -210,7 +210,7 @@ class Utterance:
         if self.frames < max(frames, STEADY_FRAMES):
             return False
         recent = [chunk for sequence, chunk in self._chunks.items() if sequence >= self.start + self.frames - frames]
-        levels = np.concatenate([_levels(chunk) for chunk in recent]) if recent else np.empty(0)
+        levels = np.concatenate([_chunk_levels(chunk) for chunk in recent]) if recent else np.empty(0)
         return bool(levels.size and levels.std() < STEADY)
 
     def features(self, bins: int, *, until_end: bool) -> Rows:
@@ -221,8 +221,8 @@ class Utterance:
             until_end: Whether the audio is complete, so that the last rows, which extend past it, are included.
         """
         if self.kind is ChunkKind.LOG_MEL:
-            return self._streamed()
-        return self._own(bins, until_end=until_end)
+            return self._streamed_rows()
+        return self._extract_rows(bins, until_end=until_end)
 
     def samples(self) -> NDArray[np.int16]:
         """Return its audio, 16 kHz, with silence for missing chunks; only for PCM chunks."""
@@ -233,7 +233,7 @@ class Utterance:
             values[:] = chunk.values[: len(values)]
         return audio
 
-    def _streamed(self) -> Rows:
+    def _streamed_rows(self) -> Rows:
         late = self._extra_rows()
         first_rows = [(self._first_row(chunk, late=late[at]), chunk.values) for at, chunk in self._chunks.items()]
         rows = np.full(
@@ -262,7 +262,7 @@ class Utterance:
             at = ROWS_PER_FRAME * (end_position(chunk) + 1 - self.begin) - len(chunk.values)
         return max(0, at - late)
 
-    def _own(self, bins: int, *, until_end: bool) -> Rows:
+    def _extract_rows(self, bins: int, *, until_end: bool) -> Rows:
         if self._extractor is None:
             self._extractor, self._extracted, self._extracted_frames_end = LogMel(bins), [], self.begin
         audio = self.samples()
@@ -276,7 +276,7 @@ class Utterance:
         return rows
 
 
-def _levels(chunk: AudioChunk) -> NDArray[np.float64]:
+def _chunk_levels(chunk: AudioChunk) -> NDArray[np.float64]:
     """Return the levels of a chunk, per row or frame, as log10 of energy."""
     if chunk.kind is ChunkKind.LOG_MEL:
         return np.asarray(chunk.values.mean(axis=1, dtype=np.float64))

@@ -26,7 +26,7 @@ def network_admits_callers(stack: Stack) -> Iterator[Violation]:
         subnets = [subnet for subnet in stack.of(":Subnet") if subnet.props["addressPrefix"].text == to]
         for group in groups:
             guards = any(group.urn in subnet.needs.get("networkSecurityGroup", ()) for subnet in subnets)
-            if guards and not _admits(group, source, str(port), protocol):
+            if guards and not _admits_packet(group, source, str(port), protocol):
                 yield Violation(group.urn, f"{group.name} denies {source} on port {port} of {to}")
 
 
@@ -45,19 +45,19 @@ def _arrivals(stack: Stack, azure: Azure) -> Iterator[tuple[str, str, int, str]]
             yield "AzureLoadBalancer", nodes, HEALTH[tier.value].number, "tcp"
 
 
-def _admits(group: Resource, source: str, port: str, protocol: str) -> bool:
+def _admits_packet(group: Resource, source: str, port: str, protocol: str) -> bool:
     """Return the decision of the first rule in a group that matches a packet."""
     inbound = [entry for entry in group.props["securityRules"] if entry["direction"].text == "Inbound"]
     for entry in sorted(inbound, key=lambda entry: entry["priority"].number or 0):
         prefix = entry["sourceAddressPrefix"].text
         ports = {entry["destinationPortRange"].text, *(each.text for each in entry["destinationPortRanges"])}
         matches_port = entry["protocol"].text.lower() in {protocol, "*"} and ports & {port, "*"}
-        if matches_port and (prefix in {"*", source} or _contains(source, prefix)):
+        if matches_port and (prefix in {"*", source} or _contains_range(source, prefix)):
             return entry["access"].text == "Allow"
     return False
 
 
-def _contains(source: str, prefix: str) -> bool:
+def _contains_range(source: str, prefix: str) -> bool:
     try:
         return ip_network(source).subnet_of(ip_network(prefix))  # type: ignore[arg-type]
     except ValueError:

@@ -112,7 +112,9 @@ def cluster_for(stack: Stack) -> Cluster:
             for pod in file_cluster.pods
             for pool in [pools_by_name[pod.pool.name]]
         )
-    cluster = replace(file_cluster, pools=tuple(pools_by_name.values()), pods=stack_pods, caches=tuple(_caches(stack)))
+    cluster = replace(
+        file_cluster, pools=tuple(pools_by_name.values()), pods=stack_pods, caches=tuple(_model_caches(stack))
+    )
     for resource in stack.of(":ManagedCluster"):
         api = resource.props["apiServerAccessProfile"]
         ranges = tuple(entry.text for entry in api["authorizedIPRanges"])
@@ -210,7 +212,7 @@ def _engine(engine: engines.Engine, model: ModelCard, request: int, file_cluster
     )
 
 
-def _caches(stack: Stack) -> Iterator[ModelCache]:
+def _model_caches(stack: Stack) -> Iterator[ModelCache]:
     models: dict[tuple[str, str], dict[str, ModelCard]] = defaultdict(dict)
     for engine in engines.engines(stack):
         for name in set(engine.container.mounts.values()):

@@ -91,15 +91,15 @@ def _is_external(stack: Stack, peer: Value, component: Component) -> bool:
             return is_system_pod and namespace.get(NAMESPACE_NAME) == SYSTEM_NAMESPACE
         case Component.EDGE | Component.STATE if azure:
             ranges = small_ranges(azure.network.cidr)
-            return _contains(peer, ranges.edge if component is Component.EDGE else ranges.endpoints)
+            return _peer_contains(peer, ranges.edge if component is Component.EDGE else ranges.endpoints)
         case Component.INTERNET:
-            return _contains(peer, EXTERNAL_COMPONENTS)
+            return _peer_contains(peer, EXTERNAL_COMPONENTS)
         case _:
             # A component of this deployment whose pods wait for their images, or a component of another stack.
             return bool(peer)
 
 
-def _contains(peer: Value, cidr: str) -> bool:
+def _peer_contains(peer: Value, cidr: str) -> bool:
     block, desired = peer["ipBlock"], ip_network(cidr)
     if not block["cidr"].text or not desired.subnet_of(ip_network(block["cidr"].text)):  # type: ignore[arg-type]
         return False

@@ -27,7 +27,7 @@ def cluster_has_required_addons(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
     for cluster in stack.of(":ManagedCluster") if azure else ():
         if azure:
-            for problem in (*_add_ons(cluster, azure), *_surroundings(stack, azure)):
+            for problem in (*_add_ons(cluster, azure), *_missing_prerequisites(stack, azure)):
                 yield Violation(cluster.urn, f"cluster {cluster.name} {problem}")
 
 
@@ -50,7 +50,7 @@ def _add_ons(cluster: Resource, azure: Azure) -> Iterator[str]:
         yield f"gives up a node after {waits[0]}, but installing a GPU driver takes longer"
 
 
-def _surroundings(stack: Stack, azure: Azure) -> Iterator[str]:
+def _missing_prerequisites(stack: Stack, azure: Azure) -> Iterator[str]:
     services = [each for each in azure.services if isinstance(each, AggregatedService | PrefillDecodeCell)]
     uses_nvme = any(each.lmcache and each.lmcache.l2_nvme_gib for each in services)
     if uses_nvme and not any(each.props["extensionType"].text == LOCAL_DISKS for each in stack.of(":Extension")):

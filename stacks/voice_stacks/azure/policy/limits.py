@@ -37,7 +37,7 @@ def releases_take_arguments(stack: Stack) -> Iterator[Violation]:
             flag = serve.flag(name.partition(".")[0])
             if flag is None:
                 yield Violation(urn, f"{engine.name}: {table.release} has no {name}{suggestion(name, serve.names)}")
-            elif not _accepts(flag, text):
+            elif not _accepts_value(flag, text):
                 yield Violation(urn, f'{engine.name}: {table.release} does not accept {name} "{text}"')
         for name in engine.container.environment:
             if name.startswith(OWN_VARIABLES) and name not in table.environment:
@@ -45,7 +45,7 @@ def releases_take_arguments(stack: Stack) -> Iterator[Violation]:
                 yield Violation(urn, f"{engine.name}: {table.release} does not read {name}{closest}")
 
 
-def _accepts(flag: Setting, text: str) -> bool:
+def _accepts_value(flag: Setting, text: str) -> bool:
     if flag.nullable and text in {"", "None"}:
         return True
     if flag.choices:

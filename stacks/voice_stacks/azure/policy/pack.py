@@ -91,7 +91,7 @@ def _properties(struct: Struct) -> dict[str, Any]:
     return _read(struct.SerializeToString(deterministic=True))
 
 
-def _unchanged(value: dict[str, Any]) -> dict[str, Any]:
+def _return_unchanged(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
@@ -99,8 +99,8 @@ def _unchanged(value: dict[str, Any]) -> dict[str, Any]:
 # values, which takes most of a preview's time. Here, each is parsed once; rules use the known values.
 vars(pulumi_policy.policy).update(
     json_format=SimpleNamespace(MessageToDict=_properties),
-    deserialize_properties=_unchanged,
-    unknown_checking_proxy=_unchanged,
+    deserialize_properties=_return_unchanged,
+    unknown_checking_proxy=_return_unchanged,
 )
 
 

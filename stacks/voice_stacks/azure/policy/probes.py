@@ -46,7 +46,7 @@ def engines_have_probes(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
 def replicated_pods_have_readiness_probes(stack: Stack) -> Iterator[Violation]:
-    for pod in _replicated(stack):
+    for pod in _replicated_pods(stack):
         serving = [c for c in pod.running if {p["containerPort"].text for p in c.value["ports"]} & CALLED]
         if not any(container.value["readinessProbe"] for container in serving or pod.running):
             yield Violation(
@@ -125,8 +125,8 @@ def replicated_pods_have_budgets(stack: Stack) -> Iterator[Violation]:
         spec = budget.props["spec"]
         if spec["maxUnavailable"].text in {"0", "0%"} or spec["minAvailable"].text == "100%":
             yield Violation(budget.urn, f"budget {budget.name} allows no disruption: nodes can never be upgraded")
-    for pod in _replicated(stack):
-        if not any(_selects(budget, pod, "matchLabels") for budget in budgets):
+    for pod in _replicated_pods(stack):
+        if not any(_selects_pod(budget, pod, "matchLabels") for budget in budgets):
             yield Violation(pod.urn, f"{pod.name} has no disruption budget")
 
 
@@ -173,10 +173,10 @@ def selectors_match_pods(stack: Stack) -> Iterator[Violation]:
         if not desired.items() <= pod.labels.items():
             yield Violation(pod.urn, f"{pod.name} selects {desired}; its pods have {pod.labels}")
     for service in stack.of("core/v1:Service"):
-        if service.props.at("spec", "selector") and not any(_selects(service, pod) for pod in existing):
+        if service.props.at("spec", "selector") and not any(_selects_pod(service, pod) for pod in existing):
             yield Violation(service.urn, f"service {service.name} selects no pod of the stack")
     for budget in stack.of("policy/v1:PodDisruptionBudget"):
-        if not any(_selects(budget, pod, "matchLabels") for pod in existing):
+        if not any(_selects_pod(budget, pod, "matchLabels") for pod in existing):
             yield Violation(budget.urn, f"budget {budget.name} selects no pod of the stack")
 
 
@@ -199,7 +199,7 @@ def references_resolve(stack: Stack) -> Iterator[Violation]:
         desired = [("ServiceAccount", pod.spec["serviceAccountName"])]
         desired += [(kind, volume.at(*path)) for volume in pod.spec["volumes"] for path, kind in VOLUME_SOURCES]
         for kind, name_value in desired:
-            if name_value.text and not _exists(stack, kind, pod.namespace, name_value.text):
+            if name_value.text and not _resource_exists(stack, kind, pod.namespace, name_value.text):
                 yield Violation(
                     pod.urn, f"{pod.name} requires {kind} {name_value.text}, which does not exist in {pod.namespace}"
                 )
@@ -215,17 +215,17 @@ def _fails_while_draining(readiness: Value) -> bool:
     return readiness.at("httpGet", "path").text == HEALTH_PATH
 
 
-def _replicated(stack: Stack) -> Iterator[Pod]:
+def _replicated_pods(stack: Stack) -> Iterator[Pod]:
     return (pod for pod in pods(stack) if pod.resource.type.endswith(REPLICATED))
 
 
-def _selects(resource: Resource, pod: Pod, *inner: str) -> bool:
+def _selects_pod(resource: Resource, pod: Pod, *inner: str) -> bool:
     labels = resource.props.at("spec", "selector", *inner).texts()
     same_namespace = resource.props.at("metadata", "namespace").text == pod.namespace
     return same_namespace and bool(labels) and labels.items() <= pod.labels.items()
 
 
-def _exists(stack: Stack, kind: str, namespace: str, name: str) -> bool:
+def _resource_exists(stack: Stack, kind: str, namespace: str, name: str) -> bool:
     return any(
         (r.props.at("metadata", "namespace").text, r.props.at("metadata", "name").text or r.name) == (namespace, name)
         for r in stack.of(f":{kind}")

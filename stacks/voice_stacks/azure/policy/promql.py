@@ -112,7 +112,7 @@ class _Parser:
 
     def binary(self, level: int) -> Expression:
         if level == len(_LEVELS):
-            return self._unary()
+            return self._parse_unary()
         left = self.binary(level + 1)
         while self.text in _LEVELS[level] and self.kind in {"sign", "name"}:
             operator = self._next_token()
@@ -123,16 +123,16 @@ class _Parser:
             left = Binary(operator, left, self.binary(level + 1))
         return left
 
-    def _unary(self) -> Expression:
+    def _parse_unary(self) -> Expression:
         if self.text == "-":
             self._next_token()
-            return Binary("-", Number(0), self._unary())
-        result = self._primary()
+            return Binary("-", Number(0), self._parse_unary())
+        result = self._parse_primary()
         while self.kind == "range":
             self._next_token()
         return result
 
-    def _primary(self) -> Expression:
+    def _parse_primary(self) -> Expression:
         if self.kind == "number":
             return Number(float(self._next_token()))
         if self.text == "(":

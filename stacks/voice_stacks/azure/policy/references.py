@@ -177,7 +177,7 @@ def secrets_are_mounted(stack: Stack) -> Iterator[Violation]:
                 resource.urn, f"{resource.name} reads vault {vault_name.text}; the deployment has {vault.text}"
             )
     for pod in pods(stack):
-        yield from _unfetched(pod, classes)
+        yield from _unfetched_files(pod, classes)
         mounted = {v.at("csi", "volumeAttributes", "secretProviderClass").text for v in pod.spec["volumes"]}
         synced_secrets = {each["secretName"].text for name in mounted & set(classes)
                    for each in classes[name].props.at("spec", "secretObjects")}  # fmt: skip
@@ -193,7 +193,7 @@ def secrets_are_mounted(stack: Stack) -> Iterator[Violation]:
                     )
 
 
-def _unfetched(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Violation]:
+def _unfetched_files(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Violation]:
     """Yield files of the vault that a container uses and the class of their volume does not fetch."""
     for container in pod.containers:
         for path in container.environment.values():

@@ -89,7 +89,7 @@ def routers_find_engines(stack: Stack) -> Iterator[Violation]:
 def _backend_pods(stack: Stack, route: Route) -> tuple[list[Pod], str]:
     """Return the pods of a route's service, and the problem of the service if there is one."""
     desired = (route.service, route.namespace)
-    service = next((each for each in stack.of("core/v1:Service") if _named(each) == desired), None)
+    service = next((each for each in stack.of("core/v1:Service") if _qualified_name(each) == desired), None)
     if service is None:
         return [], f"uses service {route.service} in {route.namespace}, which does not exist"
     spec = service.props["spec"]
@@ -102,7 +102,7 @@ def _backend_pods(stack: Stack, route: Route) -> tuple[list[Pod], str]:
     return backend_pods, ""
 
 
-def _named(service: Resource) -> tuple[str, str]:
+def _qualified_name(service: Resource) -> tuple[str, str]:
     return service.props.at("metadata", "name").text, service.props.at("metadata", "namespace").text
 
 

@@ -187,7 +187,7 @@ def monitors_scrape_pods(stack: Stack) -> Iterator[Violation]:
     windows = [_seconds(text) for query in queries(stack) for text in WINDOW.findall(query.text)]
     shortest = min(windows, default=SHORTEST_WINDOW_S)
     for monitor in stack.of(":PodMonitor"):
-        if not _selected(monitor, stack):
+        if not _monitored_pods(monitor, stack):
             yield Violation(monitor.urn, f"monitor {monitor.name} selects no pods")
         for endpoint in monitor.props.at("spec", "podMetricsEndpoints"):
             every = _seconds(endpoint["interval"].text or "60s")
@@ -197,10 +197,10 @@ def monitors_scrape_pods(stack: Stack) -> Iterator[Violation]:
                     f"monitor {monitor.name} scrapes every {every} s; the shortest rate window is {shortest} s",
                 )
     for pod in pods(stack):
-        yield from _unscraped(stack, pod)
+        yield from _unscraped_ports(stack, pod)
 
 
-def _unscraped(stack: Stack, pod: Pod) -> Iterator[Violation]:
+def _unscraped_ports(stack: Stack, pod: Pod) -> Iterator[Violation]:
     """Yield ports of a pod that Prometheus may scrape but no monitor contains, and labels that a monitor omits."""
     component = pod.labels.get(COMPONENT_LABEL)
     flows = [flow for flow in stack.flows if flow.source is Component.MONITORING]
@@ -208,13 +208,13 @@ def _unscraped(stack: Stack, pod: Pod) -> Iterator[Violation]:
     ports = [port for container in pod.running for port in container.value["ports"]]
     if desired and not desired & {port["containerPort"].number for port in ports}:
         yield Violation(pod.urn, f"{pod.name} has none of the ports {sorted(desired)}: its metrics are not published")
-    pod_monitors = [monitor for monitor in stack.of(":PodMonitor") if pod in _selected(monitor, stack)]
+    pod_monitors = [monitor for monitor in stack.of(":PodMonitor") if pod in _monitored_pods(monitor, stack)]
     for port in ports:
         name = port["name"].text
         matches = [
             (m, e) for m in pod_monitors for e in m.props.at("spec", "podMetricsEndpoints") if e["port"].text == name
         ]
-        if port["containerPort"].number in desired and not matches and not _repeats(pod, port):
+        if port["containerPort"].number in desired and not matches and not _repeats_metrics(pod, port):
             yield Violation(pod.urn, f"no monitor scrapes port {name} of {pod.name}")
         for monitor, endpoint in matches:
             for label in _missing_service_labels(pod, endpoint):
@@ -228,13 +228,13 @@ def _seconds(text: str) -> int:
     return int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
 
 
-def _selected(monitor: Resource, stack: Stack) -> list[Pod]:
+def _monitored_pods(monitor: Resource, stack: Stack) -> list[Pod]:
     labels = monitor.props.at("spec", "selector", "matchLabels").texts()
     namespace = monitor.props.at("metadata", "namespace").text
     return [pod for pod in pods(stack) if pod.namespace == namespace and labels.items() <= pod.labels.items()]
 
 
-def _repeats(pod: Pod, port: Value) -> bool:
+def _repeats_metrics(pod: Pod, port: Value) -> bool:
     """Return True if a port only repeats other metrics, as the front of a cell does for its decode engine."""
     names = {each["name"].text for container in pod.running for each in container.value["ports"]}
     return port["containerPort"].number == ENGINE_HTTP.number and CellRole.DECODE.value in names

@@ -28,7 +28,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     source="https://kubernetes.io/docs/concepts/storage/persistent-volumes#access-modes",
 )
 def claims_serve_their_pods(stack: Stack) -> Iterator[Violation]:
-    mounted = _mounted(stack)
+    mounted = _mounting_pods(stack)
     for claim in stack.of(":PersistentVolumeClaim"):
         metadata = claim.props["metadata"]
         name = metadata["name"].text or claim.name
@@ -80,7 +80,7 @@ def local_disks_are_local(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _mounted(stack: Stack) -> Mapping[tuple[str, str], dict[str, int]]:
+def _mounting_pods(stack: Stack) -> Mapping[tuple[str, str], dict[str, int]]:
     """Return the number of pods of each workload that mount a claim."""
     max_replicas, result = max_replicas_by_workload(stack), defaultdict[tuple[str, str], dict[str, int]](dict)
     for pod in pods(stack):

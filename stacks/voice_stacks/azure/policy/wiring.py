@@ -85,7 +85,7 @@ def probes_have_targets(stack: Stack) -> Iterator[Violation]:
         for container in pod.containers:
             for probe in PROBES:
                 port = container.value.at(probe, "httpGet", "port")
-                if port.text and not _has(container, port) and listening(container):
+                if port.text and not _has_port(container, port) and listening(container):
                     yield Violation(
                         pod.urn,
                         f"{pod.name}/{container.name}: {probe} uses port {port.text}, on which no container listens",
@@ -95,7 +95,7 @@ def probes_have_targets(stack: Stack) -> Iterator[Violation]:
         for port in service.props.at("spec", "ports"):
             target = port["port"] if port["targetPort"].missing else port["targetPort"]
             selected = [pod for pod in pods(stack) if labels and labels.items() <= pod.labels.items()]
-            if selected and not any(_has(container, target) for pod in selected for container in pod.running):
+            if selected and not any(_has_port(container, target) for pod in selected for container in pod.running):
                 yield Violation(
                     service.urn, f"service {service.name} uses target port {target.text}, on which no pod listens"
                 )
@@ -114,7 +114,7 @@ def engines_have_their_cache(stack: Stack) -> Iterator[Violation]:
             port = connector.at("kv_connector_extra_config", "lmcache.mp.port").text
             if not port:
                 continue
-            servers = [c for c in engine.pod.running if _serves(c, port)]
+            servers = [c for c in engine.pod.running if _serves_port(c, port)]
             if not servers:
                 yield Violation(
                     engine.pod.urn,
@@ -186,12 +186,12 @@ def flows_are_allowed(stack: Stack) -> Iterator[Violation]:
     yield from blocked_flows(stack)
 
 
-def _has(container: Container, port: Value) -> bool:
+def _has_port(container: Container, port: Value) -> bool:
     named = {entry["name"].text: entry["containerPort"].text for entry in container.value["ports"]}
     return named.get(port.text, port.text) in listening(container)
 
 
-def _serves(container: Container, port: str) -> bool:
+def _serves_port(container: Container, port: str) -> bool:
     argv = container.argv
     return any(
         (program.rpartition("/")[2], command) == LMCACHE_SERVER for program, command in itertools.pairwise(argv)

@@ -64,7 +64,7 @@ def vad_alerts(deployment: Deployment) -> Iterator[Alert]:
         "vad-hosts-unhealthy",
         Tier.VAD,
         "A VAD host fails the load balancer's health check: its callers' audio goes nowhere until it is replaced.",
-        (_unhealthy(Resource.VAD_TARGETS, Resource.PUBLIC_LOAD_BALANCER),),
+        (_unhealthy_targets(Resource.VAD_TARGETS, Resource.PUBLIC_LOAD_BALANCER),),
         above_threshold(0, 3, 3),
         MINUTE_S,
         callers_affected=True,
@@ -167,7 +167,7 @@ def _fleet_series(
 def edge_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts on sessions, transcripts and the REST API."""
     fleet, service = names.GATEWAY_FLEET, deployment.aws.edge.gateway
-    yield _saturated(
+    yield _saturation_alert(
         deployment, Tier.GATEWAY, fleet, "OpenSockets", capacity=gateway_sockets(service), max_tasks=service.tasks.max
     )
     refused, created = (
@@ -183,7 +183,7 @@ def edge_alerts(deployment: Deployment) -> Iterator[Alert]:
             "gateway-unhealthy",
             Tier.GATEWAY,
             f"A gateway task fails the {target} load balancer's health check: its callers' connections hang or break.",
-            (_unhealthy(targets, balancer),),
+            (_unhealthy_targets(targets, balancer),),
             above_threshold(0, 3, 3),
             MINUTE_S,
             callers_affected=True,
@@ -207,7 +207,7 @@ def agent_alerts(deployment: Deployment) -> Iterator[Alert]:
     if deployment.aws.agents is None:
         return
     fleet, agents = names.AGENT_FLEET, deployment.aws.agents
-    yield _saturated(
+    yield _saturation_alert(
         deployment, Tier.AGENT, fleet, "Conversations", capacity=agents.conversations, max_tasks=agents.tasks.max
     )
     refused = (fleet_series(deployment, fleet, "ConversationsRefused", "Sum"),)
@@ -218,7 +218,7 @@ def agent_alerts(deployment: Deployment) -> Iterator[Alert]:
         "agent-unhealthy",
         Tier.AGENT,
         "An agent task fails the load balancer's health check: its callers' connections hang or break.",
-        (_unhealthy(Resource.AGENT_TARGETS, Resource.AGENT_LOAD_BALANCER),),
+        (_unhealthy_targets(Resource.AGENT_TARGETS, Resource.AGENT_LOAD_BALANCER),),
         above_threshold(0, 3, 3),
         MINUTE_S,
         callers_affected=True,
@@ -260,7 +260,9 @@ def _node_alert(
     )
 
 
-def _saturated(deployment: Deployment, tier: Tier, fleet: str, metric: str, *, capacity: int, max_tasks: int) -> Alert:
+def _saturation_alert(
+    deployment: Deployment, tier: Tier, fleet: str, metric: str, *, capacity: int, max_tasks: int
+) -> Alert:
     """Return the alert on a service whose tasks are saturated at its maximum number of tasks.
 
     Args:
@@ -279,5 +281,5 @@ def _saturated(deployment: Deployment, tier: Tier, fleet: str, metric: str, *, c
     )
 
 
-def _unhealthy(targets: Resource, balancer: Resource) -> Series:
+def _unhealthy_targets(targets: Resource, balancer: Resource) -> Series:
     return service_series(NETWORK_LOAD_BALANCER, "UnHealthyHostCount", "Maximum", (targets, balancer))

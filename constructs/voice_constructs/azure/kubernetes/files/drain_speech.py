@@ -55,7 +55,7 @@ class Drain:
         idle, reason = 0, "the engine's metrics were never read"
         while (remaining_s := end - time.monotonic()) > 0:
             try:
-                unfinished = self._unfinished(remaining_s)
+                unfinished = self._unfinished_requests(remaining_s)
             except EngineStoppedError:
                 return ""
             except (OSError, ValueError, http.client.HTTPException) as error:
@@ -67,7 +67,7 @@ class Drain:
             time.sleep(min(self.period_s, max(0.0, end - time.monotonic())))
         return f"{reason} after {self.limit_s:g} s; SIGTERM aborts the remaining ones"
 
-    def _unfinished(self, timeout_s: float) -> float:
+    def _unfinished_requests(self, timeout_s: float) -> float:
         """Return the number of unfinished requests.
 
         Raises:

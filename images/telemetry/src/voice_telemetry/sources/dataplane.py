@@ -71,19 +71,24 @@ class DataPlane:
         if before is None or now.vad.frames < before.vad.frames:
             return samples
         samples += [
-            Sample("RxDropped", _added(now.drops.get(reason, 0), before.drops.get(reason, 0)), reason)
+            Sample("RxDropped", _counter_increase(now.drops.get(reason, 0), before.drops.get(reason, 0)), reason)
             for reason in DropReason
         ]
         samples += [
-            Sample("DataPlaneEvents", _added(now.event(event), before.event(event)), event) for event in DataPlaneEvent
+            Sample("DataPlaneEvents", _counter_increase(now.event(event), before.event(event)), event)
+            for event in DataPlaneEvent
         ]
         samples += [
-            Sample("AllowanceExceeded", _added(now.allowances[allowance], before.allowances[allowance]), allowance)
+            Sample(
+                "AllowanceExceeded",
+                _counter_increase(now.allowances[allowance], before.allowances[allowance]),
+                allowance,
+            )
             for allowance in Allowance
             if allowance in now.allowances.keys() & before.allowances.keys()
         ]
         if judged := now.vad.frames - before.vad.frames:
-            silent = _added(now.vad.silent_frames, before.vad.silent_frames)
+            silent = _counter_increase(now.vad.silent_frames, before.vad.silent_frames)
             samples.append(Sample("SilenceDropped", 100 * silent / judged))
         return samples
 
@@ -108,5 +113,5 @@ class DataPlane:
         return answer["result"]
 
 
-def _added(now: int, before: int) -> int:
+def _counter_increase(now: int, before: int) -> int:
     return max(0, now - before)

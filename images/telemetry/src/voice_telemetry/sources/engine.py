@@ -63,7 +63,7 @@ class Engine:
     def _losses(self, status: dict[str, Any]) -> list[Sample]:
         """Return the losses since the last reading; a restarted engine counts from 0."""
         counters = status.get("counters", {})
-        lost = {loss: _sum(counters.get(loss, 0)) for loss in Loss}
+        lost = {loss: _total_count(counters.get(loss, 0)) for loss in Loss}
         before, self._last_losses = self._last_losses, lost
         if before is None:
             return []
@@ -94,6 +94,6 @@ class Engine:
         return [Sample("ColdStart", float(phases[phase]), phase) for phase in StartPhase if phase in phases]
 
 
-def _sum(counter: int | dict[str, int]) -> int:
+def _total_count(counter: int | dict[str, int]) -> int:
     """Return a count; if counts are by reason, return that of missing slots."""
     return counter.get("full", 0) if isinstance(counter, dict) else counter

@@ -101,7 +101,7 @@ class CTranslate2Backend:
     ) -> list[Decoded]:
         """Convert hidden states to text by greedy search, and align its words."""
         view = ctranslate2.StorageView.from_array(np.ascontiguousarray(hidden))
-        spoken, before = self._languages(view, languages), self._before(prompt)
+        spoken, before = self._languages(view, languages), self._prompt_tokens(prompt)
         results = self._model.generate(
             view,
             [[*before, *self._prompt(language)] for language in spoken],
@@ -130,7 +130,7 @@ class CTranslate2Backend:
         language_token = _token(self._tokenizer, f"<|{language}|>")
         return [self._marks.start, language_token, self._marks.transcribe, self._marks.no_timestamps]
 
-    def _before(self, prompt: str) -> list[int]:
+    def _prompt_tokens(self, prompt: str) -> list[int]:
         """Return a prompt in Whisper's format: as the end of the preceding text."""
         if not prompt:
             return []
