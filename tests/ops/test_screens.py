@@ -175,8 +175,10 @@ def screen(monkeypatch: pytest.MonkeyPatch, folder: Path, surface: str, argument
         monkeypatch.setattr(console, "no_color", True)
     done = CliRunner().invoke(app, arguments)
     assert isinstance(done.exception, SystemExit | None), done.exception
-    # The path of the checkout depends on the machine.
-    shown = HASH.sub("-HASH", strip_formatting(done.stdout)).replace(os.path.relpath(ROOT), "../checkout")
+    # The path of the checkout depends on the machine; commands quote it if it contains a space.
+    checkout = re.escape(os.path.relpath(ROOT))
+    shown = HASH.sub("-HASH", strip_formatting(done.stdout))
+    shown = re.sub(rf"'{checkout}([^'\s]*)'|{checkout}", lambda path: f"../checkout{path[1] or ''}", shown)
     if (errors := strip_formatting(done.stderr)).strip():
         shown += f"── stderr\n{errors}"
     return shown + (f"── exit code {done.exit_code}\n" if done.exit_code else "")
