@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests import left_out
+from tests.router.conftest import unpack
 
 INSTALL = Path(__file__).parents[1] / "images/vad-dataplane/tests/install.sh"
 LIST = Path(__file__).with_name("packages.txt")
@@ -140,3 +141,17 @@ def _install_without(tmp_path: Path, tools: tuple[str, ...]) -> None:
         command, env={"PATH": str(tmp_path)}, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize("ci", [False, True])
+def test_tests_of_the_router_are_skipped_if_haproxy_cannot_be_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ci: bool
+) -> None:
+    install = tmp_path / "install.sh"
+    install.write_text("#!/bin/sh\necho 'E: Failed to fetch http://deb.debian.org' >&2\nexit 100\n", encoding="utf-8")
+    install.chmod(0o700)
+    monkeypatch.delenv("CI", raising=False)
+    if ci:
+        monkeypatch.setenv("CI", "true")
+    with pytest.raises(AssertionError if ci else pytest.skip.Exception, match="Failed to fetch"):
+        unpack(install)
