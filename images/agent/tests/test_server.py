@@ -122,12 +122,15 @@ async def test_a_drain_ends_with_the_last_conversation(monkeypatch: pytest.Monke
 
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
-        agent.held, agent.siblings.handed = agent.siblings.handed, 0  # first one ends, and then the other
+        agent.conversation_count, agent.siblings.forwarded_count = (
+            agent.siblings.forwarded_count,
+            0,
+        )  # first one ends, and then the other
 
     monkeypatch.setattr(server, "asyncio", SimpleNamespace(sleep=sleep))
     await server._wait_until_closed(agent)  # type: ignore[arg-type]  # the part of an agent that it reads
     assert len(pauses) == 2
-    agent.siblings.handed = 1
+    agent.siblings.forwarded_count = 1
     await server._wait_until_closed(agent)  # type: ignore[arg-type]
     assert len(pauses) == 4
     assert min(pauses) > 0

@@ -28,7 +28,7 @@ class _Token:
         ends_phrase = previous.word.text.rstrip(PUNCTUATION) != previous.word.text
         return ends_phrase or self.word.start_ms - previous.word.end_ms >= PAUSE_MS
 
-    def is_not_number(self) -> bool:
+    def not_a_number_part(self) -> bool:
         return False
 
 
