@@ -144,7 +144,8 @@ def test_every_bench_checks_its_goals_and_runs_nightly() -> None:
         assert f" {target}" in nightly
         file = ROOT / module.replace(".", "/")
         source = (file / "__main__.py" if file.is_dir() else file.with_suffix(".py")).read_text(encoding="utf-8")
-        assert re.search(r"^    ((goals\.)?report_goals|exit_with_result)\(|raise stop\(\"missed", source, re.MULTILINE), module
+        ends = r"^    ((goals\.)?report_goals|exit_with_result)\(|raise stop\(\"missed"
+        assert re.search(ends, source, re.MULTILINE), module
 
 
 def test_resizing_a_group_does_not_iterate_over_all_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
