@@ -47,7 +47,7 @@ class Scripted:
     words: Sequence[tuple[str, float, float]]
     asked: list[tuple[str | None, str]] = field(default_factory=list)
     longest_frames = MAX_FRAMES
-    kept_frames = KEPT_FRAMES
+    overlap_frames = KEPT_FRAMES
     kinds = frozenset(ChunkKind)
     depths = (0, 0)
     languages = ()
