@@ -25,7 +25,7 @@ from voice_sandbox.hosts.metadata import InstanceMetadata, MetadataService, Tree
 from voice_sandbox.hosts.network import METADATA_ADDRESS, Network
 from voice_sandbox.hosts.servers import REGISTRY_PORT, Registry, Store, StoreUser
 
-ALL_INTERFACES = "0.0.0.0"  # noqa: S104  of a namespace that nobody else is in
+ALL_INTERFACES = "0.0.0.0"  # noqa: S104  in a network namespace of its own
 WAITING_STATE = "Pending:Wait"
 """State of an instance that a launch hook delays."""
 _REGISTRY_NAME = ".dkr.ecr."

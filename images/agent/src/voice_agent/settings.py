@@ -11,7 +11,7 @@ from voice_agent.tokens import KEY_BYTES
 Url = Annotated[str, Field(pattern=r"^https?://[^/]+(/.*[^/])?$")]
 """Without a trailing slash, since paths are appended."""
 
-ALL_INTERFACES = "0.0.0.0"  # noqa: S104  a container: its ports are mapped, its security group lets in
+ALL_INTERFACES = "0.0.0.0"  # noqa: S104  a container, whose security group restricts access
 
 
 class AgentSettings(BaseSettings):
