@@ -87,8 +87,10 @@ class Definitions:
             return {"map": self._node(types, type_["additionalProperties"], names.get("*", {}))}
         return {"object": dict(self._properties(types, type_["properties"], names))}
 
-    def _properties(self, types: list[Any], type_: Mapping[str, Any], names: NameTree) -> Iterator[tuple[str, Any]]:
-        for name, each in type_.items():
+    def _properties(
+        self, types: list[Any], properties: Mapping[str, Any], names: NameTree
+    ) -> Iterator[tuple[str, Any]]:
+        for name, each in properties.items():
             read_only = each["flags"] & READ_ONLY and name != "name"
             # The SDK omits `properties`: its children are specified at the parent's level.
             children = {**names, **names.get(name, {})} if name == "properties" else names.get(name)

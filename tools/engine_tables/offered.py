@@ -71,7 +71,7 @@ def _metrics_in(reader: Reader, node: ast.AST, scope: Scope, prefixes: Sequence[
         case ast.Call() if kind := _kind(node):
             unit = next((reader.value_or(each.value, scope, "") for each in node.keywords if each.arg == "unit"), "")
             named = [each.value for each in node.keywords if each.arg in {"name", "gauge_name"}]
-            texts = [reader.value_or(node_, scope, None) for node_ in [*node.args[:2], *named]]
+            texts = [reader.value_or(argument, scope, None) for argument in [*node.args[:2], *named]]
             names = [text for text in texts if isinstance(text, str) and _is_metric(text, prefixes)]
             if names:  # the last one, since OpenTelemetry's meter may precede the metric
                 yield f"{names[-1]}|{unit}" if unit else names[-1], kind

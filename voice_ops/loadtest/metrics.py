@@ -31,7 +31,7 @@ def _gaps(trace: Trace) -> list[float]:
     return [] if trace.output_audio_s else [1000 * gap for gap in trace.gaps_s]
 
 
-def _token_times(trace: Trace) -> list[float]:
+def _mean_token_time(trace: Trace) -> list[float]:
     if not trace.output_tokens or trace.output_tokens < 2 or not trace.arrivals_s:  # noqa: PLR2004  a single token has no gap
         return []
     return _milliseconds((trace.arrivals_s[-1] - trace.arrivals_s[0]) / (trace.output_tokens - 1))
@@ -57,7 +57,9 @@ METRICS = {
     for metric in (
         Metric("first", "ms", "from the intended start to the first piece", lambda t: _milliseconds(t.first_s)),
         Metric("gap", "ms", "between two events with text; an event may contain several tokens", _gaps),
-        Metric("token", "ms", "from the first piece to the last, for each further token of the usage", _token_times),
+        Metric(
+            "token", "ms", "from the first piece to the last, for each further token of the usage", _mean_token_time
+        ),
         Metric(
             "final", "ms", "from the last frame of a live feed to the final transcript or the session's end", _final
         ),

@@ -159,9 +159,9 @@ class Month:
 
     def _rotate(self) -> Iterator[Claim]:
         account, counts = self._account(self._now), []
-        for boundary in (begin, end):
+        for step in (begin, end):
             for user in users(account):
-                boundary(account, user)
+                step(account, user)
             counts.append({user.passwords for user in users(account)})
             account.renew_services()
         yield Claim("two passwords let each user in meanwhile, and one at the end", counts == [{2}, {1}])

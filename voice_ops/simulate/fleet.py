@@ -319,7 +319,7 @@ class Group:
 
     def lose_spot_pool(self, zone: str) -> None:
         """Remove the warm pool hosts of a lost zone."""
-        self.pool = [zone_ for zone_ in self.pool if zone_ != zone]
+        self.pool = [other for other in self.pool if other != zone]
 
     def _zones(self) -> list[str]:
         return [zone for zone in self.plan.zones if zone not in self._account.lost_zones]

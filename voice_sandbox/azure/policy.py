@@ -133,12 +133,12 @@ def _violations(graph: Graph, diagnostics: Iterable[Any], urn: str) -> list[Poli
             policy=diagnostic.policyName,
             pack=diagnostic.policyPackName,
             mandatory=diagnostic.enforcementLevel == analyzer_pb2.MANDATORY,
-            resource=label_for(graph, urn_) if urn_ else None,
-            urn=urn_,
+            resource=label_for(graph, resource_urn) if resource_urn else None,
+            urn=resource_urn,
             message=diagnostic.message.strip(),
         )
         for diagnostic in diagnostics
-        for urn_ in [urn or diagnostic.urn]
+        for resource_urn in [urn or diagnostic.urn]
     ]
 
 

@@ -141,7 +141,7 @@ class JumpMachine(pulumi.ComponentResource):
         )
         return machine
 
-    def _build_bastion(self, network_: VoiceNetwork) -> None:
+    def _build_bastion(self, voice_network: VoiceNetwork) -> None:
         scope, inside = self._scope, pulumi.ResourceOptions(parent=self)
         address = network.PublicIPAddress(
             "bastion",
@@ -163,7 +163,7 @@ class JumpMachine(pulumi.ComponentResource):
             ip_configurations=[
                 network.BastionHostIPConfigurationArgs(
                     name="bastion",
-                    subnet=network.SubResourceArgs(id=network_.subnet_ids[BASTION_SUBNET]),
+                    subnet=network.SubResourceArgs(id=voice_network.subnet_ids[BASTION_SUBNET]),
                     public_ip_address=network.SubResourceArgs(id=address.id),
                 )
             ],

@@ -28,7 +28,7 @@ from voice_whisper.live_session import LiveSession, Services
 from voice_whisper.maintenance import Keeper
 from voice_whisper.session_audio import REORDER_S
 from voice_whisper.settings import EngineSettings
-from voice_whisper.utterance import KEPT_FRAMES, Utterance
+from voice_whisper.utterance import OVERLAP_FRAMES, Utterance
 from voice_whisper.window import MAX_FRAMES
 
 FRAME_S = 0.02
@@ -47,7 +47,7 @@ class Scripted:
     words: Sequence[tuple[str, float, float]]
     asked: list[tuple[str | None, str]] = field(default_factory=list)
     longest_frames = MAX_FRAMES
-    overlap_frames = KEPT_FRAMES
+    overlap_frames = OVERLAP_FRAMES
     kinds = frozenset(ChunkKind)
     depths = (0, 0)
     languages = ()

@@ -24,7 +24,7 @@ from voice_whisper.journal_batch import JournalBatch
 from voice_whisper.retries import STORE_ERRORS, retry_until_done
 from voice_whisper.session_audio import Dropped, SessionAudio
 from voice_whisper.transcriber import Transcriber
-from voice_whisper.utterance import KEPT_FRAMES, LONG_FRAMES, STEADY_FRAMES, Utterance
+from voice_whisper.utterance import LONG_FRAMES, OVERLAP_FRAMES, STEADY_FRAMES, Utterance
 from voice_whisper.window import FRAME_MS
 
 FIRST_PARTIAL_FRAMES = 700 // FRAME_MS
@@ -162,8 +162,8 @@ class LiveSession:
             self._complete_utterance(utterance)
         if silent := self._audio.next_utterance(now):
             self._transcribe_early(silent)
-        if begun := self._audio.current_or_none():
-            self._announce(begun)
+        if started := self._audio.next_to_announce():
+            self._announce(started)
         self._start_partial_if_due()
 
     def _apply_settings(self, record: Session) -> None:
@@ -417,7 +417,7 @@ class LiveSession:
         at = round(committed[-1].end / FRAME_S)
         if (
             utterance.received_frames <= LONG_FRAMES
-            or not 2 * KEPT_FRAMES <= at - utterance.begin <= utterance.received_frames
+            or not 2 * OVERLAP_FRAMES <= at - utterance.begin <= utterance.received_frames
         ):
             return
         self._audio.split(utterance, at)

@@ -12,7 +12,7 @@ from voice_whisper.messages import Request
 from voice_whisper.process import Process
 from voice_whisper.settings import DECODER_BATCH, ENCODER_BATCH, EngineSettings, Layout, threads_per_worker
 from voice_whisper.stage import Stage, Start
-from voice_whisper.utterance import KEPT_FRAMES, LONG_FRAMES, Utterance
+from voice_whisper.utterance import LONG_FRAMES, OVERLAP_FRAMES, Utterance
 from voice_whisper.window import MAX_FRAMES, window_of
 from voice_whisper.word_times import tighten_words
 
@@ -58,7 +58,7 @@ class WorkerPool:
     """
 
     longest_frames = MAX_FRAMES
-    overlap_frames = KEPT_FRAMES
+    overlap_frames = OVERLAP_FRAMES
 
     def __init__(self, settings: EngineSettings) -> None:
         crews = worker_crews(settings)

@@ -62,7 +62,7 @@ class SessionAudio:
     ) -> None:
         self.transcribed_until = transcribed_until
         self._longest_frames = longest_frames
-        self._kept_frames = overlap_frames
+        self._overlap_frames = overlap_frames
         self._before: Utterance | None = None
         self.end_of_turn_s = end_of_turn_s
         self._transcribe_after_s = TRANSCRIBE_AFTER_S
@@ -76,7 +76,7 @@ class SessionAudio:
         """The utterance that is being spoken."""
         return self._utterances[-1] if self._utterances else None
 
-    def current_or_none(self) -> Utterance | None:
+    def next_to_announce(self) -> Utterance | None:
         """Return the oldest utterance once its start has arrived or is lost.
 
         Earlier chunks are rejected from then on.
@@ -194,7 +194,7 @@ class SessionAudio:
         if before and before.end is not None and before.kind is chunk.kind and not is_mark(chunk):
             pause = chunk.sequence - before.end
             if 0 <= pause <= CUT_OFF_FRAMES:
-                utterance.follow(before, self._kept_frames)
+                utterance.follow(before, self._overlap_frames)
         return self._insert_utterance(index, utterance)
 
     def _insert_utterance(self, index: int, utterance: Utterance) -> Utterance:

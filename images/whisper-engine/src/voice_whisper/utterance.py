@@ -11,7 +11,7 @@ from voice_whisper.window import FRAME_MS, MAX_FRAMES
 
 CHUNK_FRAMES = CHUNK_SAMPLES // CHUNK_FRAME_SAMPLES
 ROWS_PER_FRAME = FRAME_MS // HOP_MS
-KEPT_FRAMES = 2000 // FRAME_MS
+OVERLAP_FRAMES = 2000 // FRAME_MS
 """Audio that is transcribed again after a split, since the first words are recognized wrongly without context."""
 LONG_FRAMES = 8000 // FRAME_MS
 """Length above which the stable part is split off."""
@@ -112,7 +112,7 @@ class Utterance:
         late = self._extra_rows()
         at = max((sequence for sequence in late if sequence <= at), default=self.begin)
         rest = Utterance(at, self.kind, opened=False, continues=True)
-        rest.begin = max((sequence for sequence in late if sequence <= at - KEPT_FRAMES), default=min(late))
+        rest.begin = max((sequence for sequence in late if sequence <= at - OVERLAP_FRAMES), default=min(late))
         rest._chunks = {sequence: chunk for sequence, chunk in self._chunks.items() if sequence >= rest.begin}
         rest._has_row_offset = late[rest.begin]
         rest.agreement = self.agreement.rest()

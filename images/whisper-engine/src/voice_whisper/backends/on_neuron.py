@@ -73,8 +73,10 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> Neur
     roles = [half for half in (Role.ENCODER, Role.DECODER) if role in {half, Role.COLOCATED}]
     try:
         application = _application(folder)
-        for role_ in roles:
-            _load_module(getattr(application, role_), settings.cache_dir / "neuron-whisper" / folder.name / role_)
+        for module_role in roles:
+            _load_module(
+                getattr(application, module_role), settings.cache_dir / "neuron-whisper" / folder.name / module_role
+            )
         return NeuronBackend(application)
     except (ImportError, OSError, RuntimeError) as error:
         raise ModelLoadError(f"{folder} cannot be loaded on Neuron: {error}") from error
