@@ -82,7 +82,7 @@ class AudioSplitter:
 
 
 def _frame_levels(samples: Samples) -> NDArray[np.float64]:
-    """Return the level of each frame."""
+    """Compute the root mean square of the samples of each frame; the last one is padded with zeros."""
     padded = np.pad(samples, (0, -len(samples) % FRAME)).reshape(-1, FRAME)
     return np.asarray(np.sqrt((padded.astype(np.float64) ** 2).mean(axis=1)))
 
