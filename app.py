@@ -1,4 +1,4 @@
-"""CDK entry point: `cdk deploy --all -c deployment=deployments/<name>.yaml`."""
+"""Entry point of the CDK: `cdk deploy --all -c deployment=deployments/<name>.yaml`."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""Adds non-module files that ``voice`` reads to the wheel, in the layout of the checkout."""
+"""Adds the data files that ``voice`` reads to the wheel, in the layout of the checkout."""
 
 import shutil
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 TARGET = "voice_blueprint/packaged"
-"""Location for ``voice_blueprint.shipped``."""
+"""Folder in the wheel in which ``voice_blueprint.shipped`` finds the files."""
 
 PATTERNS = (
     ".ci/*",  # these and the workflows are part of the output of `voice new`
@@ -32,7 +32,7 @@ PATTERNS = (
 
 
 class ShippedFiles(BuildHookInterface):  # type: ignore[type-arg]  # hatchling is there while a wheel is built only
-    """Hatchling's hook; an editable installation reads the checkout."""
+    """Build hook that adds the files. An editable installation reads the files of the checkout instead."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":

@@ -1,1 +1,1 @@
-"""Benchmarks, with a command for each measured claim."""
+"""Benchmarks. Each measured claim of the documentation has a command that measures it."""

@@ -1,6 +1,6 @@
-"""Start-up cost of the commands, and of a synth of the whole suite: `python -m bench.cli [RUNS]`.
+"""Measures the start-up cost of commands and of a synth of the whole suite: `python -m bench.cli [RUNS]`.
 
-CPU seconds, user and system, of each command and its processes depend on the machine but little on its load. Commands
+The CPU seconds of a command and its child processes depend on the machine, but hardly on the machine's load. Commands
 run in turn, and medians are compared with lower bounds: the interpreter, an import of pydantic, and for the cloud
 assembly an empty CDK app.
 """
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 PYTHON = [sys.executable, "-c"]
 VOICE = [*PYTHON, "from voice_ops.main import main; main()"]
 FOLDER = "{folder}"
-"""Placeholder in a command for a folder that is created for each run."""
+"""Placeholder in a command. A folder that is created for each run replaces it."""
 CDK = [str(ROOT / "node_modules/.bin/cdk"), "synth", "--quiet", "--no-notices", "--output", FOLDER]
 AWS, AZURE = "deployments/production-us-east-1.yaml", "deployments/production-azure.yaml"
 
@@ -46,11 +46,11 @@ GOALS = (
     ("voice plan, Azure", PYDANTIC_FLOOR, 8.0),
     ("cdk synth, whole suite", SYNTH_FLOOR, 2.5),
 )
-"""A command, its reference, and the maximum ratio of their CPU seconds: the measured one plus a fifth."""
+"""A command, its reference, and the maximum ratio of their CPU seconds, which is the measured ratio plus a fifth."""
 
 
 def measure(command: list[str]) -> tuple[float, float]:
-    """Return the CPU and wall-clock seconds of one run, including its child processes."""
+    """Run a command, and return the CPU and wall-clock seconds, including child processes."""
     with TemporaryDirectory() as folder:
         before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         written = [part.replace(FOLDER, folder) for part in command]
@@ -60,7 +60,7 @@ def measure(command: list[str]) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the commands in turn, and print the medians and the goals."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     for command in COMMANDS.values():
         measure(command)

@@ -1,4 +1,4 @@
-"""The output of `cdk init` without comments, with which bench/cli.py compares a synth."""
+"""An empty CDK app, as `cdk init` creates it. bench/cli.py compares a synth with this app."""
 
 from aws_cdk import App, Stack
 

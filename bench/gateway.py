@@ -1,8 +1,8 @@
-"""CPU time of a gateway process per call: `python -m bench.gateway [CALLS]`, 120 calls for 20 s.
+"""Measures the CPU time of a gateway process per call: `python -m bench.gateway [CALLS]`.
 
 Each call sends 20 ms of audio at a time and follows its events, of which there are none. Hosts send heartbeats, and no
 host receives the packets. On a busy machine, the process wakes up less often, and uses less CPU time with more delay.
-The cost of traces is measured separately, since it is lost in the noise between two runs of a gateway.
+The cost of traces is measured separately, since it is smaller than the difference between two runs of a gateway.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from voice_runtime.transcripts import EventKind, Transcript
 
 SECONDS, SETTLE_S, HEARTBEAT_S = 20.0, 3.0, 0.5
 TRACED_CALLS, UTTERANCES = 400, 12
-"""One minute each: one utterance every five seconds."""
+"""Number of calls with traces, and number of utterances in the minute of each call."""
 COLLECTOR = """
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Collector(BaseHTTPRequestHandler):
@@ -72,7 +72,7 @@ async def _follow(client: httpx2.AsyncClient, session: dict[str, str]) -> None:
 
 
 async def measure(path: VoicePath, gateway: Gateway, calls: int) -> float:
-    """Return the CPU seconds of the gateway per minute of a call."""
+    """Run a number of calls, and return the CPU seconds of the gateway per minute of a call."""
     store = connect(path.store_settings)
     running = []
     for tier, kind in ((Tier.ASR, HostKind.GPU), (Tier.VAD, HostKind.VAD)):
@@ -111,7 +111,7 @@ async def measure(path: VoicePath, gateway: Gateway, calls: int) -> float:
 
 
 def traces() -> float:
-    """Return the CPU seconds of the traces of a one-minute call, including sending."""
+    """Return the CPU seconds for recording and sending the traces of a one-minute call."""
     with subprocess.Popen([sys.executable, "-c", COLLECTOR], stdout=subprocess.PIPE, text=True) as collector:  # noqa: S603
         port = collector.stdout.readline().strip() if collector.stdout else ""
         sent = Traces(f"http://{LOOPBACK}:{port}/v1/traces", 1, "bench")
@@ -142,7 +142,7 @@ TRACED_SHARE: float = CallerRules.model_fields["traced_share"].default
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure the calls and the traces, and print the goals."""
     calls = int(sys.argv[1]) if len(sys.argv) > 1 else 120
     with TemporaryDirectory() as folder, VoicePath(Path(folder), Path(folder)) as path:
         path.start_store().wait_ready()

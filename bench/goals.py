@@ -1,4 +1,4 @@
-"""The goals of a benchmark. If one is missed, the exit code is 1.
+"""Reports the goals of a benchmark. If a goal is missed, the exit code is 1.
 
 `bench.vad` runs in an environment of its own, so this module only imports the standard library.
 """
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Goal:
-    """One figure and its limit.
+    """A measured value and its limit.
 
     Attributes:
-        value: The measured figure; NaN means no measurement, and misses every limit.
-        unit: Unit of both, with a space before it.
-        at_least: Whether the limit is the minimum; otherwise it is the maximum.
+        value: The measured value. NaN means that there is no measurement, so the goal is missed.
+        unit: Unit of value and limit, with a leading space.
+        at_least: Whether the limit is a minimum. Otherwise, the limit is a maximum.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Goal:
 
 
 def report_goals(goals: Iterable[Goal]) -> None:
-    """Print each goal.
+    """Print each goal, and exit if a goal is missed.
 
     Raises:
         ValueError: There is no goal.

@@ -1,4 +1,4 @@
-"""The data plane as in its image, built for the benchmarks."""
+"""Builds the data plane for the benchmarks as in its image."""
 
 import subprocess
 from pathlib import Path
@@ -10,9 +10,9 @@ PRODUCT = ROOT / "build/vad-dataplane/release"
 
 
 def build(*targets: str) -> None:
-    """Compile some targets in release mode; missing Debian packages are installed.
+    """Compile targets in release mode. Missing Debian packages are installed.
 
     Raises:
-        subprocess.CalledProcessError: It does not compile.
+        subprocess.CalledProcessError: A target does not compile.
     """
     subprocess.run([SCRIPT, PRODUCT, *targets], check=True, stdout=subprocess.DEVNULL)  # noqa: S603

@@ -44,7 +44,7 @@ def record(name: Annotated[str, typer.Argument(metavar="NAME")], document: Path 
 
 
 def written(command: str, output: str) -> Iterator[str]:
-    """Yield the lines of a record: command, commit, machine, date, and output."""
+    """Yield the lines of a record, which contains the command, commit, date, machine and output."""
     yield f"*`{command}` · commit `{commit()}` · {datetime.now(UTC):%Y-%m-%d} · {machine()}*"
     yield ""
     yield "```"

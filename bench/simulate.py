@@ -1,4 +1,4 @@
-"""Simulation of a million concurrent calls over cells: `python -m bench.simulate`.
+"""Simulates a million concurrent calls in cells: `python -m bench.simulate`.
 
 A cell is the shipped production file, which serves 12,000 calls. The simulated events are a day of all cells, and the
 loss of an account.
@@ -31,7 +31,7 @@ MIN_SERVED_PERCENT = 99.0
 
 
 def deployed(peak: int) -> Deployment:
-    """Return the cell of a production file whose load has this peak."""
+    """Return a cell of the production file for a load with this peak."""
     deployment = voice_blueprint.load(FILE)
     load = designed_load(deployment)
     cells = Cells(calls=peak_calls(load))
@@ -41,7 +41,7 @@ def deployed(peak: int) -> Deployment:
 
 
 def simulated(cell: Deployment, trace: Trace, lost: int = 0) -> TotalResults:
-    """Simulate some cells of the deployment with the file's own rules."""
+    """Simulate all cells with the scaling rules of the file, and return the combined results."""
     plans, total = fleet_plans(cell, {}), cell.whole_deployment
     assert total is not None  # noqa: S101  it is a cell
     settings = Settings(
@@ -56,7 +56,7 @@ def simulated(cell: Deployment, trace: Trace, lost: int = 0) -> TotalResults:
 
 
 def main() -> None:
-    """Simulate both, and compare results and cost with the goals."""
+    """Simulate a day and the loss of an account, and compare the results and the cost with the goals."""
     cell = deployed(PEAK)
     lost = lost_cells(cell, "account-loss")
     with err.status("a day of a million calls, and the loss of an account"):

@@ -1,11 +1,11 @@
-"""Cost of a shorter window and its effect on the words, on recorded speech.
+"""Measures the cost of shorter encoder windows on recorded speech, and their effect on the words.
 
-It needs Debian's ``asterisk-core-sounds-en-wav`` (CC BY-SA 3.0, a speaker at 8 kHz) and the tests' model::
+Requires Debian's ``asterisk-core-sounds-en-wav`` (CC BY-SA 3.0, a speaker at 8 kHz) and the tests' model::
 
     python -m bench.windows
 
 The recordings have no reference texts, so words are compared with those of the 30 s window that faster-whisper would
-use. A loop is a text that compresses by more than 2.4, Whisper's own threshold.
+use. A loop is a text with a compression ratio of more than 2.4, which is Whisper's own threshold.
 """
 
 import random
@@ -46,7 +46,7 @@ def recordings() -> list[Sound]:
 
 
 def speech(pool: list[Sound], shortest_s: float, longest_s: float, draw: random.Random) -> Rows:
-    """Return the features of recordings that are concatenated to the requested length."""
+    """Return the features of randomly chosen recordings, concatenated to the requested length."""
     while True:
         sound = np.empty(0, np.float32)
         while len(sound) < shortest_s * SAMPLE_RATE:
@@ -58,19 +58,19 @@ def speech(pool: list[Sound], shortest_s: float, longest_s: float, draw: random.
 
 
 def padded(rows: Rows, window_s: int) -> NDArray[np.float32]:
-    """Return the model's input: one window padded with zeros."""
+    """Return features as the input of the model, which is one window padded with zeros."""
     window = np.zeros((1, rows.shape[1], window_s * ROWS_PER_S), np.float32)
     window[0, :, : len(rows)] = ((np.maximum(rows, rows.max() - 8) + 4) / 4).T
     return window
 
 
 def normalized_words(text: str) -> str:
-    """Return the words without punctuation."""
+    """Return the words of a text in lower case and without punctuation, or ``-`` if there are none."""
     return " ".join("".join(c for c in text.lower() if c.isalnum() or c == " ").split()) or "-"
 
 
 def main() -> None:
-    """Print the table."""
+    """Transcribe the recordings with each window, and print the results as a table."""
     if not RECORDINGS.is_dir():
         sys.exit(f"{RECORDINGS} is missing: apt-get install asterisk-core-sounds-en-wav")
     settings = ModelSettings(model=str(get_model_path()), cache_dir=Path("/nonexistent"))

@@ -1,4 +1,4 @@
-"""A state store for the tests of the images: Valkey if it is packaged, otherwise Redis."""
+"""Fixtures with a state store for the tests of the images: Valkey if it is installed, and otherwise Redis."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 SERVERS = ("valkey-server", "redis-server")
 BUSY_TIMEOUT_S = 60
-"""Timeout for operations that take a second on an idle machine, so that a busy one does not fail."""
+"""Timeout for operations that take a second on an idle machine, so that tests do not fail on a busy machine."""
 
 _INHERITED = ("PATH", "NPY_DISABLE_CPU_FEATURES", "OPENBLAS_CORETYPE", "CT2_FORCE_CPU_ISA")
 INHERITED = {name: os.environ[name] for name in _INHERITED if name in os.environ}
@@ -70,7 +70,7 @@ def store_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreServ
 
 @pytest.fixture
 async def store(store_server: StoreServer) -> AsyncIterator[Redis]:
-    """An empty store."""
+    """Client of an empty store."""
     client = connect(store_server.settings)
     await client.flushall()
     yield client

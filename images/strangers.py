@@ -1,4 +1,4 @@
-"""Unauthenticated clients that hold connections open, for the tests of the images."""
+"""Unauthenticated clients that keep connections open, for the tests of the images."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ _UPGRADE = (
 
 
 def unreadable_upgrades(path: str) -> dict[str, bytes]:
-    """Return WebSocket request heads that h11 accepts and ``websockets`` does not, by defect."""
+    """Return the heads of WebSocket requests that h11 accepts and ``websockets`` rejects, by defect."""
     return {
         "line": f"GET {path}?{'a' * 9000} {_UPGRADE}\r\n".encode(),
         "header": f"GET {path} {_UPGRADE}X: {'a' * 9000}\r\n\r\n".encode(),
@@ -36,14 +36,14 @@ FRAMES = {"pings": PING, "pongs": PONG, "empty messages": EMPTY_TEXT, "fragments
 FLOODS = 4
 ATTEMPTS = 5
 SLACK_S = 0.5
-"""A request to an idle process takes a few milliseconds."""
+"""Permitted additional time of a request. At an idle process, a request takes a few milliseconds."""
 
 Stranger = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @contextlib.asynccontextmanager
 async def strangers(port: int, *parts: bytes, count: int = STRANGERS) -> AsyncIterator[list[Stranger]]:
-    """Open connections, send each part after the answer to the previous one, and leave them open."""
+    """Open connections, send each part after the response to the previous part, and leave the connections open."""
 
     async def one() -> Stranger:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -62,7 +62,7 @@ async def strangers(port: int, *parts: bytes, count: int = STRANGERS) -> AsyncIt
 
 
 async def is_closed(stranger: Stranger) -> bool:
-    """Wait until a connection is closed."""
+    """Wait until a connection is closed, and return True."""
     with contextlib.suppress(ConnectionError):
         while await stranger[0].read(4096):
             pass
@@ -74,7 +74,7 @@ async def cost_no_time(
 ) -> None:
     """Check that a caller is served within twice the usual time during an attack.
 
-    Other programs may occupy the machine's cores in some attempts, but hardly in all.
+    Other programs may occupy the machine's cores in some attempts, but are unlikely to do so in all.
     """
     tries = []
     for _ in range(ATTEMPTS):
@@ -89,7 +89,7 @@ async def cost_no_time(
 
 @contextlib.asynccontextmanager
 async def non_readers(port: int, piece: bytes, head: bytes = b"", count: int = STRANGERS) -> AsyncIterator[None]:
-    """Send a piece as often as it is taken, and read nothing but the first byte of the answer to a head."""
+    """Send a piece as often as the server accepts it, and read only the first byte of the response to the head."""
     loop = asyncio.get_running_loop()
 
     async def send(to: socket.socket) -> None:
@@ -119,25 +119,25 @@ async def non_readers(port: int, piece: bytes, head: bytes = b"", count: int = S
 
 
 def open_files(pid: int) -> int:
-    """Return how many files and sockets a process has open."""
+    """Return the number of files and sockets that a process has open."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 @contextlib.asynccontextmanager
 async def frames(port: int, path: str, frame: bytes) -> AsyncIterator[None]:
-    """Send frames as fast as the server reads them, on sockets that never read an answer."""
+    """Send frames as fast as the server reads them, on sockets that never read a response."""
     async with _flood(port, upgrade(path), frame, answer=b" 101 "):
         yield
 
 
 def upgrade(path: str) -> bytes:
-    """Return the head of a WebSocket."""
+    """Return the head of a WebSocket's upgrade request."""
     return f"GET {path} {_UPGRADE}\r\n".encode()
 
 
 @contextlib.asynccontextmanager
 async def chunks(port: int, method_and_path: str) -> AsyncIterator[None]:
-    """Send endless bodies in the smallest chunks (RFC 9112, section 7.1), as fast as the server reads them."""
+    """Send endless bodies in the smallest possible chunks (RFC 9112, section 7.1), as fast as the server reads them."""
     head = f"{method_and_path} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
     async with _flood(port, head.encode(), b"1\r\nx\r\n"):
         yield

@@ -1,4 +1,4 @@
-"""Generated tables of a document, each identified by a marker; a test compares the document with the computation."""
+"""Generates the tables of a document. A marker identifies each table, and a test checks that tables are current."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,7 @@ _TABLE = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", r
 
 
 def rendered(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
-    """Return a document with every table regenerated.
+    """Return the text of a document with all tables regenerated.
 
     Raises:
         KeyError: The document contains an unknown marker.

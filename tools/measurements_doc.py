@@ -1,4 +1,4 @@
-"""The generated tables of docs/measurements.md: ``python -m tools.measurements_doc`` updates them."""
+"""Generates the tables of docs/measurements.md: ``python -m tools.measurements_doc``."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -22,23 +22,23 @@ from voice_ops.simulate.traces import spike
 DOCUMENT = Path(__file__).parents[1] / "docs" / "measurements.md"
 FILES = ("production-us-east-1", "production-azure")
 LOWER_MINIMUMS = (("production-us-east-1", {"gateway": 17}), ("production-azure", {"voxtral-pairs on pairs": 2}))
-"""Lower minimums of a file, whose refused calls are shown."""
+"""Lower minimums for some fleets of a file, with which the refused calls are simulated."""
 
 _ROW = re.compile(r"^\| `(?P<file>[a-z0-9-]+)\.yaml` \| (?P<cells>[\d.]+ %(?: \| [\d.]+ %)+) \|", re.MULTILINE)
 
 
 def rendered(text: str) -> str:
-    """Return the document with every table regenerated."""
+    """Return the text of the document with all tables regenerated."""
     return doc_tables.rendered(text, TABLES)
 
 
 def main() -> None:
-    """Update the document's tables."""
+    """Regenerate the tables of the document."""
     DOCUMENT.write_text(rendered(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def documented(text: str) -> dict[tuple[str, float], str]:
-    """Return the share of refused calls in the document, by file and utilization."""
+    """Return the documented share of refused calls, by file and utilization."""
     return {
         (row["file"], busy): cell
         for row in _ROW.finditer(text)
@@ -58,7 +58,7 @@ def _run(name: str, policy: Policy | None, busy: float, lower_minimums: tuple[tu
 
     Args:
         policy: Scaling policy; ``None`` for the file's own rules.
-        lower_minimums: Hosts in service of some fleets, instead of the file's minimum.
+        lower_minimums: Minimum number of hosts of some fleets, instead of the minimum in the file.
     """
     deployment = voice_blueprint.load(ROOT / "deployments" / f"{name}.yaml")
     minima = dict(lower_minimums)
@@ -77,7 +77,7 @@ def _run(name: str, policy: Policy | None, busy: float, lower_minimums: tuple[tu
 
 
 def _with_minimum(plan: FleetPlan, hosts: int | None) -> FleetPlan:
-    """Return a fleet of one group with this minimum number of hosts; ``None`` leaves the minimum unchanged."""
+    """Return a fleet of one group with another minimum number of hosts. ``None`` leaves the minimum unchanged."""
     if hosts is None:
         return plan
     (group,) = plan.groups

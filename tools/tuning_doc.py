@@ -1,4 +1,4 @@
-"""Tables of docs/tuning.md, from voice_blueprint.engines.sizing; ``python -m tools.tuning_doc`` writes them."""
+"""Generates the tables of docs/tuning.md from voice_blueprint.engines.sizing: ``python -m tools.tuning_doc``."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,13 +17,13 @@ from voice_blueprint.file.model.serving import KvCacheType, Load
 DOCUMENT = Path(__file__).parents[1] / "docs" / "tuning.md"
 
 SEED_SESSIONS = 500
-"""Sessions per node that the seed documents claim."""
+"""Number of sessions per node that the seed documents claim."""
 
 SEED_GPU = "A100-80"
 
 
 def rendered(text: str) -> str:
-    """Return the document with every table recomputed."""
+    """Return the text of the document with all tables regenerated."""
     return doc_tables.rendered(text, TABLES)
 
 

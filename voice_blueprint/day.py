@@ -34,7 +34,7 @@ SHAPE_TOLERANCE = 0.01
 
 
 class DayError(ValueError):
-    """A day that cannot be read, or does not match the load. The message contains the file."""
+    """A day that cannot be read, or that does not match the load. The message contains the file."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Day:
 
 
 def designed_load(deployment: Deployment) -> CallLoad:
-    """Return the load of the file; without one, the load that the tiers can serve at the peak.
+    """Return the load of the file or, if the file has none, the load that the tiers can serve at the peak.
 
     The peak fills the smallest tier to ``TARGET_UTILIZATION``. Gateways and VAD hosts, to which calls are distributed
     randomly, are filled less, so that hosts are hardly ever full while others have capacity.
@@ -97,7 +97,7 @@ def designed_load(deployment: Deployment) -> CallLoad:
 
 
 def day(deployment: Deployment) -> Day:
-    """Return the designed day.
+    """Return the number of calls over the day for which the deployment is designed.
 
     Raises:
         DayError: The CSV file cannot be read, or its mean or peak differs from the load's.
@@ -114,7 +114,7 @@ def _flat_day(load: CallLoad) -> Day:
 
 
 def _business_day(load: CallLoad) -> Day:
-    """Return a day with one peak: a raised cosine, or a power of it if the peak is high and narrow."""
+    """Return a day with one peak: a raised cosine, or a power of a raised cosine for a high and narrow peak."""
     peak, mean = float(peak_calls(load)), float(load.calls)
     low = max(NIGHT_SHARE * mean, 2 * mean - peak)
     power = _cosine_exponent((peak - low) / (mean - low)) if peak > mean else 1.0
@@ -124,7 +124,10 @@ def _business_day(load: CallLoad) -> Day:
 
 
 def _cosine_exponent(factor: float) -> float:
-    """Return the power of a raised cosine whose peak is ``factor`` times its mean; up to a factor of two it is 1."""
+    """Return the exponent of a raised cosine whose peak is ``factor`` times its mean.
+
+    Up to a factor of two, the exponent is 1.
+    """
 
     def mean(power: float) -> float:
         return math.exp(math.lgamma(power + 0.5) - math.lgamma(power + 1)) / math.sqrt(math.pi)
@@ -141,7 +144,7 @@ def _cosine_exponent(factor: float) -> float:
 def _spike_day(load: CallLoad) -> Day:
     """Return a day with one plateau of an hour.
 
-    It is shorter if the mean would leave no calls for the rest of the day.
+    The plateau is shorter if the mean would leave no calls for the rest of the day.
     """
     peak, mean = float(peak_calls(load)), float(load.calls)
     length = min(float(SPIKE_S), 0.5 * DAY_S * mean / peak)

@@ -67,7 +67,7 @@ CALLER_RULES: Mapping[str, Variable] = {
     for name, field in CallerRules.model_fields.items()
     if name != "archive"
 }
-"""Variables of the gateway by setting of ``CallerRules``; the archive is excluded, since it is a resource."""
+"""Variables of the gateway, by setting of ``CallerRules``. The archive is excluded, since it is a resource."""
 
 ENVIRONMENT: Mapping[Image, tuple[Variable, ...]] = contract.ENVIRONMENT | {
     Image.GATEWAY: tuple(dict.fromkeys((*contract.ENVIRONMENT[Image.GATEWAY], *CALLER_RULES.values())))

@@ -23,7 +23,7 @@ AWS_IMAGES = (
     Image.ASR_VLLM,
     Image.TELEMETRY,
 )
-"""All images of deployments to AWS; each has a repository."""
+"""All images of deployments to AWS. Each image has a repository."""
 CALLER_TIER_IMAGES = {
     Component.GATEWAY: GATEWAY_IMAGES,
     Component.VAD: (Image.VAD_DATAPLANE, Image.TELEMETRY, Image.GATEWAY),
@@ -38,7 +38,7 @@ CLUSTER_IMAGES = (Image.ROUTER, Image.DEVICE_PLUGIN, Image.DCGM_EXPORTER)
 
 
 def asr_images(fleet: AsrFleet) -> tuple[Image, ...]:
-    """Return the images of an ASR fleet's hosts; the first one receives chunks."""
+    """Return the images of an ASR fleet's hosts. The first image receives chunks."""
     if catalog.instance_types()[fleet.instance_type].computes_on == "neuron":
         return (Image.ASR_NEURON, Image.TELEMETRY)
     if fleet.engine is Engine.VLLM:
@@ -87,7 +87,8 @@ def images_for(deployment: Deployment) -> tuple[Image, ...]:
 
 
 NO_DIGEST = f"sha256:{'0' * 64}"
-"""Placeholder for an image without a digest. No registry contains it, and services that refer to it are not started."""
+"""Placeholder for the digest of an image without one. No registry contains it, and services that refer to it are not
+started."""
 
 
 def digest(deployment: Deployment, image: Image) -> str:
@@ -102,12 +103,12 @@ def with_image_digests(deployment: Deployment) -> Deployment:
 
 
 def artifacts_name(deployment: Deployment, fleet: AsrFleet) -> str:
-    """Return the name of a fleet's artifacts, which apply to hosts of the same type with the same image and model."""
+    """Return the name of a fleet's artifacts, which depends on the host type, the image and the model."""
     model_revision = [fleet.vllm.model, fleet.vllm.revision] if fleet.vllm else [fleet.model, fleet.revision]
     images = [digest(deployment, image) for image in asr_images(fleet) if image is not Image.TELEMETRY]
     return hashlib.sha256(json.dumps([fleet.instance_type, *model_revision, *images]).encode()).hexdigest()[:8]
 
 
 def lacks_digests(deployment: Deployment, images: tuple[Image, ...]) -> bool:
-    """Return True if hosts or tasks with these images must wait for a digest."""
+    """Return True if an image has no digest in the file, so that its hosts or tasks are not started."""
     return any(image not in deployment.images for image in images)

@@ -1,6 +1,7 @@
 """Huge pages that the VAD data plane uses on a host.
 
-The sizes are those of the program; ``images/vad-dataplane/tests/e2e/test_docker.py`` compares them with a running one.
+The sizes are those of the program. ``images/vad-dataplane/tests/e2e/test_docker.py`` compares them with a running data
+plane.
 """
 
 from math import ceil

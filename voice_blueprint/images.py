@@ -63,13 +63,13 @@ class Base(Model):
 
 @functools.cache
 def bases() -> dict[str, Base]:
-    """Base images of distributions by name. Accelerator images are in the catalogue of engines."""
+    """Return the base images of distributions by name. Accelerator images are in the catalogue of engines."""
     items = yaml.load((FOLDER / "bases.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     return {base.name: base for base in (Base.model_validate_json(json.dumps(item)) for item in items)}
 
 
 def upstream(name: str) -> str:
-    """Return the upstream image, with its tag, of an engine or a distribution base.
+    """Return the reference of the upstream image, with its tag, of an engine or a distribution's base.
 
     Raises:
         ValueError: Neither has this name, or the engine has no public image.
@@ -194,7 +194,7 @@ class BuiltImage(_Spec):
 
     @property
     def folder(self) -> Path:
-        """Path of its Dockerfile."""
+        """Path of the folder with its Dockerfile."""
         return FOLDER / self.name
 
     @property
@@ -249,6 +249,6 @@ def load(file: Path) -> ImageSpec:
 
 @functools.cache
 def specs() -> dict[Image, ImageSpec]:
-    """Every image with an ``image.yaml``, in the order of the contract."""
+    """Return the specification of every image with an ``image.yaml``, in the order of the contract."""
     files = {image: FOLDER / image / FILE for image in Image}
     return {image: load(file) for image, file in files.items() if file.exists()}

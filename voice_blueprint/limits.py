@@ -29,9 +29,9 @@ VAD_STORE_CONNECTIONS = 4
 STACKS = 7
 """Stacks of a deployment without agents, fleets and machine images (voice_stacks/aws)."""
 EDGE_UNIT_MBPS, EDGE_UNIT_CONNECTIONS = 2.22, 2_500
-"""Throughput and connections of a capacity unit of an application gateway; see ``EDGE_UNITS``."""
+"""Throughput and connections of one capacity unit of an application gateway. See ``EDGE_UNITS``."""
 CALL_MBPS = PACKET_BYTES * PACKETS_PER_S * 8 / 1e6
-"""Throughput of a call's audio in one direction over a WebSocket, which is similar to that over RTP."""
+"""Throughput of a call's audio in one direction over a WebSocket, which is similar to the throughput over RTP."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class LimitNeed:
 
 
 def limit_needs(deployment: Deployment) -> Iterator[LimitNeed]:
-    """Yield the usage of limits by each section of the file."""
+    """Yield the usage of each limit by the sections of the deployment file."""
     all_limits = catalog.limits()
     needs = list(_aws(deployment.aws_section)) if deployment.aws_section else []
     if deployment.azure_section:

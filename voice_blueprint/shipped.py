@@ -17,4 +17,4 @@ ROOT = _PACKAGED if INSTALLED else CHECKOUT
 """Root of the shipped files."""
 
 WORKING_FOLDER = Path.cwd() if INSTALLED else CHECKOUT
-"""Folder of ``.voice``, in which commands store state between runs."""
+"""Parent of the folder ``.voice``, in which commands store state between runs."""

@@ -12,7 +12,7 @@ Name = TypeVar("Name", bound=str)
 
 
 def validate_key(pem: str) -> str:
-    """Return the public key unchanged.
+    """Return a public key unchanged if it is valid.
 
     Raises:
         ValueError: The text is not a PEM-encoded ECDSA key on the curve P-256.
@@ -32,7 +32,7 @@ def manifest(images: Mapping[Name, str]) -> str:
 
 
 def is_verified(pem: str, signature: str, content: bytes) -> bool:
-    """Return True if a base64 signature of these bytes was made with the key."""
+    """Return True if the key verifies a base64 signature of the content."""
     # Imported here, since most commands verify no signatures.
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
     from cryptography.hazmat.primitives import hashes  # noqa: PLC0415

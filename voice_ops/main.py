@@ -9,7 +9,7 @@ from voice_sandbox.loopback import bypass_loopback
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line of this process."""
     signal.signal(signal.SIGINT, _exit)
     try:
         from voice_ops.cli import app  # noqa: PLC0415  this import takes most of the start-up time
@@ -22,5 +22,5 @@ def main() -> None:
 
 
 def _exit(_signal: int, _frame: FrameType | None) -> None:
-    """Exit during imports, before anything has been started that must be stopped."""
+    """Exit at once, as a signal handler during imports. No processes have been started yet."""
     os._exit(INTERRUPTED)

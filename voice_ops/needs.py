@@ -1,4 +1,4 @@
-"""vCPUs of a deployment that count against the quotas of an AWS account."""
+"""Computes the vCPUs of a deployment that count against the quotas of an AWS account."""
 
 import math
 from collections import defaultdict
@@ -11,7 +11,7 @@ from voice_blueprint.file.model.deployment import Deployment
 
 
 def vcpu_needs(deployment: Deployment) -> dict[tuple[str, bool], tuple[int, int]]:
-    """Return the minimum and the maximum number of vCPUs, by family and purchase option (spot or not).
+    """Return the minimum and maximum number of vCPUs, by instance family and whether the hosts are spot instances.
 
     Capacity Blocks do not count against quotas.
     """
@@ -26,7 +26,7 @@ def vcpu_needs(deployment: Deployment) -> dict[tuple[str, bool], tuple[int, int]
 
 
 def fargate_needs(deployment: Deployment) -> tuple[int, int]:
-    """Return the vCPUs of gateway tasks and agents, at the minimum and at the maximum."""
+    """Return the minimum and maximum number of Fargate vCPUs of the gateway and agent tasks."""
     aws = deployment.aws
     services = [(aws.edge.gateway.tasks, aws.edge.gateway.vcpu)]
     services += [(aws.agents.tasks, AGENT_VCPU)] if aws.agents else []

@@ -1,4 +1,4 @@
-"""Output of the `voice` command: tables, JSON, and messages on stderr."""
+"""Prints tables and JSON to stdout, and messages to stderr."""
 
 import codecs
 import io
@@ -23,7 +23,7 @@ from typer._click.globals import get_current_context  # typer contains a vendore
 from voice_ops.exits import REFUSED
 
 ASCII_EQUIVALENTS = {"✓": "+", "✗": "x", "→": "->", "…": "...", "×": "x", "\N{EN DASH}": "-", "·": "-"}
-"""Replacements for characters that the output's encoding lacks; any other becomes a question mark."""
+"""Replacements for characters that the output encoding lacks. Other characters become question marks."""
 
 
 def _replace_unencodable(error: UnicodeError) -> tuple[str | bytes, int]:
@@ -39,13 +39,13 @@ for _stream in (sys.stdout, sys.stderr):
 
 
 MARKS = {"✗ ", "✓ ", "! ", "→ ", "? "}
-"""Prefixes of messages: further lines are indented by their width."""
+"""Prefixes of messages. Continuation lines are indented by the width of the prefix."""
 
 
 class PlainConsole(Console):
-    """A console that prints text unchanged.
+    """A console that does not interpret or truncate text.
 
-    No line is truncated, ``[red]`` is not a colour and ``:100:`` is not an emoji.
+    For example, ``[red]`` is not a colour and ``:100:`` is not an emoji.
     """
 
     def __init__(self, *, stderr: bool = False) -> None:
@@ -58,7 +58,7 @@ class PlainConsole(Console):
             super().print(*objects, **{"crop": False} | options)
 
     def _print_wrapped(self, text: str | Text) -> None:
-        """Print text that a pipe receives as one line, wrapped at words; further lines are indented like the first."""
+        """Print text wrapped at words. Continuation lines are indented like the first line."""
         for line in (Text(text) if isinstance(text, str) else text).split("\n", allow_blank=True):
             indent = len(line) - len(line.plain.lstrip(" "))
             mark = 2 if line.plain[indent : indent + 2] in MARKS else 0
@@ -69,7 +69,7 @@ class PlainConsole(Console):
 
 
 def styled(template: str, *data: object) -> Text:
-    """Return the text of a template with markup, such as ``[red]✗[/] {}``; markup in the data is not interpreted."""
+    """Return the text of a template with markup, such as ``[red]✗[/] {}``. Markup in the data is not interpreted."""
     text = Text.from_markup(template, emoji=False)
     offsets = [at for match in re.finditer(r"\{\}", text.plain) for at in match.span()]
     values = iter(data)
@@ -84,7 +84,7 @@ def styled(template: str, *data: object) -> Text:
 
 
 def wrap_text(text: Text, width: int) -> list[Text]:
-    """Return a text wrapped to a width; a longer word, such as a URL, is not broken, so that it can be copied."""
+    """Wrap a text to a width. Longer words, such as URLs, are not broken, so that they can be copied."""
     breaks, line_width = [], 0
     for word in re.finditer(r"\S+\s*", text.plain):
         if line_width and line_width + cell_len(word.group().rstrip()) > width:
@@ -104,11 +104,11 @@ err = PlainConsole(stderr=True)
 
 
 _JSON_PRINTED = "voice.reported"
-"""Key in the context of a command that records whether it has printed its JSON object."""
+"""Key in a command's context that records whether the JSON report has been printed."""
 
 
 def print_error(text: str) -> None:
-    """Print an error on stderr, with further lines indented below the first."""
+    """Print an error to stderr. Further lines are indented below the first line."""
     first, _, details = text.partition("\n")
     err.print(styled("[red]✗[/] {}", first), soft_wrap=True)
     for line in details.splitlines():
@@ -116,44 +116,44 @@ def print_error(text: str) -> None:
 
 
 def stop(text: str, code: int) -> typer.Exit:
-    """Print the reason why a command ends, also as JSON with ``--json``, and return the exception to raise."""
+    """Print the reason why a command ends, in the format that ``--json`` selects, and return the exception to raise."""
     print_error(text)
     print_json_error([text], code)
     return typer.Exit(code)
 
 
 def print_json_error(problems: list[str], code: int) -> None:
-    """Print the reason why a command ends as JSON, if ``--json`` was given and no report has been printed."""
+    """Print problems as JSON, if ``--json`` was specified and no report has been printed."""
     context = get_current_context(silent=True)
     if context and context.params.get("as_json") and not context.meta.get(_JSON_PRINTED):
         print_json({"refused": code == REFUSED, "problems": problems})
 
 
 def as_json(value: object) -> str:
-    """Return JSON of plain values, dataclasses and models; other objects are written as their attributes."""
+    """Serialize plain values, dataclasses and models to JSON. Other objects are serialized as their attributes."""
     from pydantic_core import to_jsonable_python  # noqa: PLC0415  not needed by `voice --help`
 
     return json.dumps(to_jsonable_python(value, fallback=vars), indent=2)
 
 
 def print_json(report: Mapping[str, object], deployment: str = "") -> None:
-    """Print the object of ``--json``, which starts with the deployment's name if there is one."""
+    """Print the JSON report of a command. The report starts with the name of the deployment, if there is one."""
     if context := get_current_context(silent=True):
         context.meta[_JSON_PRINTED] = True
     typer.echo(as_json(({"deployment": deployment} if deployment else {}) | dict(report)))
 
 
 class FullTable(Table):
-    """A table that truncates nothing, does not break numbers, and is never wider than the terminal.
+    """A table that is never wider than the terminal, but does not truncate cells or break numbers.
 
-    If a row is too wide, its widest cells are printed below it, after the headings of their columns.
+    If a row is too wide, its widest cells are printed below the row, each after the heading of its column.
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows = list(zip(*(list(column.cells) for column in self.columns), strict=True))
         widths = [self._width(console, column, index, rows) for index, column in enumerate(self.columns)]
         moved_columns: list[int] = []
-        # Three characters are for the space between two columns, and one for the edge. The first column identifies the
+        # Columns are separated by three characters, and the edge has one. The first column identifies the
         # row, so it is never moved.
         while len(moved_columns) < len(widths) - 1 and sum(widths) + 3 * len(widths) + 1 > options.max_width:
             widest = max(range(1, len(widths)), key=widths.__getitem__)
@@ -211,7 +211,7 @@ def _render_admonition(
     row: tuple[RenderableType, ...],
     moved_columns: list[int],
 ) -> list[Segment]:
-    """Return the cells that did not fit a row, each after its heading, wrapped and indented."""
+    """Render the cells that did not fit into a row, each after the heading of its column."""
     parts: list[Text] = []
     for index in moved_columns:
         cell, header = _text(console, row[index]), _text(console, columns[index].header)
@@ -224,7 +224,13 @@ def _render_admonition(
 
 
 def empty_table(title: str, words: Iterable[str], numbers: Iterable[str], last: str = "", caption: str = "") -> Table:
-    """Return a table without rows: columns of text, of numbers, and a last one of text that may wrap."""
+    """Create a table without rows.
+
+    Args:
+        words: Headings of the columns with text.
+        numbers: Headings of the columns with numbers.
+        last: Heading of a last column, whose text may wrap.
+    """
     table = FullTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, caption=caption or None)
     table.caption_justify = "left"
     for heading in words:
@@ -247,11 +253,11 @@ def stack_table(title: str, stacks: dict[str, Counter[str]]) -> Table:
 
 
 def describe_types(types: Counter[str]) -> str:
-    """Return a short list such as "9×EC2::Subnet, 1×EC2::VPC", most frequent first, then by name."""
+    """Return a list such as "9×EC2::Subnet, 1×EC2::VPC", ordered by descending count and then by name."""
     ordered = sorted(types.items(), key=lambda each: (-each[1], each[0]))
     return ", ".join(f"{count}×{kind.removeprefix('AWS::')}" for kind, count in ordered)
 
 
 def format_range(low: int, high: int) -> str:
-    """Return a range such as "3-30"."""
+    """Format a range as a text such as "3-30"."""
     return f"{low}-{high}"

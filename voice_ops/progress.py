@@ -1,4 +1,4 @@
-"""Progress of long operations: the current phase, its duration, and the last output line of its tool."""
+"""Shows the progress of long operations: the current phase, its duration, and the last line of output."""
 
 import time
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from voice_ops.output import styled
 
 _LINE_WIDTH = 100
 SILENCE_S = 30.0
-"""Maximum time without output if there is no spinner, since a pipeline may treat silence as a hang."""
+"""Maximum time without output if there is no spinner. CI systems may abort jobs without output."""
 
 
 @contextmanager
 def heartbeat(console: Console, label: str) -> Iterator[None]:
-    """Print a line every 30 s while the block runs, if there is no terminal with a spinner."""
+    """Print a line every 30 s while the block runs, unless the output is a terminal."""
     finished, start = Event(), time.monotonic()
 
     def print_heartbeat() -> None:
@@ -36,7 +36,7 @@ def heartbeat(console: Console, label: str) -> Iterator[None]:
 
 
 class Progress:
-    """Prints a line for each finished phase; on a terminal, a spinner with details is shown during a phase."""
+    """Prints a line for each finished phase. On a terminal, a spinner with details is shown during a phase."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

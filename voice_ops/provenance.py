@@ -1,4 +1,4 @@
-"""Commit and machine of a measurement, without which its figures cannot be compared."""
+"""Describes the commit and the machine of a measurement."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def commit() -> str:
-    """Return the checked-out commit, and whether files differ from it."""
+    """Return the hash of the checked-out commit, followed by ``with changes`` if tracked files differ."""
     head, changed = (
         subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603, S607
         for arguments in (("rev-parse", "--short=8", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
@@ -19,7 +19,7 @@ def commit() -> str:
 
 
 def machine() -> str:
-    """Return processor, cores and load of this machine."""
+    """Return a description of this machine, with its processor, cores and load."""
     cpus = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     named = re.search(r"^model name\s*: (.+)$", cpus, re.MULTILINE)
     return f"{os.cpu_count()} x {named[1] if named else platform.machine()}, load {os.getloadavg()[0]:.0f}"

@@ -1,4 +1,4 @@
-"""Generated pages of the documentation, which ``make generate`` writes."""
+"""Generates pages of the documentation, for ``make generate``."""
 
 import re
 import sys
@@ -25,7 +25,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def main() -> None:
-    """Write all pages, or print the specified one."""
+    """Write all pages, or print the pages that the command line specifies."""
     for name, text in pages().items():
         if not sys.argv[1:]:
             (DOCS / f"{name}.md").write_text(text, encoding="utf-8")
@@ -34,12 +34,12 @@ def main() -> None:
 
 
 def pages() -> dict[str, str]:
-    """Return every page by its path below ``docs``, without suffix."""
+    """Return the text of each page, by path below ``docs`` without suffix."""
     return {f"reference/{name}": render() for name, render in PAGES.items()} | markdown.render(file_schema())
 
 
 def commands() -> str:
-    """Return every command with its arguments and options, as in its help."""
+    """Render the page of all commands, with their arguments and options as in the help."""
     lines = [
         "# Options of the `voice` command",
         "",
@@ -58,7 +58,7 @@ def commands() -> str:
 
 
 def checks() -> str:
-    """Return every check with its level, its rule and its source."""
+    """Render the page of all checks, with their level, condition and source."""
     lines = [
         "# Checks",
         "",
@@ -79,7 +79,7 @@ def checks() -> str:
 
 
 def api() -> str:
-    """Return the session API's routes with the schemas of their bodies."""
+    """Render the page of the session API, with its routes and the schemas of the bodies."""
     lines = [
         "# Session API",
         "",
@@ -101,7 +101,7 @@ def api() -> str:
 
 
 def azure_alerts() -> str:
-    """Return every alert of an Azure section that has each kind of service, and callers."""
+    """Render the page of all alerts on Azure, from shipped files that together deploy every kind of service."""
     images = dict.fromkeys(Image, "sha256:...")
     results: dict[str, Alert] = {}
     platform: dict[str, PlatformAlert] = {}

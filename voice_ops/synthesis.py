@@ -1,4 +1,4 @@
-"""CloudFormation templates of a deployment, synthesized in this process."""
+"""Synthesizes the CloudFormation templates of a deployment in this process."""
 
 import json
 import os
@@ -20,7 +20,7 @@ QUIET = {
 
 
 def synthesize(deployment: Deployment, folder: Path) -> "CloudAssembly":
-    """Synthesize a deployment that has passed its checks, and write its cloud assembly to a folder."""
+    """Synthesize a deployment that has passed its checks, write the cloud assembly to a folder, and return it."""
     from voice_stacks.node import start_jsii  # noqa: PLC0415  not needed by commands that do not synthesize
 
     os.environ.update(QUIET)
@@ -32,7 +32,7 @@ def synthesize(deployment: Deployment, folder: Path) -> "CloudAssembly":
 
 
 def templates(deployment: Deployment) -> dict[str, dict[str, Any]]:
-    """Synthesize a deployment that has passed its checks; return its templates by stack name."""
+    """Synthesize a deployment that has passed its checks, and return the templates by stack name."""
     with TemporaryDirectory(prefix="voice-synth-") as folder:
         assembly = synthesize(deployment, Path(folder))
         return {

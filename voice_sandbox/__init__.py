@@ -1,1 +1,1 @@
-"""Local clouds, one package per cloud."""
+"""Local clouds, each in a package of its own."""

@@ -1,4 +1,4 @@
-"""Operations of a deploy on a resource, and the resulting outages, for both clouds."""
+"""Operations of a deployment on resources, and the resulting outages, for both clouds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Op(enum.Enum):
 
 
 def describe(ops: Iterable[Op]) -> str:
-    """Return a line such as "12 to create, 1 to replace, 3 unchanged"."""
+    """Summarize operations in a line such as "12 to create, 1 to replace, 3 unchanged"."""
     counts = Counter(ops)
     parts = [f"{counts[op]} {'unchanged' if op is Op.SAME else f'to {op.value}'}" for op in Op if counts[op]]
     return ", ".join(parts) or "nothing"
@@ -30,13 +30,13 @@ class Outage:
     """A replacement or deletion that causes an outage.
 
     Attributes:
-        name: Name of the resource, by which an operator accepts it.
-        label: Type and name.
+        name: Name of the resource, with which an operator accepts the outage.
+        label: Type and name of the resource.
         changes: Settings that cannot change in place; empty for a deletion.
-        down: The affected service, and the duration of the outage.
-        also_replaced: Number of resources that are replaced with it.
-        is_removed: Whether it was removed from the file and a deploy does not change it; ``down`` then contains the
-            required action.
+        impact: The affected service, and the duration of the outage.
+        also_replaced: Number of other resources that are replaced together with this one.
+        is_removed: Whether the resource was removed from the file and a deployment does not change it. Then ``impact``
+            contains the required action.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Outage:
     is_removed: bool = False
 
     def text(self) -> str:
-        """Description on one line."""
+        """Return a description on one line."""
         if self.is_removed:
             return f"{self.label} was removed from the file: {self.down}"
         more = (

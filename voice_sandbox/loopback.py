@@ -1,4 +1,4 @@
-"""Programs that listen on this machine: their ports, and access without the operator's proxies."""
+"""Free ports for programs on this machine, and access to these programs without the operator's proxies."""
 
 import random
 import socket
@@ -13,13 +13,13 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 
 
 def bypass_loopback(environment: MutableMapping[str, str], addresses: Iterable[str] = ()) -> None:
-    """Add this machine's names to ``NO_PROXY`` if a proxy is set; children inherit it.
+    """Add this machine's names to ``NO_PROXY`` if the environment contains a proxy.
 
     boto3, the CDK CLI, gRPC and curl all read it, some only in upper case and some only in lower case.
 
     Args:
         environment: Variables of a process.
-        addresses: Further loopback addresses; few clients support networks such as 127.0.0.0/8 here.
+        addresses: Further loopback addresses, since few clients support networks such as 127.0.0.0/8.
     """
     if not any(environment.get(name) or environment.get(name.upper()) for name in _PROXIES):
         return

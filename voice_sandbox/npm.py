@@ -1,4 +1,4 @@
-"""npm packages that commands run: the CDK CLI, and Graphviz as WebAssembly."""
+"""npm packages that commands run, which are the CDK CLI and Graphviz as WebAssembly."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ from voice_blueprint.shipped import CHECKOUT, INSTALLED, ROOT
 from voice_stacks.node import PROGRAM
 
 LOCK = "package-lock.json"
-"""Contains each package's version and checksum; npm installs nothing else."""
+"""File with the version and the checksum of each package. npm installs no other packages."""
 _NPM = PROGRAM.parents[1] / "lib/node_modules/npm/bin/npm-cli.js"
 _LAST_LINES = 10
 
@@ -22,10 +22,11 @@ class NpmError(Exception):
 
 
 def modules(package: str, report: Callable[[str], None] = lambda _: None) -> Path:
-    """Return the folder ``node_modules`` with a package in the version that this release is tested with.
+    """Return the folder ``node_modules`` that contains a package in the version with which this release is tested.
 
-    In a checkout, `make setup` installs it. An installed `voice` uses the one in the current folder if it was installed
-    from the same lock file (which `voice new` writes), and otherwise installs it once to the user's cache.
+    In a checkout, `make setup` installs the packages. An installed `voice` uses those in the current folder if they
+    were installed from the same lock file (which `voice new` writes). Otherwise, it installs them once in the user's
+    cache.
 
     Args:
         package: Name, such as ``aws-cdk``.

@@ -1,1 +1,1 @@
-"""The data plane's stages compared with alternatives: `python -m bench.dataplane`."""
+"""Compares the stages of the data plane with alternatives: `python -m bench.dataplane`."""

@@ -1,7 +1,7 @@
-"""Prints the performance of the data plane's stages, each with its alternatives in the same run, and the goals.
+"""Measures the data plane's stages and their alternatives in the same run, and checks the goals.
 
 Contestants run in turn within one process, and the best round of each is compared, since other load on the machine can
-only make a round worse. It is not a test, since figures of a shared machine do not apply to another one.
+only make a round worse. The benchmark is not a test, since figures of a shared machine do not apply to another one.
 """
 
 import json
@@ -24,7 +24,7 @@ OUTPUT = Path("build/bench-dataplane")
 
 
 def best_rival(group: list[Measurement]) -> Measurement:
-    """Return the best alternative."""
+    """Return the best measurement of an alternative to the data plane."""
     rivals = [one for one in group if not one.name.startswith(OURS)]
     return max(rivals, key=lambda one: one.best if one.higher_is_better else -one.best)
 
@@ -99,7 +99,7 @@ def main(
 
 
 def exit_with_result(results: list[goals.Goal]) -> NoReturn:
-    """Print the goals and exit, with 1 if one is missed."""
+    """Print the goals and exit, with 1 if a goal is missed."""
     out.print(goals.table(results))
     sys.exit(1 if any(goal.was_measured and not goal.is_met for goal in results) else 0)
 

@@ -1,4 +1,4 @@
-"""Audio of every stream: sentences with pauses between them, in line noise."""
+"""Creates the audio of all streams from sentences, pauses and line noise."""
 
 import io
 import subprocess
@@ -11,7 +11,7 @@ RATE = 16_000
 FRAME = 320
 SPEECH_SHARE = 0.6
 NOISE_DB = -25
-"""White noise relative to the speech."""
+"""Level of the white noise relative to the speech."""
 SENTENCES = (
     ("en-us+f3", "Good afternoon, I would like to change the address on my account."),
     ("en-gb+m3", "The delivery came on Monday, but two of the four boxes were empty."),
@@ -32,7 +32,7 @@ def _synthesize(voice: str, sentence: str) -> npt.NDArray[np.float64]:
 
 
 def conversation() -> npt.NDArray[np.int16]:
-    """Return 16 kHz samples in whole frames, 60 % of them in a sentence."""
+    """Return a conversation as 16 kHz samples in whole frames, 60 % of which are speech."""
     random = np.random.default_rng(1)
     pieces = []
     for voice, sentence in SENTENCES:

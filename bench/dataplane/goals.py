@@ -1,4 +1,4 @@
-"""Goals of the data plane: ratios within one run, to the baseline commit or to plain RTP."""
+"""Defines the goals of the data plane, as ratios to the baseline commit or to plain RTP in the same run."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,16 +12,16 @@ from bench.dataplane.streams import BASELINE, BATCH_STREAMS, LiveRounds
 from voice_ops.output import empty_table
 
 PLAIN, ASPIRED_RATIO = 1.6, 2.0
-"""Ratio of streams per core with shipping to those of the baseline commit."""
+"""Required and desired ratio of streams per core with shipping to those of the baseline commit."""
 SUITES = {"SRTP": 0.75, "SRTP with AES-GCM": 0.8}
-"""Minimum streams per core of each suite, as a share of those of plain RTP in the same run."""
+"""Minimum ratio of streams per core of each suite to those of plain RTP in the same run."""
 AF_XDP = 1.3
-"""Ratio of streams without loss through a veth and AF_XDP to those of the baseline commit."""
+"""Minimum ratio of streams without loss through a veth and AF_XDP to those of the baseline commit."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A ratio with its minimum.
+    """A measured ratio and its minimum.
 
     Attributes:
         ratio: Measured value; NaN if it was not measured.
@@ -41,7 +41,7 @@ class Goal:
 
 
 def stream_goals(ceiling: Sequence[Measurement], baseline: Sequence[tuple[Measurement, Measurement]]) -> list[Goal]:
-    """Return the goals that are measured from memory."""
+    """Return the goals for packets from memory."""
     (before, now), *_ = [pair for pair in baseline if pair[0].name == "with shipping"]
     measured_goals = [
         Goal(
@@ -60,13 +60,13 @@ def stream_goals(ceiling: Sequence[Measurement], baseline: Sequence[tuple[Measur
 
 
 def af_xdp_goal(before: Sequence[LiveRounds], now: Sequence[LiveRounds]) -> Goal:
-    """Return the goal that is measured through the kernel."""
+    """Return the goal for packets through the kernel."""
     minimum, after_streams = streams.loss_free(before), streams.loss_free(now)
     return Goal(f"AF_XDP over a veth, times {BASELINE[:7]}", AF_XDP, after_streams / minimum if minimum else math.nan)
 
 
 def table(goals: Iterable[Goal]) -> Table:
-    """Draw each goal with the measured value."""
+    """Return a table of the goals and the measured values."""
     rendered = empty_table("Goals, ratios of one run", [""], ["goal", "measured", "holds"])
     for goal in goals:
         measured = f"{goal.ratio:.2f}" if goal.was_measured else "-"

@@ -1,8 +1,11 @@
 # mypy: disable-error-code="import-not-found"
-"""Streams through a veth and AF_XDP: `python -m bench.dataplane.live AUDIO ROUNDS SECONDS STREAMS...`, as root.
+"""Measures streams through a veth and AF_XDP as root.
 
-The program runs in a network namespace with an actual Redis, as in its end-to-end tests, whose folder is on PYTHONPATH.
-It prints a JSON object per round. The kernel's part of receiving runs on the sender's core, since a veth has no
+Usage: `python -m bench.dataplane.live AUDIO ROUNDS SECONDS STREAMS...`
+
+The data plane runs in a network namespace with a Redis server, as in its end-to-end tests. PYTHONPATH contains the
+folder of these tests.
+Prints a JSON object per round. The kernel's part of receiving runs on the sender's core, since a veth has no
 interrupts.
 """
 
@@ -30,16 +33,15 @@ for i = 0, ARGV[2] - 1 do
 end
 """
 RX_RING = 4096
-"""Larger than the fleet's, since the poller shares its core here, and is suspended for some milliseconds at a time."""
+"""Size of the receive ring. It is larger than in the fleet, since the poller shares its core here."""
 URGENT = -20
-"""Niceness with which the kernel rarely suspends the program, since the cores of the fleet's hosts are exclusive to
-it."""
+"""Niceness with which the kernel rarely suspends the program. In the fleet, the program has cores of its own."""
 ADMISSION_SPEED = 0.25
 """Speed, relative to real time, at which sessions are admitted and the VAD adapts to their noise."""
 
 
 class SilentAsrHost:
-    """An ASR host that is registered but reads nothing: the kernel drops its packets."""
+    """An ASR host that is registered but does not read its packets, so that the kernel drops them."""
 
     def __init__(self, store: Store, port: int) -> None:
         with store.network.near():
@@ -60,14 +62,14 @@ class SilentAsrHost:
                 self._store.do("HSET", "host:asr:asr-1", *record, "heartbeat", beats)
 
     def stop(self) -> None:
-        """Close the port."""
+        """Stop the heartbeats, and close the socket."""
         self._stopping.set()
         self._thread.join()
         self._socket.close()
 
 
 class Sender:
-    """The sending program, on another core than the poller."""
+    """Controls the sending program, which runs on another core than the poller."""
 
     def __init__(self, plane: DataPlane, audio: str, streams: int) -> None:
         cores = sorted(os.sched_getaffinity(0))
@@ -79,18 +81,18 @@ class Sender:
         os.sched_setaffinity(self._process.pid, set(cores[:-1]) or set(cores))
 
     def send(self, streams: int, seconds: float, speed: float = 1) -> dict[str, float]:
-        """Send this amount of audio, and return the statistics."""
+        """Send this number of seconds of audio on each stream, and return the statistics."""
         print(streams, seconds, speed, file=self._process.stdin, flush=True)
         sent: dict[str, float] = json.loads(self._process.stdout.readline())
         return sent
 
     def stop(self) -> None:
-        """Stop the program."""
+        """Close the program's input, and wait until the program has ended."""
         self._process.communicate(timeout=30)
 
 
 def _settled_counters(plane: DataPlane) -> dict[str, Any]:
-    """Return the counters after all packets in flight have been processed."""
+    """Wait until all packets in flight have been processed, and return the counters."""
     before: dict[str, Any] = plane.ask("counters")
     while True:
         time.sleep(0.3)
@@ -101,7 +103,7 @@ def _settled_counters(plane: DataPlane) -> dict[str, Any]:
 
 
 def measure(plane: DataPlane, sender: Sender, streams: int, seconds: float) -> dict[str, Any]:
-    """Send for a while and return the results."""
+    """Send audio on a number of streams, and return the differences of the counters."""
     before = _settled_counters(plane)
     sent = sender.send(streams, seconds)
     peak = plane.ask("counters")["rx_ring_percent"]
@@ -125,9 +127,9 @@ def measure(plane: DataPlane, sender: Sender, streams: int, seconds: float) -> d
 
 
 def run(folder: Path, audio: str, seconds: float, streams: list[int]) -> None:
-    """Start everything, admit all sessions, and measure a round.
+    """Start the data plane, admit all sessions, and measure one round for each number of streams.
 
-    Small numbers of streams are first, since lost packets have lasting effects.
+    Rounds with few streams come first, since lost packets have lasting effects.
     """
     max_streams = max(streams)
     with contextlib.ExitStack() as stack:
@@ -162,7 +164,7 @@ def run(folder: Path, audio: str, seconds: float, streams: list[int]) -> None:
 
 
 def main() -> None:
-    """Measure according to the command line."""
+    """Measure the rounds that the command line specifies."""
     audio, rounds, seconds, *streams = sys.argv[1:]
     os.setpriority(os.PRIO_PROCESS, 0, URGENT)
     with contextlib.suppress(OSError):  # only on kernels with session-based scheduling (autogroup)

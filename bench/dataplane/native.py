@@ -33,17 +33,17 @@ PRODUCT_TARGETS = (
 OURS = "voice"
 
 REDIS = Path("/usr/bin/redis-check-rdb")
-"""Redis's server is this program under another name; Debian's package of that name would start it on port 6379."""
+"""The program of the Redis server under another name. Debian's server package would start the server on port 6379."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Results of a contestant, round by round; rounds of contestants alternate.
+    """Results of a contestant, by round. The rounds of the contestants of a group alternate.
 
     Attributes:
-        group: Subject of the measurement; only measurements of one group can be compared.
-        name: Contestant: ``voice``, or an alternative.
-        unit: Unit; rates and shares are better if higher, times if lower.
+        group: Subject of the measurement. Only measurements of the same group can be compared.
+        name: Name of the contestant, which is ``voice`` or an alternative.
+        unit: Unit of the rounds. Rates and shares are better if higher, and times if lower.
     """
 
     group: str
@@ -53,12 +53,12 @@ class Measurement:
 
     @property
     def best(self) -> float:
-        """The best round."""
+        """Value of the best round."""
         return max(self.rounds) if self.higher_is_better else min(self.rounds)
 
     @property
     def median(self) -> float:
-        """The median round."""
+        """Median of all rounds."""
         return median(self.rounds)
 
     @property
@@ -67,12 +67,12 @@ class Measurement:
         return self.unit not in ("ns", "us")
 
     def speedup(self, other: "Measurement") -> float:
-        """Return the ratio by which the best round is better: above 1 is better."""
+        """Return the factor by which the best round is better than the best round of another measurement."""
         return self.best / other.best if self.higher_is_better else other.best / self.best
 
 
 def build() -> None:
-    """Compile the data plane and the benchmarks in release mode; missing Debian packages are installed."""
+    """Compile the data plane and the benchmarks in release mode. Missing Debian packages are installed."""
     subprocess.run([PROJECT / "tests/install.sh", SOURCE / "packages.txt"], check=True)  # noqa: S603
     product.build(*PRODUCT_TARGETS)
     if not (BUILD / "build.ninja").exists():
@@ -82,7 +82,7 @@ def build() -> None:
 
 
 def parse(output: str) -> list[Measurement]:
-    """Parse the output of a benchmark: one JSON object per line."""
+    """Parse the output of a benchmark, which is one JSON object per line."""
     lines = map(json.loads, output.splitlines())
     return [Measurement(one["group"], one["name"], one["unit"], tuple(one["rounds"])) for one in lines]
 
@@ -93,10 +93,10 @@ def combine(measurements: Sequence[Measurement]) -> Measurement:
 
 
 def at_commit(commit: str, patch: Path) -> Path:
-    """Return a checkout of a commit with a patch, and with its benchmarks built from its own code.
+    """Check out a commit, apply a patch, build the benchmarks from that code, and return the folder.
 
     Raises:
-        subprocess.CalledProcessError: The commit is not in the history, or it does not compile.
+        subprocess.CalledProcessError: The commit is not in the history, or does not compile.
     """
     folder = ROOT / "build/bench-dataplane" / commit
     if not folder.exists():
@@ -114,7 +114,7 @@ def run(bench: str, *arguments: str, build: Path = BUILD) -> list[Measurement]:
 
 @contextmanager
 def redis() -> Iterator[str]:
-    """Start Redis in memory on a socket of its own, and yield the socket's path."""
+    """Start a Redis server without persistence on a Unix socket, and yield the path of the socket."""
     with TemporaryDirectory() as folder:
         socket = Path(folder, "redis.sock")
         options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no", "--dir", folder]
@@ -132,7 +132,7 @@ def redis() -> Iterator[str]:
 
 
 def vad(folder: Path, audio: npt.NDArray[np.int16]) -> list[Measurement]:
-    """Measure the VAD's module in WebAssembly and as machine code."""
+    """Measure the VAD module in WebAssembly and as machine code."""
     cost = Build(folder).cost(audio, folder)
     group = "VAD of a frame, 2,000 streams in turn"
     return [
@@ -142,7 +142,7 @@ def vad(folder: Path, audio: npt.NDArray[np.int16]) -> list[Measurement]:
 
 
 def all_measurements(rounds: int, folder: Path, audio: npt.NDArray[np.int16]) -> Iterator[list[Measurement]]:
-    """Run every benchmark of a stage; the rounds of a benchmark take a few seconds together."""
+    """Run the benchmark of each stage, and yield its measurements."""
     yield run("time_ring", str(rounds))
     yield vad(folder, audio)
     yield run("time_log_mel", str(rounds))

@@ -1,4 +1,4 @@
-"""Plots of streams against loss, and of a packet's processing time by stage."""
+"""Plots the loss by number of streams, and the processing time of a packet by stage."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +14,9 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 CORE_NS_PER_STREAM = 1e9 / 50
-"""CPU time of a core for each packet per second of a stream."""
+"""Nanoseconds of a core per packet, if the core serves one stream of 50 packets per second."""
 FLOOR = 1e-6
-"""Represents no loss on a logarithmic axis."""
+"""Value that represents no loss on a logarithmic axis."""
 
 
 def _loss(axis: Axes, results: Sequence[LiveRounds]) -> None:
@@ -61,7 +61,7 @@ def _stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
 
 
 def draw(ceiling: Sequence[Measurement], live: Sequence[LiveRounds], path: Path) -> None:
-    """Write the plot."""
+    """Write the plots of stages and, if it was measured, of loss to a file."""
     figure, axes = plt.subplots(1, 2 if live else 1, figsize=(13 if live else 7, 5), squeeze=False)
     _stages(axes[0][0], ceiling)
     if live:

@@ -1,7 +1,7 @@
-"""The cost of a packet in rtpengine, a well-known relay in user space, for comparison with the data plane.
+"""Measures the cost of a packet in rtpengine, a relay in user space, for comparison with the data plane.
 
-Each stream is a call of rtpengine's `ng` protocol: the caller sends RTP or SRTP, the callee receives plain RTP. The
-measured value is the CPU time of its process, without the sender's. It receives and sends through kernel sockets,
+Each stream is a call of rtpengine's `ng` protocol. The caller sends RTP or SRTP, and the callee receives plain RTP. The
+measured value is the CPU time of rtpengine's process. rtpengine receives and sends through kernel sockets,
 whereas the data plane's packets come from memory, and are classified, processed and sent as chunks.
 """
 
@@ -43,7 +43,7 @@ def _bencoded(value: dict[str, object] | list[str] | str) -> bytes:
 
 
 def _send_command(control: socket.socket, command: str, call: int, sdp: str, **more: object) -> int:
-    """Send a command about a call, and return the port in the resulting description."""
+    """Send a command about a call, and return the port in the response."""
     message = {"command": command, "call-id": f"bench-{call}", "from-tag": "caller", "sdp": sdp, "ICE": "remove"} | more
     control.send(b"%d-%s " % (call, command.encode()) + _bencoded(message))
     answer = control.recv(65_536).decode()
@@ -61,7 +61,7 @@ def _sdp(port: int, suite: str, key: bytes) -> str:
 
 
 class Stream:
-    """A call, and the packets of its caller."""
+    """A call through rtpengine, with the sockets of caller and callee."""
 
     def __init__(self, control: socket.socket, call: int, suite: str) -> None:
         self.caller, self.callee = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
@@ -133,10 +133,10 @@ def _packet_ns(process: int, control: socket.socket, suite: str, first: int) -> 
 
 
 def rtpengine(rounds: int) -> list[Measurement]:
-    """Measure rtpengine with plain RTP and with SRTP of either suite.
+    """Measure rtpengine with plain RTP and with each SRTP suite.
 
     Raises:
-        RuntimeError: It accepts no call, or relays no packets.
+        RuntimeError: rtpengine rejects a call, or loses packets.
     """
     costs: dict[str, list[float]] = {suite: [] for suite in SUITES}
     with _running_relay() as process, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
@@ -151,7 +151,7 @@ def rtpengine(rounds: int) -> list[Measurement]:
 
 
 def table(costs: Sequence[Measurement], ceiling: Sequence[Measurement]) -> Table:
-    """Draw packets per core, and the data plane's of the same run."""
+    """Return a table of the packets per core of rtpengine and of the data plane in the same run."""
     rendered = empty_table(
         f"{GROUP}, {len(costs[0].rounds)} rounds", [""], ["packets a core", "the data plane's", "times"]
     )

@@ -1,8 +1,8 @@
-"""Sends RTP of many concurrent streams: `python -m bench.dataplane.sender ADDRESS PORT AUDIO STREAMS`.
+"""Sends RTP packets of many concurrent streams: `python -m bench.dataplane.sender ADDRESS PORT AUDIO STREAMS`.
 
-It reads lines `STREAMS SECONDS SPEED`, in seconds of audio and relative to real time, and responds to each with
+Reads lines `STREAMS SECONDS SPEED`, in seconds of audio and relative to real time, and responds to each line with
 statistics. The kernel splits one large datagram into packets (UDP segmentation offload), so that this program does not
-limit a measurement; if it does, its response shows it.
+limit a measurement. If the program is too slow nevertheless, the response contains its delay.
 """
 
 import json
@@ -26,7 +26,7 @@ def ssrc_for(stream: int) -> int:
 
 
 class Sender:
-    """The streams with their positions."""
+    """Sends the packets of all streams, and keeps the position of each stream."""
 
     def __init__(self, address: tuple[str, int], audio: bytes, streams: int) -> None:
         self._frames = np.frombuffer(audio, "V640")
@@ -49,7 +49,7 @@ class Sender:
         return packets.tobytes()
 
     def run(self, streams: int, seconds: float, speed: float) -> dict[str, float]:
-        """Send audio of a number of streams, evenly; return the sent packets and the maximum delay."""
+        """Send audio of a number of streams at even intervals, and return the statistics."""
         size = BATCH * PACKET.itemsize
         start, ticks, late = time.perf_counter(), round(seconds / TICK_S), 0.0
         for tick in range(ticks):
@@ -65,7 +65,7 @@ class Sender:
 
 
 def main() -> None:
-    """Process the lines."""
+    """Process each line of standard input, and print the statistics."""
     address, port, audio, streams = sys.argv[1:]
     with open(audio, "rb") as file:  # noqa: PTH123
         sender = Sender((address, int(port)), file.read(), int(streams))

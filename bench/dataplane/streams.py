@@ -1,4 +1,4 @@
-"""Streams per core: the maximum from memory, and without loss through a veth and AF_XDP."""
+"""Measures streams per core, from memory and without loss through a veth and AF_XDP."""
 
 import json
 import os
@@ -23,26 +23,25 @@ CEILING_STREAMS = (2000, 4000, 8000)
 BATCH_STREAMS, BATCHES = 4000, (1, 4, 8, 16, 32)
 CEILING_TARGET, LOSS_FREE_TARGET = 8000, 4000
 BASELINE = "6b9bf0b0714d591d1104c0eba7cd472a50919095"
-"""Commit whose streams per core from memory are the baseline: the last before the VAD computed eight numbers at a
-time."""
+"""Baseline commit for streams per core. It is the last commit before the VAD computed eight numbers at a time."""
 BASELINE_PATCH = Path(__file__).with_name("baseline.patch")
-"""Patch that makes the baseline write its packets on the other CPU, as here, so that neither has them in its caches."""
+"""Patch for the baseline, which then writes packets on another CPU, as this commit does. Caches do not contain them."""
 LIVE_STREAMS = (1000, 2000, 3000, 4000, 4500, 5000, 5500, 6000, 7000)
 LIVE_SECONDS = 4
 LOSS_FREE = 1e-5
-"""Maximum loss that counts as none: one packet in 100,000 is a property of a line, not of a host."""
+"""Maximum loss that counts as no loss. One packet in 100,000 is a property of a line, not of a host."""
 E2E = PROJECT / "tests/e2e"
 
 
 @dataclass(frozen=True)
 class LiveRounds:
-    """Rounds with a number of streams through the program itself."""
+    """Results of several rounds with a number of streams through the running data plane."""
 
     streams: int
     lost: tuple[float, ...]
     """Share of lost packets in each round."""
     late: float
-    """Relative delay of the sender in the best round."""
+    """Delay of the sender in its best round, relative to the duration."""
     cycles_per_packet: dict[str, float]
     ring_percent: int
     """Maximum occupancy of the receive ring in the worst round."""
@@ -51,18 +50,22 @@ class LiveRounds:
 
     @property
     def sender_keeps_up(self) -> bool:
-        """Whether the streams were sent in real time in the best round."""
+        """Whether the sender sent all streams in real time in its best round."""
         return self.late < 0.01  # noqa: PLR2004
 
 
 def ceiling(rounds: int, audio: Path) -> list[Measurement]:
-    """Measure the cost of a packet from memory: plain RTP, and SRTP with either suite."""
+    """Measure the cost of a packet from memory, with plain RTP and with each SRTP suite."""
     streams = [*map(str, CEILING_STREAMS), *(f"{BATCH_STREAMS}/{suite}" for suite in ("srtp", "gcm"))]
     return native.run("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *streams)
 
 
 def against_baseline(rounds: int, audio: Path) -> list[tuple[Measurement, Measurement]]:
-    """Measure streams per core alternately with the baseline commit, each with its own VAD: pairs of before and now.
+    """Measure the baseline commit and this commit in turn, each with its own VAD.
+
+    Returns:
+        Pairs of measurements of the baseline and of this commit.
+
 
     Raises:
         subprocess.CalledProcessError: The commit is not in the history, or it does not compile.
@@ -81,14 +84,14 @@ def against_baseline(rounds: int, audio: Path) -> list[tuple[Measurement, Measur
 
 
 def batches(rounds: int, audio: Path) -> list[Measurement]:
-    """Measure streams per core with smaller batches of the poller."""
+    """Measure streams per core for several batch sizes of the poller."""
     sizes = [f"{BATCH_STREAMS}/{size}" for size in BATCHES]
     results = native.run("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *sizes)
     return [one for one in results if one.name == "poller alone"]
 
 
 def baseline() -> Path:
-    """Return a checkout of the baseline commit with its benchmarks.
+    """Return the folder of a checkout of the baseline commit with its benchmarks.
 
     The first call builds them, which takes some minutes.
 
@@ -99,13 +102,13 @@ def baseline() -> Path:
 
 
 def live(rounds: int, audio: Path, root: Path = ROOT) -> list[LiveRounds]:
-    """Run the program of a checkout behind a veth; empty without permission."""
+    """Run the data plane of a checkout with a veth. The result is empty if the user is not root."""
     if os.geteuid() != 0:
         return []
     path = os.pathsep.join([str(root / E2E.relative_to(ROOT)), str(root), str(root / "images/runtime/src")])
     build = root / PRODUCT.relative_to(ROOT)
     environment = os.environ | {"PYTHONPATH": path, "VOICE_DATAPLANE_BUILD": str(build / "src")}
-    # Not every checkout's benchmarks build the XDP program, which the program reads from a file.
+    # The data plane reads the XDP program from a file, which the benchmarks of some checkouts do not build.
     subprocess.run(["ninja", "--quiet", "-C", str(build), "src/steer.bpf.o"], check=True)  # noqa: S603, S607
     command = [sys.executable, "-m", "bench.dataplane.live", str(audio), str(rounds), str(LIVE_SECONDS)]
     command += map(str, LIVE_STREAMS)
@@ -133,7 +136,7 @@ def _summary(streams: int, rounds: list[dict[str, Any]]) -> LiveRounds:
 
 
 def loss_free(results: Sequence[LiveRounds], of: str = "best") -> int:
-    """Return the maximum number of streams up to which none loses packets, in the best or the median round."""
+    """Return the maximum number of streams without loss, in the best or the median round."""
     max_streams = 0
     for one in results:
         lost = min(one.lost) if of == "best" else median(one.lost)
@@ -144,7 +147,7 @@ def loss_free(results: Sequence[LiveRounds], of: str = "best") -> int:
 
 
 def ceiling_table(group: list[Measurement]) -> Table:
-    """Draw the stages of a packet, and the resulting streams."""
+    """Return a table of the cost of each stage of a packet, and the resulting streams per core."""
     times = [one for one in group if one.unit == "ns"]
     total_ns = sum(one.median for one in times)
     rendered = empty_table(f"{group[0].group}, {len(group[0].rounds)} rounds", [""], ["median", "best", "share"])
@@ -155,7 +158,7 @@ def ceiling_table(group: list[Measurement]) -> Table:
 
 
 def batch_table(results: Sequence[Measurement]) -> Table:
-    """Draw the streams per core by batch size; the last is the product's."""
+    """Return a table of the streams per core by batch size. The last size is that of the product."""
     title = f"{BATCH_STREAMS} streams, by batch, {len(results[0].rounds)} rounds in turn"
     rendered = empty_table(title, [""], ["streams a core, median", "best", "× one at a time"])
     for one in results:
@@ -166,7 +169,7 @@ def batch_table(results: Sequence[Measurement]) -> Table:
 
 
 def baseline_table(results: Sequence[tuple[Measurement, Measurement]]) -> Table:
-    """Draw the streams per core with those of the baseline commit."""
+    """Return a table of the streams per core of this commit and of the baseline commit."""
     title = f"{results[0][0].group}, beside commit {BASELINE[:7]}, {len(results[0][0].rounds)} rounds"
     rendered = empty_table(title, [""], ["before, median", "now, median", "× before", "best"])
     for before, now in results:
@@ -176,7 +179,7 @@ def baseline_table(results: Sequence[tuple[Measurement, Measurement]]) -> Table:
 
 
 def live_table(results: Sequence[LiveRounds]) -> Table:
-    """Draw the loss by number of streams."""
+    """Return a table of the loss by number of streams."""
     title = f"veth + AF_XDP, {LIVE_SECONDS} s a round, {len(results[0].lost)} rounds"
     rendered = empty_table(title, [], ["streams", "lost, median", "best", "worst", "fullest ring", "sender", "dropped"])
     for one in results:

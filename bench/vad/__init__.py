@@ -1,1 +1,1 @@
-"""The VAD: cost of a frame, and quality of its decisions compared with alternatives."""
+"""Measures the VAD's cost per frame, and compares the quality of its decisions with alternatives."""

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-not-found"
-"""Cost and quality of the VAD: `python -m bench.vad [FOLDER]`, in the environment that `make bench-vad` creates.
+"""Measures the VAD's cost and quality: `python -m bench.vad [FOLDER]`. `make bench-vad` creates the environment.
 
-Quality is measured on held-out recordings, used neither for training nor for selecting thresholds. The alternatives
+Quality is measured on held-out recordings, which were not used to train or to select thresholds. The alternatives
 run in the same process on the same tracks, each unchanged and with the pre-roll that the data plane would add. The
 report is also written to FOLDER (build/bench-vad).
 """
@@ -25,17 +25,17 @@ from bench.vad.rivals import Silero, Webrtc
 
 OURS, WITH_PRE_ROLL = "ours (wasm)", " + pre-roll"
 PRE_ROLL = 3
-"""Pre-roll of the module, which is also applied to the alternatives."""
+"""Pre-roll of the module in frames, which is also applied to the alternatives."""
 RECALL, DROPPED, MAX_COST_NS = 0.98, 0.80, 2000
 COST_TRACKS = (("none", 60), ("white", 10), ("pink", 0), ("babble", 5))
 
 Detector: TypeAlias = Callable[[npt.NDArray[np.int16]], Flags]
 Rates: TypeAlias = tuple[float, float, float]
-"""Recall, share of silence dropped, precision."""
+"""Recall, share of silence dropped, and precision."""
 Results: TypeAlias = dict[str, list[Rates]]
 KINDS = (*corpus.SPEAKERS, "espeak")
 ADAPTATION_FRAMES = 2 * corpus.RATE // corpus.FRAME
-"""Frames in which a detector may still classify new noise as speech."""
+"""Number of frames during which a detector may still classify new noise as speech."""
 
 
 def _detectors(build: Build) -> dict[str, Detector]:
@@ -52,7 +52,7 @@ def _rates(sent: Flags, speech: Flags) -> Rates:
 
 
 def _quality(kind: str, build: Build, cache: Path) -> tuple[Results, list[Track]]:
-    """Return the rates of every detector by condition, and the tracks for measuring the cost."""
+    """Return the rates of each detector by condition, and the tracks on which the cost is measured."""
     detectors = _detectors(build)
     results: Results = {}
     shares = []
@@ -86,7 +86,7 @@ def _table(kind: str, results: Results) -> str:
 
 
 def _sent_after_adaptation(sent: Flags, track: Track) -> str:
-    """Return the share of a track without speech that is sent after two seconds, and the time of the last one."""
+    """Return the share of noise that is sent after the first two seconds, and the time of the last frame sent."""
     detected = sent[int(track.speech.sum()) :]
     last = np.flatnonzero(detected)[-1] / 50 if detected.any() else 0.0
     return f"{detected[ADAPTATION_FRAMES:].mean():.1%} / {last:.1f} s"
@@ -107,7 +107,7 @@ def _without_speech(build: Build) -> str:
 
 
 def _cost(tracks: list[Track], build: Build, folder: Path) -> tuple[str, float]:
-    """Return the table, and the median of the most expensive kind of audio, ns."""
+    """Return a table of costs, and the median cost of the most expensive track in nanoseconds."""
     lines = [
         "### Cost of a 20 ms frame, 2,000 streams in turn (median; best in brackets)",
         "",
@@ -123,7 +123,7 @@ def _cost(tracks: list[Track], build: Build, folder: Path) -> tuple[str, float]:
 
 
 def main() -> None:
-    """Measure, print, draw."""
+    """Measure quality and cost, and write the report."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/bench-vad")
     folder.mkdir(parents=True, exist_ok=True)
     build = Build(folder)

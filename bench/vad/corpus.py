@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found"
-"""Recordings, noises and their mixtures, which are deterministic: from Debian's packages and fixed seeds.
+"""Creates tracks of recordings and noise, deterministically, from Debian's packages and fixed seeds.
 
 Real speech is `asterisk-core-sounds-*-g722` (CC-BY-SA 3.0); the network was trained only on Allison Smith's. Hold music
 is `asterisk-moh-opsound-g722`, synthetic speech espeak-ng. A hash of its name assigns a recording permanently to one of
@@ -31,7 +31,7 @@ SPEAKERS = {
     "Ivrvoice": "ru_RU_f_IvrvoiceRU",
 }
 MAX_OTHER_RECORDINGS = 60
-"""Number of recordings of each speaker outside of the training data."""
+"""Maximum number of recordings of each speaker who is not in the training data."""
 NO_SPEECH = ("beep", "tone", "silence", "confbridge-join", "confbridge-leave", "vm-rec")
 AMERICAN_SPEAKERS = (
     *(f"f{n}" for n in range(1, 6)),
@@ -69,33 +69,36 @@ HELD_OUT_TEXTS = (
 NOISES = ("white", "pink", "babble", "click")
 SNRS_DB = (20, 10, 5, 0)
 CONDITIONS = (("none", 60), *((noise, snr) for noise in NOISES for snr in SNRS_DB))
-"""Every noise at every level, and speech alone (with a faint hiss, as on every line)."""
+"""Each noise with each signal-to-noise ratio in dB, and speech without noise except for a faint hiss."""
 
 LABEL_BELOW_PEAK_DB = 30
-"""A clean frame is speech if it is at most this far below the recording's 95th percentile."""
+"""Maximum difference between the level of a speech frame and the 95th percentile of the clean recording."""
 LABEL_GAP_FRAMES = 5
-"""Pauses of up to 100 ms are part of the surrounding speech."""
+"""Maximum pause that is part of the surrounding speech, 100 ms."""
 TALKER_COUNT = 6
 
 
 @dataclass(frozen=True)
 class Track:
-    """Recordings with pauses between them, in one noise."""
+    """Recordings with pauses between them, mixed with one noise."""
 
     name: str
     samples: npt.NDArray[np.int16]
     speech: Flags
-    """One per frame, derived from the clean signal."""
+    """Whether each frame contains speech, derived from the clean signal."""
 
 
 def split_for(name: str) -> str:
-    """Return the set of a recording: half for training, a tenth for selecting thresholds, the rest held out."""
+    """Return the set of a recording by a hash of its name.
+
+    Half of all recordings are for training and a tenth for the selection of thresholds. The rest are held out.
+    """
     bucket = hashlib.sha256(name.encode()).digest()[0] % 10
     return "learn" if bucket < 5 else "choose" if bucket == 5 else "held-out"  # noqa: PLR2004
 
 
 def _convert(arguments: list[str], stdin: bytes | None = None) -> Samples:
-    """Decode to 16 kHz mono with ffmpeg."""
+    """Decode audio to 16 kHz mono with ffmpeg."""
     command = ["ffmpeg", "-v", "error", *arguments, "-ar", str(RATE), "-ac", "1", "-f", "s16le", "-"]
     raw = subprocess.run(command, input=stdin, capture_output=True, check=True).stdout  # noqa: S603
     return np.frombuffer(raw, np.int16).astype(float)
@@ -108,7 +111,7 @@ def _synthesize_speech(voice: str, text: str) -> Samples:
 
 
 def recordings(kind: str, part: str, cache: Path) -> list[Samples]:
-    """Return the recordings of a set; `kind` is a speaker or "espeak". Decoded ones are cached in `cache`."""
+    """Return the recordings of a set, which are cached after decoding. ``kind`` is a speaker or "espeak"."""
     cached = cache / f"{kind}-{part}.npz"
     if not cached.exists():
         if kind in SPEAKERS:
@@ -130,7 +133,7 @@ def recordings(kind: str, part: str, cache: Path) -> list[Samples]:
 
 
 def label(clean: Samples) -> Flags:
-    """Return the speech frames of a clean recording."""
+    """Return a flag for each frame of a clean recording, which is true for speech."""
     frames = clean[: len(clean) // FRAME * FRAME].reshape(-1, FRAME)
     level = 10 * np.log10(frames.var(axis=1) + 1)
     speech: Flags = level > np.percentile(level, 95) - LABEL_BELOW_PEAK_DB
@@ -142,7 +145,7 @@ def label(clean: Samples) -> Flags:
 
 
 def _join_recordings(sources: list[Samples], random: np.random.Generator) -> tuple[Samples, Flags]:
-    """Return all recordings in random order at random levels, with pauses of 0.2 to 2 s."""
+    """Join recordings in random order at random levels, with pauses of 0.2 to 2 s, and label the speech frames."""
     pieces: list[Samples] = []
     labels: list[Flags] = []
     for index in random.permutation(len(sources)):
@@ -156,7 +159,7 @@ def _join_recordings(sources: list[Samples], random: np.random.Generator) -> tup
 
 
 def noise(kind: str, count: int, voices: list[Samples], random: np.random.Generator) -> Samples:
-    """Return `count` samples of a noise with a mean power of 1."""
+    """Generate ``count`` samples of a noise with a mean power of 1."""
     if kind == "babble":
         sound = np.zeros(count)
         for _ in range(TALKER_COUNT):
@@ -178,7 +181,7 @@ def noise(kind: str, count: int, voices: list[Samples], random: np.random.Genera
 
 
 def _steps(count: int, random: np.random.Generator) -> Samples:
-    """Return a gain that jumps every 6 to 20 s, between 0 and -24 dB."""
+    """Generate a gain that changes abruptly every 6 to 20 s, between 0 and -24 dB."""
     gain = np.ones(count)
     at = 0
     while at < count:
@@ -189,7 +192,7 @@ def _steps(count: int, random: np.random.Generator) -> Samples:
 
 
 def tracks(kind: str, part: str, cache: Path, *, steps: bool = False) -> Iterator[Track]:
-    """Yield one track per condition; with `steps`, the level of its noise changes abruptly."""
+    """Yield one track per condition. With ``steps``, the level of the noise changes abruptly."""
     sources = recordings(kind, part, cache)
     for number, (condition, snr) in enumerate(CONDITIONS):
         seed = hashlib.sha256(f"{kind} {part} {condition} {snr} {int(steps)}".encode()).digest()
@@ -207,7 +210,7 @@ def tracks(kind: str, part: str, cache: Path, *, steps: bool = False) -> Iterato
 
 
 def callers_on_mute(kind: str, part: str, cache: Path) -> Iterator[Track]:
-    """Yield a minute of each noise without speech, steady and in steps, from faint to loud."""
+    """Yield a minute of each noise without speech, with steady and changing levels, from faint to loud."""
     sources = recordings(kind, part, cache)
     for condition, steps, level_db in itertools.product(NOISES, (False, True), (-66, -50, -34)):
         seed = hashlib.sha256(f"{kind} {part} {condition} {steps} {level_db} mute".encode()).digest()
@@ -220,9 +223,9 @@ def callers_on_mute(kind: str, part: str, cache: Path) -> Iterator[Track]:
 
 
 def without_speech() -> Iterator[Track]:
-    """Yield a minute each of audio without speech: a room, also after mute; sounds of telephones; hold music.
+    """Yield a minute each of noise, telephone tones and hold music without speech.
 
-    Their ``speech`` marks the frames before it starts.
+    The flags ``speech`` of these tracks mark the frames before the sound starts.
     """
     count, mute = 60 * RATE, 20 * RATE
     random = np.random.default_rng(1)

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found"
-"""Generates the module's `learned.h`: `python -m bench.vad.learn CACHE_FOLDER`.
+"""Trains the VAD's network and generates `learned.h`: `python -m bench.vad.learn CACHE_FOLDER`.
 
 The network is trained on the recordings of one set; hysteresis, hangover and pre-roll are selected on another. The
 held-out set is not used here.
@@ -19,19 +19,18 @@ from bench.vad.network import Array, Network, train
 
 HEADER = module.SOURCE / "module/learned.h"
 LOOKBACK_FRAMES = 1
-"""Delay of the network's output in frames: it runs every second frame, and the pre-roll compensates for it."""
+"""Delay of the network's output in frames. The network runs every second frame, and the pre-roll compensates."""
 GATED_ODDS = -6.0
 LEARNING_LEVEL = 10.0
-"""log2 of the energy (-60 dBFS) above which a new stream is classified as speech."""
+"""log2 of the minimum energy (-60 dBFS) at which a new stream is classified as speech."""
 RECALL = 0.987
-"""Recall on the selection set, slightly above the documented one (0.98), since it is slightly lower for new
-recordings."""
+"""Minimum recall on the selection set. The recall on new recordings is slightly lower (documented: 0.98)."""
 EPOCHS = 20
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Parameters that convert odds to decisions, in the module's decide()."""
+    """Parameters with which the module's function decide() converts odds to decisions."""
 
     smoothing: float
     start: float
@@ -49,7 +48,7 @@ POLICIES = tuple(
 
 
 def decide(probabilities: npt.NDArray[np.float64], policy: Policy) -> Flags:
-    """Decide as the module does, for many tracks at once (one per column); return the frames that are sent."""
+    """Return the frames that the module would send, for many tracks at once. Each column is a track."""
     score = np.zeros(probabilities.shape[1])
     speech = np.zeros(probabilities.shape[1], bool)
     hangover = np.zeros(probabilities.shape[1], int)
@@ -64,7 +63,7 @@ def decide(probabilities: npt.NDArray[np.float64], policy: Policy) -> Flags:
 
 
 def with_pre_roll(sent: Flags, frames: int) -> Flags:
-    """Add the preceding frames of each frame that is sent."""
+    """Return the flags with the preceding frames of each sent frame added."""
     result = sent.copy()
     for offset in range(1, frames + 1):
         result[:-offset] |= sent[offset:]
@@ -72,7 +71,7 @@ def with_pre_roll(sent: Flags, frames: int) -> Flags:
 
 
 def rates(sent: Flags, speech: Flags) -> tuple[float, float]:
-    """Return the share of speech that is sent, and of silence that is not."""
+    """Return the share of speech that is sent, and the share of silence that is not sent."""
     return float(sent[speech].mean()), float(1 - sent[~speech].mean())
 
 
@@ -164,7 +163,7 @@ def header(network: Network, policy: Policy) -> str:
 
 
 def main() -> None:
-    """Train, select, write."""
+    """Train the network, select a policy, and write the header."""
     cache = Path(sys.argv[1] if len(sys.argv) > 1 else "build/bench-vad")
     network = _train(cache)
     policy, recall, dropped = _choose(network, cache)

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found"
-"""Builds the VAD module from its source and calls it."""
+"""Builds the VAD module from its source, and traces the input of its network."""
 
 import ctypes
 import subprocess
@@ -19,7 +19,7 @@ FRAME = 320
 
 
 def build_trace(folder: Path) -> ctypes.CDLL:
-    """Build the module for this machine with trace.c."""
+    """Compile the module together with trace.c for this machine, and load it."""
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / "trace.so"
     flags = ["-std=gnu11", "-O3", "-ffp-contract=off", "-shared", "-fPIC", f"-I{SOURCE}"]
@@ -32,18 +32,18 @@ def build_trace(folder: Path) -> ctypes.CDLL:
 
 @dataclass(frozen=True)
 class Trace:
-    """The network's input for a track, one row per frame."""
+    """Input of the network for a track, with one row per frame."""
 
     inputs: npt.NDArray[np.float32]
     gated: npt.NDArray[np.bool_]
-    """Decided by energy only."""
+    """Whether the energy gate decided the frame, without the network."""
     is_observed: npt.NDArray[np.bool_]
-    """Whether the network ran; the inputs of other frames are stale."""
+    """Whether the network ran. The inputs of other frames are stale."""
 
     def probabilities(
         self, network: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]], gated_odds: float
     ) -> Probabilities:
-        """Return the odds of each frame: from the network, from its previous frame, or from the energy gate."""
+        """Return the log-odds of each frame. Frames without a value of their own repeat the previous value."""
         probabilities = np.full(len(self.inputs), np.nan)
         probabilities[self.is_observed] = network(self.inputs[self.is_observed])
         probabilities[self.gated] = gated_odds
@@ -52,7 +52,7 @@ class Trace:
 
 
 def trace(library: ctypes.CDLL, samples: npt.NDArray[np.int16]) -> Trace:
-    """Run the module over a track."""
+    """Run the module on a track, and return the inputs of the network."""
     frames = len(samples) // FRAME
     rows = np.zeros((frames, int(library.trace_columns())), np.float32)
     contiguous = np.ascontiguousarray(samples)

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found"
-"""The built module: its decisions and its cost."""
+"""Builds the VAD module as in its image, and measures its decisions and cost."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ TARGETS = ("src/vad/vad.so", "src/vad/libvad_host.a", "tests/vad/libvad_native.a
 
 @dataclass(frozen=True)
 class Cost:
-    """Nanoseconds per frame of the thread's CPU time, in rounds over all streams."""
+    """CPU time per frame in nanoseconds, in several rounds over all streams."""
 
     wasm_ns: tuple[float, ...]
     native_ns: tuple[float, ...]
@@ -34,7 +34,7 @@ class Cost:
 
 
 class Build:
-    """The module and its host as in the image, and two small programs that use them."""
+    """The VAD module and its WebAssembly host as in the image, with two small programs that call them."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ class Build:
         return subprocess.run(command, input=stdin, stdout=subprocess.PIPE, check=True).stdout  # noqa: S603
 
     def decisions(self, samples: npt.NDArray[np.int16]) -> tuple[Flags, Flags]:
-        """Return the frames that are sent, including pre-roll, and those decided by energy only."""
+        """Return the frames that are sent, including pre-roll, and the frames that the energy gate decided."""
         raw = np.frombuffer(self._run(self._programs["decide"], self._module, stdin=samples.tobytes()), np.uint8)
         flags, pre_roll = raw[::2], raw[1::2]
         sent: Flags = (flags & 1) > 0
@@ -61,7 +61,7 @@ class Build:
         return sent, (flags & 2) > 0
 
     def cost(self, samples: npt.NDArray[np.int16], folder: Path) -> Cost:
-        """Return the cost of a frame of this audio."""
+        """Measure the cost per frame of this audio."""
         audio = folder / "audio.s16"
         audio.write_bytes(samples.tobytes())
         return Cost(**json.loads(self._run(self._programs["frame_cost"], self._module, str(audio))))

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found"
-"""The module's network, trained with numpy only: two small layers of rectifiers, Adam, cross-entropy."""
+"""Trains the VAD's network with numpy. Two small layers of rectifiers are trained with Adam and cross-entropy."""
 
 import itertools
 from typing import TypeAlias
@@ -14,7 +14,7 @@ BATCH = 2048
 
 
 class Network:
-    """Weights with inference and training."""
+    """A network with its weights, for inference and training."""
 
     def __init__(self, width: int, random: np.random.Generator) -> None:
         sizes = (width, *HIDDEN, 1)
@@ -37,7 +37,7 @@ class Network:
         return probabilities
 
     def step(self, rows: Array, target: Array, rate: float) -> None:
-        """Train on one batch."""
+        """Update the weights for one batch with the learning rate ``rate``."""
         w1, b1, w2, b2, w3, b3 = self.weights
         first = np.maximum(rows @ w1 + b1, 0)
         second = np.maximum(first @ w2 + b2, 0)
@@ -56,7 +56,7 @@ class Network:
 
 
 def train(rows: Array, target: Array, *, epochs: int, seed: int = 1) -> Network:
-    """Return a network trained on all rows, with a step size that decreases to zero."""
+    """Train a network on all rows, with a learning rate that decreases to almost zero."""
     random = np.random.default_rng(seed)
     network = Network(rows.shape[1], random)
     batches = len(rows) // BATCH

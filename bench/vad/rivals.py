@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found,import-untyped"
-"""Silero and webrtcvad as in their packages. They are only used for this comparison."""
+"""Runs Silero and webrtcvad from their packages, for comparison."""
 
 import importlib.util
 import time
@@ -17,7 +17,7 @@ CONTEXT = 64
 
 
 class Silero:
-    """Silero's 16 kHz model on one thread. It classifies 32 ms at a time; a frame uses the chunk at its centre."""
+    """Silero's 16 kHz model on one thread. The model classifies 32 ms, and a frame uses the chunk at its centre."""
 
     def __init__(self, threshold: float = 0.5) -> None:
         package = importlib.util.find_spec("silero_vad")
@@ -50,7 +50,7 @@ class Silero:
 
 
 class Webrtc:
-    """webrtcvad, 20 ms frames."""
+    """webrtcvad with frames of 20 ms."""
 
     def __init__(self, mode: int) -> None:
         self._mode = mode

@@ -1,10 +1,11 @@
-"""Streams through the voice path on this machine: sustained number, delay of the text, and cost of a stream.
+"""Measures the maximum number of streams through the voice path, the delay of text, and the CPU time of a stream.
 
-Contestants run in turn on the same cores, each with its own store, gateway, VAD stage and engine, so that other load on
-the machine affects all of them. Callers run on the same machine as well, and their CPU time is shown. A load is
-sustained if every caller gets all finals, and the waiting time from the end of their audio is shorter than the
-sentences in it (real-time factor below 1). It is not a test, since figures of a shared machine do not apply to another
-one.
+Contestants run in turn on the same cores, so that other load on the machine affects all of them. Each has its own
+store, gateway, VAD stage and engine. Callers run on the same machine as well, and their CPU time is shown.
+
+A load is sustained if every caller gets all finals with a real-time factor below 1. The real-time factor is the waiting
+time for finals from the end of their audio, divided by the duration of speech. The benchmark is not a test, since
+figures of a shared machine do not apply to another machine.
 """
 
 import json
@@ -90,7 +91,7 @@ def _write(searches: dict[str, Search], output: Path) -> None:
 
 
 def compare(model: Path, streams: int, before: str, output: Path) -> list[str]:
-    """Print the goals for this checkout, another commit and faster-whisper alone, and return the missed ones.
+    """Compare this checkout with another commit and faster-whisper alone, and return the missed goals.
 
     Raises:
         ServiceError: A program of the voice path does not start.
@@ -119,7 +120,7 @@ def compare(model: Path, streams: int, before: str, output: Path) -> list[str]:
 
 
 def run(model: Path, streams: int, minutes: float) -> dict[str, Search]:
-    """Run the contestants in turn until each has found its limit, or time has run out.
+    """Run the contestants in turn until the maximum load of each is known, or the time limit is reached.
 
     Raises:
         ServiceError: A program of the voice path does not start.

@@ -1,4 +1,4 @@
-"""Speech of a stream: sentences of the demo's sample, with 60 % of silence."""
+"""Creates the audio of a stream from sentences of the demo's sample, with 60 % silence."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -12,19 +12,19 @@ from voice_ops.demo.command import SAMPLE, SAMPLE_TEXT
 SILENCE = 0.6
 SENTENCES = 3
 SPEECH_LEVEL = 300
-"""Level out of 32768 that the sample's background does not reach."""
+"""Minimum level of speech, out of 32768. The background of the sample is quieter."""
 PAUSE_FRAMES = 50
-"""A second; pauses within a sentence are shorter."""
+"""Minimum pause between sentences, one second. Pauses within a sentence are shorter."""
 MARGIN_FRAMES = 2
 REPEATED = 6
 """Number of repetitions of each sentence in a monologue."""
 GOLDEN = 0.618
-"""With steps of this share of the silence, positions never repeat."""
+"""Difference between the start positions of successive streams, as a share of the silence. Positions never repeat."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A stream's audio.
+    """The audio of a stream, and its text.
 
     Attributes:
         samples: Samples at 16 kHz, in whole frames.
@@ -43,10 +43,10 @@ class Call:
 
 
 def call(number: int, *, pauses: bool = True) -> Call:
-    """Return a stream's call. Each starts at another position, so that not all speak at the same time.
+    """Return the call of a stream. Each call starts at another position, so that not all speak at the same time.
 
     Args:
-        pauses: Whether it has pauses; otherwise, it is a monologue of about a minute, with the same sentences.
+        pauses: Whether sentences are separated by pauses. Otherwise, the call is a monologue of about a minute.
     """
     if not pauses:
         return _build_monologue(number)
@@ -85,7 +85,7 @@ def _sentences() -> list[Samples]:
 
 @cache
 def _background_pause() -> Samples:
-    """Return the pause after each sentence, which repeats the background at the start of the sample."""
+    """Return the audio of a pause, which repeats the background noise at the start of the sample."""
     speech = sum(map(len, _sentences()))
     frames = round(speech * SILENCE / (1 - SILENCE) / SENTENCES / FRAME_SAMPLES)
     background = read(SAMPLE)[: round(0.9 / FRAME_S) * FRAME_SAMPLES]

@@ -1,4 +1,4 @@
-"""The compared voice paths on this machine, each with a store, a gateway, a VAD stage and an engine."""
+"""Starts the compared voice paths, each with its own store, gateway, VAD stage and engine."""
 
 import subprocess
 import time
@@ -18,7 +18,7 @@ from voice_whisper.settings import Layout
 DATA_PLANE = PRODUCT / "src/vad-dataplane"
 VAD = PRODUCT / "src/vad/vad.so"
 NO_VAD = PRODUCT / "tests/vad/all_speech.so"
-"""A module that classifies everything as speech, so that silence is not dropped."""
+"""VAD module that classifies all audio as speech, so that no silence is dropped."""
 IDLE_TIMEOUT_S = 60
 
 
@@ -27,7 +27,7 @@ class Contestant:
     """A configuration of the voice path.
 
     Attributes:
-        root: Checkout of the programs; the data plane is this checkout's.
+        root: Checkout of the programs, except for the data plane, which always is from this checkout.
     """
 
     name: str
@@ -44,10 +44,10 @@ CONTESTANTS = (
 
 
 def build() -> None:
-    """Compile the data plane and both VAD modules; missing Debian packages are installed.
+    """Compile the data plane and both VAD modules. Install missing Debian packages.
 
     Raises:
-        subprocess.CalledProcessError: It does not compile.
+        subprocess.CalledProcessError: The compiler or the installation fails.
     """
     product.build(*(str(file.relative_to(PRODUCT)) for file in (DATA_PLANE, VAD, NO_VAD)))
     subprocess.run([PROJECT / "tests/install.sh", ROOT / "tests/packages.txt"], check=True)  # noqa: S603
@@ -82,7 +82,7 @@ class Running:
         self._path.stop()
 
     def cpu_s(self) -> dict[str, float]:
-        """Return the CPU time of each program and its children, seconds."""
+        """Return the CPU time of each program including its children, in seconds."""
         processes = {name: service.process for name, service in self._path.services.items()}
         return {name: cpu_s(process.pid) for name, process in processes.items() if process}
 
@@ -105,7 +105,7 @@ class Running:
 
 
 def _stage(folder: Path, module: Path) -> Path:
-    """Return a folder with the layout of the data plane's build folder, with a given VAD module."""
+    """Return a copy of the data plane's build folder with the given VAD module."""
     stage = folder / "stage"
     (stage / "vad").mkdir(parents=True)
     (stage / "vad-dataplane").symlink_to(DATA_PLANE)

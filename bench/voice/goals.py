@@ -1,4 +1,4 @@
-"""Goals of the streaming policy on two cores with tiny.en, compared with another commit and faster-whisper alone."""
+"""Defines the goals of the streaming policy on two cores with tiny.en, and checks them."""
 
 import subprocess
 import time
@@ -16,12 +16,12 @@ from voice_ops.demo.command import word_error_rate
 from voice_ops.output import empty_table
 
 KINDS = {"sentences": True, "monologue": False}
-"""Kinds of audio, and whether it has pauses."""
+"""Kinds of audio, and whether the audio has pauses."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A figure with its limits.
+    """A measured value with its upper limits.
 
     Attributes:
         limits_by_streams: Limit by number of streams; the nearest number applies.
@@ -32,7 +32,7 @@ class Goal:
     limits_by_streams: dict[int, float]
 
     def is_reached(self, step: Step) -> bool:
-        """Return True if the measured value is within the limit; a missing value is not."""
+        """Return True if the measured value is within the limit. A missing value is not within the limit."""
         return self.value(step) <= self.limit(step.streams)
 
     def limit(self, streams: int) -> float:
@@ -51,7 +51,7 @@ GOALS = (
     Goal("words withdrawn", lambda step: step.withdrawn, {8: 0.2}),
     Goal("committed words withdrawn", lambda step: step.broken, {8: 0}),
 )
-"""Goals of the recommended policy; a final has also waited for the end of the turn."""
+"""Goals of the recommended policy. The delay of finals includes the detection of the end of a turn."""
 FIGURES: tuple[tuple[str, Callable[[Step], float]], ...] = (
     ("words wrong", lambda step: step.word_error_rate),
     ("partials shed", lambda step: step.shed),
@@ -72,7 +72,7 @@ def checked_out(commit: str, folder: Path) -> Path:
 
 
 def plain(model: Path, kind: str, streams: int) -> tuple[float, float]:
-    """Return the word error rate, and CPU seconds per minute, of faster-whisper alone on whole calls, with beam 1."""
+    """Return the word error rate and the CPU seconds per minute of faster-whisper alone, on whole calls with beam 1."""
     whisper, error_rate, minutes = WhisperModel(str(model), device="cpu", compute_type="int8", cpu_threads=1), 0.0, 0.0
     start_cpu_s = time.process_time()
     for number in range(streams):
@@ -84,7 +84,7 @@ def plain(model: Path, kind: str, streams: int) -> tuple[float, float]:
 
 
 def missed(steps: dict[str, Step]) -> list[str]:
-    """Return the missed goals of a checkout, and failed calls, by kind of audio."""
+    """Return descriptions of the missed goals and the failed calls of a checkout, by kind of audio."""
     missed_goals = [
         f"{kind}: {goal.name} ({goal.value(step):.2f}, goal {goal.limit(step.streams):g})"
         for kind, step in steps.items()
@@ -99,7 +99,7 @@ def missed(steps: dict[str, Step]) -> list[str]:
 
 
 def table(kind: str, steps: dict[str, Step], alone: tuple[float, float]) -> Table:
-    """Draw the measured values of one kind of audio with the goals."""
+    """Return a table of the goals and the measured values of one kind of audio."""
     streams = next(iter(steps.values())).streams
     rendered = empty_table(f"{kind}, {streams} streams", [""], ["goal", *steps, "faster-whisper alone"])
     for goal in GOALS:

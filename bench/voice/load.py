@@ -1,4 +1,4 @@
-"""A number of concurrent calls in real time, and the results for their callers."""
+"""Runs concurrent calls in real time, and measures the results for the callers."""
 
 import asyncio
 import time
@@ -15,14 +15,14 @@ from voice_ops.demo.command import word_error_rate
 from voice_ops.demo.services import Gateway
 
 SPREAD = 1 / SENTENCES
-"""Share of a call's length over which the starts of calls are distributed."""
+"""Period over which the starts of calls are distributed, as a share of a call's length."""
 MIN_PART_S = 0.5
-"""Minimum duration of a part of a sentence with meaningful text."""
+"""Minimum duration of a part of a sentence whose text is meaningful."""
 
 
 @dataclass
 class Outcome:
-    """Results of a caller.
+    """Results of one call.
 
     Attributes:
         events: Transcripts with their arrival, seconds since the start of the call.
@@ -39,7 +39,7 @@ class Outcome:
 
     @property
     def first_texts_s(self) -> list[float]:
-        """Time from each sentence's start to its first text, a partial or otherwise the final; seconds."""
+        """Time from the start of each sentence to its first text, which is a partial or a final, in seconds."""
         first_delays = []
         for begin, end in self.call.utterance_times:
             times = (at for at, event in self.events if event.text and _overlaps(event, begin, end))
@@ -49,7 +49,7 @@ class Outcome:
 
     @property
     def finals_s(self) -> list[float]:
-        """Time from each sentence's end to its final, seconds."""
+        """Time from the end of each sentence to its final, in seconds."""
         first_delays = []
         for _, end in self.call.utterance_times:
             before = [at for at, event in self.finals if event.start_ms < 1000 * end]
@@ -58,7 +58,7 @@ class Outcome:
 
     @property
     def display(self) -> Display:
-        """The text shown over time."""
+        """Changes of the displayed text over time."""
         return display(self.events)
 
     @property
@@ -77,7 +77,7 @@ def _overlaps(event: TranscriptEvent, begin: float, end: float) -> bool:
 
 
 async def run_load(gateway: Gateway, streams: int, *, pauses: bool = True) -> list[Outcome]:
-    """Run this number of concurrent calls, and return the results of their callers."""
+    """Run a number of concurrent calls, and return the results of each."""
     limits = httpx2.Limits(max_connections=None)
     async with httpx2.AsyncClient(timeout=TIMEOUT_S, limits=limits) as client:
         calls = [call(number, pauses=pauses) for number in range(streams)]

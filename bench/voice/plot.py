@@ -1,4 +1,4 @@
-"""Plots of the delay of text by load, and of the cost of a stream."""
+"""Plots the delay of text by load, and the CPU time of a stream."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -47,7 +47,7 @@ def _cpu(axis: Axes, searches: Mapping[str, Search]) -> None:
 
 
 def draw(searches: Mapping[str, Search], path: Path) -> None:
-    """Write the plot: medians as lines, 95th percentiles dotted, excessive loads hollow."""
+    """Write the plots to a file. Lines show medians, dotted lines 95th percentiles, hollow points excessive loads."""
     figure, axes = plt.subplots(1, 3, figsize=(17, 5.5), layout="constrained")
     _latency(axes[0], searches, "Start of a sentence to its first text", lambda step: step.first_text_s)
     _latency(axes[1], searches, "End of a sentence to its final", lambda step: step.final_s)

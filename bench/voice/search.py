@@ -1,4 +1,4 @@
-"""The search for the maximum number of streams that a contestant sustains."""
+"""Searches for the maximum number of streams that a contestant sustains."""
 
 from dataclasses import dataclass, field
 
@@ -7,12 +7,12 @@ from bench.voice.step import Step
 
 @dataclass
 class Search:
-    """Doubles the load until it is excessive, then uses a binary search.
+    """Doubles the load until it is excessive, and then uses a binary search.
 
     Attributes:
-        next: The load to try.
+        next: Number of streams to try next.
         sustained: Maximum sustained number of streams.
-        too_many: Minimum excessive number; ``None`` if there is none yet.
+        too_many: Minimum excessive number of streams; ``None`` if every load so far was sustained.
     """
 
     next: int
@@ -22,11 +22,11 @@ class Search:
 
     @property
     def is_over(self) -> bool:
-        """Whether the limit is found."""
+        """Whether the maximum is known."""
         return self.too_many is not None and self.too_many - self.sustained <= 1
 
     def take(self, step: Step) -> None:
-        """Process the result of a load."""
+        """Record the result of a load, and determine the next load."""
         self.steps.append(step)
         if step.is_sustained:
             self.sustained = step.streams

@@ -1,4 +1,4 @@
-"""A growing transcript from a caller's perspective: how soon text is committed, and what is withdrawn."""
+"""Measures how soon the text of a growing transcript is committed, and how much of it is withdrawn."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from voice_ops.call.session import TranscriptEvent
 
 @dataclass
 class Display:
-    """A display that shows every event.
+    """Measurements of a display that shows every event of a call.
 
     Attributes:
-        commits_s: Time from each word's end in the audio to its commitment, seconds.
+        commits_s: Time from the end of each word in the audio to its commitment, in seconds.
         withdrawn: Number of words that disappeared.
-        broken: Number of those that were committed.
+        broken: Number of committed words that disappeared.
         words: Number of words at the end.
     """
 
@@ -30,10 +30,10 @@ class Display:
 
 
 def display(events: Iterable[tuple[float, TranscriptEvent]]) -> Display:
-    """Return the display of a caller's events, which arrived at these seconds of the call."""
+    """Return the measurements for the events of a call. Each event has its arrival time in seconds."""
     screen = Display()
     texts: dict[int, tuple[list[str], list[str]]] = {}
-    """For each utterance by its position: all words, and the committed ones."""
+    """All words and the committed words of each utterance, by start position."""
     for at, event in events:
         if event.kind not in {"partial", "final"}:
             continue

@@ -1,4 +1,4 @@
-"""A contestant with one load."""
+"""Measures a contestant with one load."""
 
 import asyncio
 import os
@@ -18,22 +18,22 @@ PERCENTILES = (50, 95, 99)
 
 @dataclass(frozen=True)
 class Step:
-    """Results of a load.
+    """Results of a contestant with one load.
 
     Attributes:
-        real_time_factor: That of the slowest stream.
+        real_time_factor: Real-time factor of the slowest stream.
         failed: Reasons for failed streams.
         lost: Number of sentences without a final.
-        first_text_s: Percentiles of the time from a sentence's start to its first text.
-        final_s: Percentiles of the time from a sentence's end to its final.
+        first_text_s: Percentiles of the time from the start of a sentence to its first text.
+        final_s: Percentiles of the time from the end of a sentence to its final.
         cpu_s: CPU time of each program per minute of one stream, seconds.
-        word_error_rate: Mean over the streams.
-        committed_s: Percentiles of the time from a word's end to its commitment.
+        word_error_rate: Mean word error rate of the streams.
+        committed_s: Percentiles of the time from the end of a word to its commitment.
         withdrawn: Share of all displayed words that were withdrawn.
         broken: Number of committed words that were withdrawn.
-        shed: Share of skipped partials.
-        callers_share: Share of the machine that the load generator used.
-        others_share: Share of the machine that other processes used.
+        shed: Share of partials that the engine skipped.
+        callers_share: Share of the machine's CPU time that the load generator used.
+        others_share: Share of the machine's CPU time that other processes used.
     """
 
     contestant: str
@@ -55,12 +55,12 @@ class Step:
 
     @property
     def is_sustained(self) -> bool:
-        """Whether every stream got all of its finals faster than real time."""
+        """Whether no stream failed or lost a final, and all were faster than real time."""
         return not self.failed and not self.lost and self.real_time_factor < 1
 
 
 def measure(running: Running, streams: int, *, pauses: bool = True) -> Step:
-    """Run a contestant with a load; without pauses, each stream is a monologue."""
+    """Run a contestant with a load, and return the results. Without pauses, each stream is a monologue."""
     partials = [running.counter_value(name) for name in ("partials_shed", "partials")]
     before, machine, own_cpu_s, since = running.cpu_s(), machine_cpu_s(), time.process_time(), time.monotonic()
     outcomes = asyncio.run(run_load(running.gateway, streams, pauses=pauses))

@@ -1,4 +1,4 @@
-"""Tables of the results."""
+"""Builds the tables of loads and of sustained loads."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ PROGRAMS = ("asr", "vad", "gateway", "store")
 
 
 def loads(searches: Mapping[str, Search]) -> Table:
-    """Draw all loads."""
+    """Return a table of all loads and their results."""
     percentiles = "/".join(map(str, PERCENTILES))
     title = "Loads in the order in which they took turns; red: not sustained; silence kept: disaggregated, without VAD"
     numbers = [
@@ -28,7 +28,7 @@ def loads(searches: Mapping[str, Search]) -> Table:
 
 
 def summary(searches: Mapping[str, Search]) -> Table:
-    """Draw the sustained load of each contestant."""
+    """Return a table of the maximum sustained load of each contestant."""
     title = "Most streams at a real-time factor below 1"
     rendered = empty_table(title, [""], ["sustained", "too many", "CPU s, a minute of a stream there"])
     for name, search in searches.items():

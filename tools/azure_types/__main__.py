@@ -1,4 +1,4 @@
-"""``python -m tools.azure_types``: generates a table of Azure's definitions of the types in the shipped files."""
+"""``python -m tools.azure_types``: generate a table of Azure's definitions of the types in the shipped files."""
 
 import json
 import subprocess
@@ -23,11 +23,11 @@ from voice_sandbox.rehearsals.azure import Rehearsal
 REPOSITORY = "https://github.com/Azure/bicep-types-az"
 CLONE_HELP = f"A clone of {REPOSITORY}; `git clone --filter=blob:none --no-checkout` is enough."
 NameTree = dict[str, Any]
-"""Given names, each with its children; a list's items and a map's values are merged below `*`."""
+"""Property names that resources use, each with its children. Items of lists and values of maps are below ``*``."""
 
 
 class Definitions:
-    """The definitions in a clone at its newest commit."""
+    """Azure's type definitions at the newest commit of a clone."""
 
     def __init__(self, clone: Path) -> None:
         self._clone = clone
@@ -36,10 +36,10 @@ class Definitions:
         self._types = cache(lambda file: json.loads(self._git("show", f"HEAD:{file}")))
 
     def resource(self, name: str, names: NameTree) -> dict[str, Any]:
-        """Return a type, limited to the depth of the given values.
+        """Return the definition of a resource type, limited to the properties in ``names``.
 
         Raises:
-            KeyError: There is no such type in that version.
+            KeyError: The API version has no such type.
         """
         namespace, version = name.partition("/")[0].lower(), name.rpartition("@")[2]
         for file in self._files:
@@ -92,7 +92,7 @@ class Definitions:
     ) -> Iterator[tuple[str, Any]]:
         for name, each in properties.items():
             read_only = each["flags"] & READ_ONLY and name != "name"
-            # The SDK omits `properties`: its children are specified at the parent's level.
+            # The SDK omits `properties`, and the parent has the children of `properties`.
             children = {**names, **names.get(name, {})} if name == "properties" else names.get(name)
             flags = each["flags"] & ~READ_ONLY if name == "name" else each["flags"]
             yield name, [flags, "any" if read_only else self._node(types, each["type"], children)]
@@ -115,7 +115,7 @@ def _limits(type_: Mapping[str, Any], min_key: str, max_key: str) -> dict[str, i
 
 
 def _add_names(value: Any, into: NameTree) -> NameTree:  # noqa: ANN401  whatever an input holds
-    """Add the names in a mapping or a list, including nested ones."""
+    """Add the names of a mapping or list to a tree, including nested names."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             _add_names(item, into.setdefault(name, {}))
@@ -127,7 +127,7 @@ def _add_names(value: Any, into: NameTree) -> NameTree:  # noqa: ANN401  whateve
 
 
 def names_by_type() -> dict[str, NameTree]:
-    """Run the programs of every shipped file with an Azure section; return their types with the given properties."""
+    """Return the property names that the programs of all shipped files set, by resource type."""
     results: dict[str, NameTree] = {}
     for file in sorted((ROOT / "deployments").glob("*.yaml")):
         deployment = voice_blueprint.load(file)

@@ -1,4 +1,4 @@
-"""Reads published wheels, without importing them, into the tables of :mod:`voice_blueprint.engines.published`.
+"""Generates the tables of :mod:`voice_blueprint.engines.published` from published wheels, without importing them.
 
 Run it as ``python -m tools.engine_tables``.
 """

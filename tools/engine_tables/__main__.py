@@ -1,4 +1,4 @@
-"""``python -m tools.engine_tables``: regenerates the tables from the published releases."""
+"""``python -m tools.engine_tables``: regenerate the tables from the published releases."""
 
 from pathlib import Path
 from typing import Annotated
@@ -45,7 +45,7 @@ def refresh(
 
 
 def _refreshed(engine: EngineVersion) -> bool:
-    """Write the table of an engine, and return True on success."""
+    """Write the table of an engine. Return True on success."""
     file = TABLES / f"{engine.name}.json"
     try:
         with Progress(err).phase(f"{engine.name} {engine.version}"):

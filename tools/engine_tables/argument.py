@@ -1,4 +1,4 @@
-"""An ``add_argument`` call: its keyword arguments as a setting."""
+"""Converts the keyword arguments of an ``add_argument`` call to a setting."""
 
 import ast
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ from tools.engine_tables.values import Reader, called
 from voice_blueprint.engines.published.release import Setting
 
 _MAX_CALL_DEPTH = 2
-"""Maximum depth of calls that are followed to determine the type of a converter."""
+"""Maximum depth of nested calls that are followed to determine the type of a converter."""
 
 
 @dataclass
 class Arguments:
-    """Arguments of an ``add_argument`` call.
+    """Keyword arguments of an ``add_argument`` call.
 
     Attributes:
-        origin: Configuration class from which it is derived, as in vLLM's ``get_kwargs``.
+        origin: Field of a configuration class from which arguments are derived, as in vLLM's ``get_kwargs``.
         passed_arguments: Explicit keyword arguments, which take precedence.
         dropped: Derived keyword arguments that are removed.
     """
@@ -37,7 +37,7 @@ class Arguments:
 
     @property
     def action(self) -> str:
-        """The argparse action: a word, or the name of its class; "" for the default."""
+        """Word or class name of the argparse action, or "" for the default action."""
         match self.passed_arguments.get("action"):
             case (ast.Constant(value=str(word)), _):
                 return word
@@ -119,7 +119,7 @@ def _function_type(reader: Reader, function: Definition, depth: int) -> str:
 
 
 def size_fields(reader: Reader) -> frozenset[str]:
-    """Return vLLM's fields whose numbers may have a suffix such as ``k``; none in other distributions."""
+    """Return the fields of vLLM whose numbers may have a suffix such as ``k``. Other distributions have none."""
     for module in reader.tree.modules("vllm/engine/", "human_readable_int_args"):
         for node in ast.walk(module.tree):
             match node:
@@ -129,7 +129,7 @@ def size_fields(reader: Reader) -> frozenset[str]:
 
 
 def _derive_arguments(reader: Reader, each: Field, sizes: frozenset[str]) -> dict[str, object]:
-    """Return the result of vLLM's ``get_kwargs`` for a field of a configuration class, in its order."""
+    """Return the settings that vLLM's ``get_kwargs`` derives from a field of a configuration class."""
     allowed = hint(reader, each.annotation, each.scope)
     setting_fields: dict[str, object] = {
         "nullable": "none" in allowed.kinds and "bool" not in allowed.kinds,

@@ -1,4 +1,4 @@
-"""Configuration classes: their fields, and the values that annotations allow."""
+"""Reads the fields of configuration classes, and the values that annotations allow."""
 
 import ast
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class Hint:
     """Values that an annotation allows.
 
     Attributes:
-        kinds: Some of ``none bool int float str literal list tuple set dict config enum other``.
+        kinds: Subset of ``none bool int float str literal list tuple set dict config enum other``.
         items: Item type of a collection.
         length: Length of a tuple, if it is fixed.
     """
@@ -42,7 +42,7 @@ class Hint:
     config: Definition | None = None
 
     def add(self, other: "Hint") -> None:
-        """Also allow the values of another annotation."""
+        """Allow the values of another annotation as well."""
         self.kinds |= other.kinds
         self.values += [value for value in other.values if value not in self.values]
         self.items = self.items or other.items
@@ -61,7 +61,7 @@ def is_config(reader: Reader, cls: Definition) -> bool:
 
 
 def fields(reader: Reader, cls: Definition) -> dict[str, Field]:
-    """Return the fields of a configuration class, inherited ones first."""
+    """Return the fields of a configuration class by name. Inherited fields come first."""
     results: dict[str, Field] = {}
     for each in reversed(list(reader.ancestry(cls))):
         for statement in getattr(each.node, "body", []):
@@ -144,7 +144,7 @@ def _hint_for_class(reader: Reader, class_definition: Definition) -> Hint:
 
 
 def _accepted_values(members: dict[str, object]) -> list[object]:
-    """Return the accepted forms of an enumeration's member: its name, or a numeric value."""
+    """Return the accepted values of an enumeration, which are the member names and the integer values."""
     return [*members, *(value for value in members.values() if isinstance(value, int))]
 
 
@@ -164,7 +164,7 @@ def argument_setting(reader: Reader, each: Field) -> Setting:
 
 
 def described(allowed: Hint, kinds: set[str]) -> dict[str, object]:
-    """Return type, choices and class of a value that is not a collection."""
+    """Return the type, choices and class of a value that is not a collection, as fields of ``Setting``."""
     if kinds == {"config"} and allowed.config is not None:
         return {"type": "json", "config": getattr(allowed.config.node, "name", None)}
     if kinds == {"config", "dict"}:
@@ -181,7 +181,7 @@ def described(allowed: Hint, kinds: set[str]) -> dict[str, object]:
 
 
 def choices(values: list[object], *, extensible: bool) -> dict[str, object]:
-    """Return the type and the choices of one of several values."""
+    """Return the type and choices of a setting that allows these values, as fields of ``Setting``."""
     literals = [value for value in values if isinstance(value, str | int | float) and not isinstance(value, bool)]
     if len(literals) != len(values):
         return {"type": "any"}
@@ -191,17 +191,17 @@ def choices(values: list[object], *, extensible: bool) -> dict[str, object]:
 
 
 def default_value(reader: Reader, each: Field) -> object:
-    """Return a field's default; None also if it is determined when the engine starts."""
+    """Return the default of a field. It is None if the engine determines the default at start-up."""
     return reader.value_or(each.default, each.scope, None) if each.default is not None else None
 
 
 def closure(
     reader: Reader, roots: dict[str, Definition], without: frozenset[str]
 ) -> Iterator[tuple[str, dict[str, Field]]]:
-    """Yield configuration classes with their fields: the roots, and the classes of their fields.
+    """Yield the name and fields of each root class, and recursively of the configuration classes of its fields.
 
     Args:
-        without: Names of excluded classes, including the classes of their fields.
+        without: Names of excluded classes. The classes of their fields are excluded too.
     """
     waiting, visited = dict(roots), set(without)
     while waiting:

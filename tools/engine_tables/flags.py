@@ -1,4 +1,4 @@
-"""Command-line flags: interprets the functions that fill an argparse parser, statement by statement."""
+"""Reads command-line flags by interpreting the functions that add arguments to an argparse parser."""
 
 import ast
 from dataclasses import dataclass, field, replace
@@ -14,24 +14,24 @@ from voice_blueprint.engines.published.release import Command, Setting
 _GROUPS = {"add_argument_group", "add_mutually_exclusive_group", "add_parser", "ArgumentParser"}
 _PARSER_METHODS = {*_GROUPS, "add_argument", "set_defaults", "parse_args", "add_subparsers", "format_help"}
 _NEGATING_ACTION = "EnableDisableAction"
-"""vLLM's boolean action that pairs ``--enable-x`` with ``--disable-x``."""
+"""Name of vLLM's boolean action, which pairs ``--enable-x`` with ``--disable-x``."""
 
 
 @dataclass
 class FieldArguments:
-    """The keyword arguments for ``add_argument`` of each field of a configuration class."""
+    """Keyword arguments of ``add_argument`` for each field of a configuration class."""
 
     fields: dict[str, Field]
     changed: dict[str, Arguments] = field(default_factory=dict)
 
     def of(self, name: str) -> Arguments:
-        """Return the arguments of one field, as the same object each time."""
+        """Return the arguments of a field. Each call returns the same object."""
         return self.changed.setdefault(name, Arguments(origin=self.fields.get(name)))
 
 
 @dataclass
 class _Frame:
-    """A function being interpreted, with the values of its names."""
+    """A function that is being interpreted, and the values of its names."""
 
     scope: Scope
     local: Symbols
@@ -46,7 +46,7 @@ class FlagReader:
 
     Args:
         reader: Reader of the parser's distribution.
-        flexible: Whether the parser is vLLM's, which treats ``_`` as ``-`` and supports dotted flags.
+        flexible: Whether the parser is vLLM's own, which treats ``_`` as ``-`` and supports dotted flags.
     """
 
     def __init__(self, reader: Reader, *, flexible: bool = False) -> None:
@@ -87,7 +87,7 @@ class FlagReader:
         owner: Definition | None,
         arguments: dict[str, FieldArguments | Arguments],
     ) -> FieldArguments | None:
-        """Interpret a function; return the field arguments that were passed to it, with its changes."""
+        """Interpret a function, and return the field arguments that were passed to it, including changes."""
         node, module = function.node, function.scope.module
         if not isinstance(node, ast.FunctionDef):
             return None
@@ -141,7 +141,7 @@ class FlagReader:
                     field_arguments.drop(key)
 
     def _field_arguments(self, node: ast.expr, frame: _Frame) -> FieldArguments | Arguments | None:
-        """Return the field arguments of an expression, if it is one."""
+        """Return the arguments that an expression refers to, or None if it refers to none."""
         match node:
             case ast.Name(id=name):
                 return frame.arguments.get(name)
@@ -175,7 +175,7 @@ class FlagReader:
         return self._function(target, bound, owner, renamed)
 
     def _target(self, func: ast.expr, frame: _Frame) -> tuple[Definition | None, Definition | None]:
-        """Return the called function, and its class."""
+        """Return the called function and the class that defines the function."""
         match func:
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=attr) if frame.owner:
                 parents = list(self._reader.ancestry(frame.owner))[1:]
@@ -212,7 +212,7 @@ class FlagReader:
             self._add(texts, arguments, frame.scope)
 
     def _spread_arguments(self, node: ast.expr, frame: _Frame, arguments: Arguments) -> Arguments:
-        """Return the arguments of ``**node``, overridden by explicit ones."""
+        """Return the arguments of ``**node``, overridden by explicit arguments."""
         match node:
             case ast.Dict(keys=keys, values=values):
                 for key, value in zip(keys, values, strict=True):
@@ -245,7 +245,7 @@ class FlagReader:
 
 
 def _local_names(function: ast.FunctionDef, module: Module) -> Symbols:
-    """Return a function's imports and the defaults of its parameters."""
+    """Return the imports of a function and the defaults of its parameters, by name."""
     package = module.name if module.path.endswith("/__init__.py") else module.name.rpartition(".")[0]
     imports = [node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)]
     defaults = zip(reversed(function.args.args), reversed(function.args.defaults), strict=False)

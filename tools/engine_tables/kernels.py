@@ -1,4 +1,4 @@
-"""Attention kernels of a release: supported blocks and types of KV cache, by GPU."""
+"""Reads the attention kernels of a release, with the block sizes and KV cache types that they support."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -17,13 +17,13 @@ BLOCKS, TYPES, SUPPORTS_TYPE = (
     "supports_kv_cache_dtype",
 )
 OTHER_LAYOUTS = ("is_mla", "is_sparse")
-"""Predicates of kernels for kinds of models other than the catalogue's."""
+"""Predicates of kernels for kinds of models that the catalogue does not contain."""
 UNKNOWN = object()
-"""A value that is only known at run time, like everything that depends on it."""
+"""Value of an expression that is only known at run time."""
 
 
 def kernels(reader: Reader, chooser: str) -> tuple[Kernel, ...]:
-    """Return the kernels from which a function selects, by name.
+    """Return the kernels from which a function selects, ordered by name.
 
     Raises:
         MovedError: The release has no such function.
@@ -44,7 +44,7 @@ def kernels(reader: Reader, chooser: str) -> tuple[Kernel, ...]:
 
 
 def _block_sizes(reader: Reader, cls: Definition) -> set[int]:
-    """Return the sizes of which a block must be a multiple of one."""
+    """Return the block sizes of a kernel. A block must be a multiple of one of these sizes."""
     method = reader.method(cls, BLOCKS)
     returned = [each.value for each in ast.walk(method.node) if isinstance(each, ast.Return)] if method else []
     items = [item for each in returned if isinstance(each, ast.List) for item in each.elts]
@@ -66,7 +66,7 @@ def _types(reader: Reader, cls: Definition) -> Iterator[tuple[str, tuple[int, ..
 
 @dataclass(frozen=True)
 class _PredicateEvaluator:
-    """Evaluates a predicate on GPUs of one major compute capability, as far as its source permits."""
+    """Evaluates a predicate of a kernel statically, for GPUs of one major compute capability."""
 
     reader: Reader
     cls: Definition

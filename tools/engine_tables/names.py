@@ -1,4 +1,4 @@
-"""Resolution of names in published source through imports and base classes."""
+"""Resolves names in published source through imports and base classes."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ class MovedError(Exception):
 
 @dataclass(frozen=True)
 class Scope:
-    """Scope of a name: a function's own names, then its module's."""
+    """Scope of a name. The local names of a function take precedence over those of the module."""
 
     module: Module
     local: Mapping[str, Node | Import]
@@ -24,24 +24,24 @@ class Scope:
 
 @dataclass(frozen=True)
 class Definition:
-    """Definition of a name, and its location."""
+    """Syntax node that defines a name, and the scope of the node."""
 
     node: Node
     scope: Scope
 
 
 class Names:
-    """Looks names up across the modules of one distribution."""
+    """Looks up names across the modules of one distribution."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
 
     def scope(self, module: Module, local: Symbols | None = None) -> Scope:
-        """Return the scope of a module, or of a function in it."""
+        """Return the scope of a module, or of a function with local names."""
         return Scope(module, local or {})
 
     def definition(self, node: Node, scope: Scope) -> Definition | None:
-        """Return the definition of a name or dotted name, or None if it is in another package."""
+        """Return the definition of a name or dotted name, or None if the distribution does not define it."""
         match node:
             case ast.Name(id=name):
                 if name in scope.local:
@@ -53,7 +53,7 @@ class Names:
         return None
 
     def find_definition(self, dotted: str) -> Definition | None:
-        """Return the definition of a full dotted name such as ``package.module.Class.method``."""
+        """Return the definition of a full dotted name such as ``package.module.Class.method``, or None."""
         module_name, _, name = dotted.rpartition(".")
         if (module := self.tree.module(dotted)) is not None:
             return Definition(module.tree, self.scope(module))
@@ -92,7 +92,7 @@ class Names:
         return next((result for each in starred if (result := self.find_definition(f"{each}.{name}"))), None)
 
     def method(self, cls: Definition, name: str) -> Definition | None:
-        """Return a member of a class, possibly inherited."""
+        """Return the definition of a class member, which may be inherited."""
         for each in self.ancestry(cls):
             for statement in getattr(each.node, "body", []):
                 match statement:
@@ -103,7 +103,7 @@ class Names:
         return None
 
     def ancestry(self, cls: Definition) -> Iterator[Definition]:
-        """Yield a class and its base classes, nearest first."""
+        """Yield a class, followed by its base classes from the nearest to the most distant."""
         yield cls
         for base in getattr(cls.node, "bases", []):
             result = self.definition(base, cls.scope)
@@ -119,7 +119,7 @@ class Names:
 
 
 def class_names(cls: Node) -> dict[str, ast.expr]:
-    """Return the assignments of a class's body, by name."""
+    """Return the assigned values in the body of a class, by name."""
     return {
         statement.targets[0].id: statement.value
         for statement in getattr(cls, "body", [])

@@ -1,4 +1,4 @@
-"""Features of a release other than flags: connectors, metrics, endpoints, environment variables."""
+"""Reads features of a release other than flags: connectors, metrics, endpoints and environment variables."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ _UNITS = {
     "1": "", "s": "seconds", "ms": "milliseconds", "us": "microseconds", "By": "bytes", "MiBy": "mebibytes",
     "GiBy": "gibibytes", "%": "percent",
 }  # fmt: skip
-"""Unit names of OpenTelemetry's Prometheus exporter; others are unchanged."""
+"""Unit names in OpenTelemetry's Prometheus exporter. Other units are unchanged."""
 _METRIC_CONSTRUCTOR = re.compile(r"(counter|gauge|histogram|summary)\w*\(", re.IGNORECASE)
 _ENVIRONMENT_ACCESS = re.compile(r"\bgetenv\(|\benviron\b")
 _PER = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
@@ -34,7 +34,7 @@ def registered_names(reader: Reader, function: str, owner: str = "") -> list[str
 
 
 def strings(reader: Reader, start: str) -> list[str]:
-    """Return the texts in the source that start with a dotted prefix and are one dotted name."""
+    """Return the string literals in the source that are dotted names with a prefix."""
     pattern = re.compile(rf"{re.escape(start)}[a-z0-9_.]*[a-z0-9]")
     return sorted(
         {
@@ -47,7 +47,7 @@ def strings(reader: Reader, start: str) -> list[str]:
 
 
 def metrics(reader: Reader, prefixes: Sequence[str]) -> tuple[PublishedMetric, ...]:
-    """Return the metrics whose names start with one of the prefixes, as in Prometheus."""
+    """Return the metrics whose names start with one of the prefixes, with their names in Prometheus."""
     results: set[tuple[str, str]] = set()
     for module in reader.tree.modules(pattern=_METRIC_CONSTRUCTOR):
         scope = reader.scope(module)
@@ -63,7 +63,7 @@ def metrics(reader: Reader, prefixes: Sequence[str]) -> tuple[PublishedMetric, .
 
 
 def _metrics_in(reader: Reader, node: ast.AST, scope: Scope, prefixes: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield names and kinds; a unit that OpenTelemetry adds to the name follows a bar."""
+    """Yield the name and kind of each metric. A unit that OpenTelemetry adds follows the name after a bar."""
     match node:
         case ast.Tuple(elts=[ast.Constant(value=str(text)), *_]) | ast.Assign(value=ast.Constant(value=str(text))):
             if _is_metric(text, prefixes):
@@ -85,7 +85,7 @@ def _metrics_in(reader: Reader, node: ast.AST, scope: Scope, prefixes: Sequence[
 def _mapping_metrics(
     reader: Reader, key: ast.expr | None, value: ast.expr, scope: Scope, prefixes: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield a metric that a mapping defines: its name is the key, its kind the class of the value."""
+    """Yield the metric that an entry of a mapping defines. The key is the name, and the value's class is the kind."""
     if key is not None and isinstance(value, ast.Call) and (kind := _kind(value)):
         name = reader.value_or(key, scope, None)
         if isinstance(name, str) and _is_metric(name, prefixes):
@@ -101,7 +101,7 @@ def _is_metric(text: str, prefixes: Sequence[str]) -> bool:
 
 
 def _prometheus_name(name: str, kind: str) -> str:
-    """Return a metric's name in Prometheus: with the unit added by OpenTelemetry, and ``_total`` for counters."""
+    """Return the name of a metric in Prometheus, with the unit that OpenTelemetry adds, and ``_total`` for counters."""
     bare, _, unit = name.partition("|")
     base = re.sub(r"[^a-zA-Z0-9_:]", "_", bare)
     if kind == "counter":
@@ -156,7 +156,7 @@ def _prefix(reader: Reader, call: ast.Call, scope: Scope) -> str:
 
 
 def variables_read(reader: Reader, prefix: str) -> dict[str, object]:
-    """Return the environment variables with a prefix that are read; their defaults are unknown."""
+    """Return the environment variables with a prefix that the source reads. Their defaults are unknown."""
     results: dict[str, object] = {}
     for module in reader.tree.modules(pattern=_ENVIRONMENT_ACCESS, containing=prefix):
         for call in _calls(module):
@@ -191,7 +191,7 @@ def variables_listed(reader: Reader, dotted: str) -> dict[str, object]:
 
 
 def settings_variables(reader: Reader, prefix: str, mapping: str) -> dict[str, object]:
-    """Return a variable for each key of a module's mapping of definitions, with the ``default`` of that setting."""
+    """Return an environment variable and its default for each setting in a mapping of definitions."""
     result = reader.required(mapping)
     node = result.node.value if isinstance(result.node, ast.AnnAssign) else result.node
     values: dict[str, object] = {}
@@ -214,4 +214,4 @@ VARIABLES: Mapping[str, Callable[..., dict[str, object]]] = {
     "listed": variables_listed,
     "of_settings": settings_variables,
 }
-"""Functions by their name in recipes."""
+"""Functions that return environment variables, by their name in recipes."""

@@ -1,4 +1,4 @@
-"""Source locations of each distribution's table.
+"""Reads recipes, which specify where the source of each distribution defines the contents of its table.
 
 If a release moves a definition, ``python -m tools.engine_tables`` stops and reports the line of recipes.yaml to change.
 """
@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Recipe:
-    """Source locations of one distribution.
+    """Source locations from which the table of one distribution is generated.
 
     Attributes:
         commands: Functions that add the flags of a sub-command, by name.
@@ -50,4 +50,4 @@ class Recipe:
 
 _TEXT = Path(__file__).with_name("recipes.yaml").read_text(encoding="utf-8")
 RECIPES: Mapping[str, Recipe] = TypeAdapter(dict[str, Recipe]).validate_python(yaml.safe_load(_TEXT))
-"""Recipes by name in the catalogue of engines; an engine without a recipe has no table."""
+"""Recipes by name in the catalogue of engines. An engine without a recipe has no table."""

@@ -1,4 +1,4 @@
-"""Python source as a tree of parsed modules: from a wheel or from texts."""
+"""Parses the Python modules of a wheel, or of texts."""
 
 import ast
 import functools
@@ -14,7 +14,7 @@ Node = ast.AST
 
 @dataclass(frozen=True)
 class Import:
-    """A name that refers to another module.
+    """An imported module, or an imported name of a module.
 
     Attributes:
         name: Imported name; None for the module itself.
@@ -46,7 +46,7 @@ class Module:
 
 
 class Tree:
-    """Every module of a distribution, parsed on first use."""
+    """The modules of a distribution, each of which is parsed on first use."""
 
     def __init__(self, paths: frozenset[str], read: Callable[[str], str]) -> None:
         self._read = functools.cache(read)
@@ -59,12 +59,12 @@ class Tree:
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> "Tree":
-        """Return the tree of a few files: text by path."""
+        """Create a tree from the texts of files, by path."""
         return cls(frozenset(texts), texts.__getitem__)
 
     @classmethod
     def from_wheel(cls, archive: Path) -> "Tree":
-        """Return the tree of a wheel.
+        """Create a tree from the files of a wheel.
 
         Raises:
             zipfile.BadZipFile: The file is not a wheel.
@@ -73,7 +73,7 @@ class Tree:
         return cls(frozenset(wheel.namelist()), lambda path: wheel.read(path).decode("utf-8"))
 
     def modules(self, under: str = "", containing: str = "", pattern: re.Pattern[str] = _MATCH_ALL) -> Iterator[Module]:
-        """Yield modules by path: those in a folder whose text contains a word and matches a pattern.
+        """Yield the modules whose path has a prefix, and whose text contains a word and matches a pattern.
 
         The text is searched first, since parsing all of a large distribution takes a long time.
         """
@@ -97,7 +97,7 @@ class Tree:
 
 
 def symbols(body: list[ast.stmt], package: str) -> Symbols:
-    """Return the first binding of each name in a block."""
+    """Return the first binding of each name in a block of statements."""
     matches: Symbols = {}
     for statement in body:
         for name, meaning in _bound(statement, package):
@@ -137,7 +137,7 @@ def _imported_names(statement: ast.ImportFrom, package: str) -> Iterator[tuple[s
 
 
 def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """Yield the blocks inside a statement in order."""
+    """Yield the blocks of statements inside a statement, in source order."""
     for name in ("body", "orelse", "finalbody"):
         yield getattr(statement, name, [])
     for handler in getattr(statement, "handlers", []):

@@ -1,4 +1,4 @@
-"""Converts a distribution's source to its table, and the table to text."""
+"""Generates the table of a distribution from its source, and renders the table as text."""
 
 import json
 
@@ -16,10 +16,10 @@ from voice_blueprint.engines.published.release import Command, EngineTable, Orig
 
 
 def table(tree: Tree, recipe: Recipe, origin: Origin) -> EngineTable:
-    """Return the table of one distribution.
+    """Return the table of a distribution that a recipe describes.
 
     Raises:
-        MovedError: A definition is not at the recipe's location.
+        MovedError: A definition is not at the location that the recipe specifies.
     """
     plain = Reader(tree)
     reader = Reader(tree, {name: offered.registered_names(plain, by) for name, by in recipe.registries.items()})
@@ -69,7 +69,7 @@ def _environment(reader: Reader, recipe: Recipe) -> dict[str, JsonValue]:
 
 
 def render(engine_table: EngineTable) -> str:
-    """Return a table as JSON with one line for each flag, field, metric, endpoint and variable."""
+    """Render a table as JSON, with one line for each flag, field, metric, endpoint and variable."""
     document = engine_table.model_dump(mode="json", exclude_defaults=True)
     entries = (
         f" {_json(key)}: {_expand_json(value, ' ', depth=2 if key == 'commands' else 1)}"
@@ -79,7 +79,7 @@ def render(engine_table: EngineTable) -> str:
 
 
 def _expand_json(value: object, indent: str, depth: int) -> str:
-    """Return JSON whose containers are expanded up to a depth; deeper ones stay on one line each."""
+    """Render JSON in which containers are expanded up to a depth. Deeper containers stay on one line."""
     if depth < 0 or not isinstance(value, dict | list) or not value:
         return _json(value)
     inner = f"{indent} "

@@ -1,4 +1,4 @@
-"""Static evaluation of expressions in published source."""
+"""Evaluates expressions in published source statically."""
 
 import ast
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from tools.engine_tables.source import Node, Tree
 
 
 class UnknownValueError(Exception):
-    """An expression has no value that can be determined statically."""
+    """The value of an expression cannot be determined statically."""
 
 
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], object]] = {
@@ -28,11 +28,11 @@ _ENUMS = ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag")
 
 
 class Reader(Names):
-    """Looks names up and evaluates expressions across the modules of one distribution.
+    """Looks up names and evaluates expressions across the modules of one distribution.
 
     Args:
-        tree: The distribution.
-        registries: Names and values that functions return, by function.
+        tree: Modules of the distribution.
+        registries: Registered names that functions return, by name of the function.
     """
 
     def __init__(self, tree: Tree, registries: Mapping[str, list[str]] | None = None) -> None:
@@ -48,7 +48,7 @@ class Reader(Names):
         )
 
     def members(self, enum: Definition) -> dict[str, object]:
-        """Return an enumeration's members: name to value, or the name if the value is not a text or number."""
+        """Return the members of an enumeration. The name replaces a value that is neither a text nor an integer."""
         results: dict[str, object] = {}
         for name, node in class_names(enum.node).items():
             value = self.value_or(node, replace(enum.scope, local=class_names(enum.node)), None)
@@ -56,14 +56,14 @@ class Reader(Names):
         return results
 
     def value_or(self, node: Node, scope: Scope, default: object) -> object:
-        """Return an expression's value, or a default if it cannot be determined statically."""
+        """Return the value of an expression, or a default if the value cannot be determined statically."""
         try:
             return self.value(node, scope)
         except UnknownValueError:
             return default
 
     def value(self, node: Node, scope: Scope) -> object:
-        """Return an expression's value.
+        """Return the value of an expression.
 
         Raises:
             UnknownValueError: The value cannot be determined statically.
@@ -197,7 +197,7 @@ class Reader(Names):
         raise UnknownValueError(ast.unparse(node))
 
     def literal(self, node: Node, scope: Scope) -> list[object]:
-        """Return the values that a ``Literal`` type allows, through aliases and unions of literals.
+        """Return the values that a ``Literal`` type allows. Aliases and unions of literals are resolved.
 
         Raises:
             UnknownValueError: The type is not a literal.
@@ -222,5 +222,5 @@ class Reader(Names):
 
 
 def called(call: ast.Call) -> str:
-    """Return the last part of the name of the called function; "" if it has none."""
+    """Return the last part of the called function's name, or "" if the function has no name."""
     return str(getattr(call.func, "id", getattr(call.func, "attr", "")))

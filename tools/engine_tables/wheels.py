@@ -1,4 +1,4 @@
-"""Published wheels: downloaded by pip, cached outside the repository, identified by their hash."""
+"""Downloads published wheels with pip, and caches them outside the repository."""
 
 import hashlib
 import os
@@ -14,15 +14,15 @@ _LAST_LINES = 5
 
 
 class UnavailableError(Exception):
-    """A published file is unavailable. The message contains the file and the reason."""
+    """A published file cannot be downloaded."""
 
 
 def wheel(package: str, version: str, known_sha256: str | None = None) -> Path:
-    """Return a published wheel, from the cache or downloaded.
+    """Return the path of a published wheel. Download the wheel unless it is in the cache.
 
     Args:
-        known_sha256: Hash of the wheel that was used last time; another one is rejected. Without it, pip verifies the
-            hash of the package index.
+        known_sha256: Hash of the wheel that was used last time. A wheel with another hash is rejected. By default, pip
+            verifies the hash of the package index.
 
     Raises:
         UnavailableError: There is no such wheel, its hash differs, or the index is unreachable.
@@ -45,13 +45,13 @@ def wheel(package: str, version: str, known_sha256: str | None = None) -> Path:
 
 
 def sha256(file: Path) -> str:
-    """Return a file's SHA-256 in hexadecimal."""
+    """Return the SHA-256 hash of a file, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _download(package: str, version: str, known_sha256: str | None, folder: Path) -> None:
-    """Let pip download, so that the machine's index, proxy and certificates are used."""
+    """Download a wheel with pip, which uses the index, proxy and certificates that are configured on the machine."""
     desired = folder / "wanted.txt"
     desired.write_text(f"{package}=={version}" + (f" --hash=sha256:{known_sha256}" if known_sha256 else "") + "\n")
     command = [

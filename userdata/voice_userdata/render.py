@@ -1,4 +1,4 @@
-"""Renders typed values into the bash script that a host receives as user data."""
+"""Rendering of typed values into the bash script that a host receives as user data."""
 
 import base64
 import bz2
@@ -21,8 +21,8 @@ _UNPACK = (
     "BODIES=$(python3 -c 'import base64, bz2, sys; "
     'sys.stdout.write(bz2.decompress(base64.b64decode(sys.argv[1])).decode())\' {})\neval "$BODIES"'
 )
-"""bzip2's format and output have not changed since 2000, whereas gzip's output differs between builds of zlib: user
-data that depends on the deploying machine would replace all hosts."""
+"""Command that unpacks the step files. bzip2's format and output have not changed since 2000, whereas gzip's output
+differs between builds of zlib: user data that depends on the deploying machine would replace all hosts."""
 _PACKED_BODY = re.compile(r"""BODIES=\$\(python3 -c '[^']*' (\S+)\)\neval "\$BODIES\"""")
 
 HOST_ACTIONS = (
@@ -40,8 +40,7 @@ HOST_ACTIONS = (
     "secretsmanager:GetSecretValue",
     "ssm:GetParameter",
 )
-"""Permissions of a host's role, in addition to those of its containers; those for the load balancer are only needed for
-VFIO."""
+"""Permissions of a host's role, in addition to those of its containers. Only VFIO needs those for the load balancer."""
 
 _ALWAYS_BEFORE = ("lib", "need")
 _NO_STEP_NAMES = {"lib", "need", "signature", "cold_start", "lifecycle", "drain", "every_boot"}
@@ -52,8 +51,8 @@ def render(boot: HostBoot) -> str:
     """Render the user data of a fleet's hosts.
 
     Values are quoted assignments at the top, so that CDK tokens in them reach CloudFormation unchanged. They are
-    followed by the compressed bodies of the required step files, without comments and indentation, which no string in
-    them may depend on.
+    followed by the compressed bodies of the required step files, without comments and indentation. Strings in step
+    files must not depend on either.
 
     Raises:
         ValueError: A value spans several lines, or the script exceeds EC2's limit.
@@ -72,7 +71,7 @@ def render(boot: HostBoot) -> str:
 
 
 def unpacked(script: str) -> str:
-    """Return a script with its steps as plain text, for people and tools; it may exceed EC2's limit."""
+    """Return a script with its steps as plain text, for people and tools. The result may exceed EC2's limit."""
     return _PACKED_BODY.sub(lambda found: bz2.decompress(base64.b64decode(found[1])).decode(), script)
 
 
@@ -84,7 +83,7 @@ def deployed_bytes(script: str) -> int:
 def render_bake(bake: Bake, function: Literal["bake", "check"]) -> str:
     """Render the script that EC2 Image Builder runs on the build machine of a host image.
 
-    Its functions are ``bake``, then ``check``.
+    Image Builder first runs the function ``bake``, then ``check``.
     """
     pages = bake.huge_pages
     values = {
@@ -140,7 +139,7 @@ def render_preparation(job: Preparation) -> str:
 
 
 def _files(boot: HostBoot) -> list[str]:
-    """Return the step files in the order in which they run.
+    """Return the names of the step files, in the order in which they run.
 
     AF_XDP creates the queues that ENA Express tunes; VFIO changes the interface that containers use.
     """
@@ -165,9 +164,10 @@ def _signature(of: Bake | Preparation) -> list[str]:
 
 
 def _boot_steps(boot: HostBoot) -> list[str]:
-    """Return the functions to call at every boot: tools that a minimal image may lack, then the function of each file.
+    """Return the functions to call at every boot.
 
-    ``aws`` is first, since failures are reported to Auto Scaling with it.
+    They first install tools that a minimal image may lack, and then run the function of each step file. ``aws`` is the
+    first tool, since it reports failures to Auto Scaling.
     """
     needs = ["need aws awscli-2"]
     if boot.data_path or boot.ena_express:
@@ -235,7 +235,7 @@ def _start_log(container: Container) -> str:
 
 
 def _container_tables(boot: HostBoot) -> str:
-    """Return associative arrays with the per-container values of a step. A container without a value has no entry."""
+    """Return associative arrays with the values of each container. A container without a value has no entry."""
     tables: dict[str, Callable[[Container], Iterable[str]]] = {
         "IMAGE": lambda c: [c.image_uri],
         "ENVIRONMENT": lambda c: _variables(c.environment),

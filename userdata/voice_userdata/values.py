@@ -1,4 +1,4 @@
-"""Typed values of user data, validated here instead of on a host."""
+"""Typed values of user data, which are validated before a host receives them."""
 
 import re
 from collections.abc import Mapping
@@ -65,12 +65,12 @@ class HugePages:
 
 @dataclass(frozen=True)
 class LifecycleHooks:
-    """The lifecycle hooks of the Auto Scaling group. The default result of both must be ``ABANDON``.
+    """The lifecycle hooks of the Auto Scaling group. The default result of both hooks must be ``ABANDON``.
 
     Attributes:
         launch: Name of the hook on ``EC2_INSTANCE_LAUNCHING``.
         terminate: Name of the hook on ``EC2_INSTANCE_TERMINATING``.
-        heartbeat_s: Heartbeat timeout of both. No heartbeat is sent during the pull of an image.
+        heartbeat_s: Heartbeat timeout of both hooks. No heartbeat is sent during the pull of an image.
         ready_budget_s: Maximum time from the start of the containers until they are ready.
         drain_budget_s: Maximum time to finish sessions; after a spot notice, at most 100 s.
     """
@@ -89,7 +89,7 @@ class LifecycleHooks:
 
     @property
     def heartbeat_every_s(self) -> int:
-        """A third of the timeout, in whole polls, so that two heartbeats may be lost."""
+        """A third of the heartbeat timeout, rounded down to whole polls, so that two heartbeats may be lost."""
         return self.heartbeat_s // 3 // POLL_S * POLL_S
 
 
@@ -134,7 +134,7 @@ class Vfio:
 
 @dataclass(frozen=True)
 class Mount:
-    """A host directory in a container. A writable one is created, and owned by the container's user."""
+    """A host directory in a container. The container's user owns a writable directory, which the host creates."""
 
     source: str
     target: str
@@ -143,7 +143,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class HealthPort:
-    """The container is ready when this TCP port of the host accepts connections.
+    """Readiness check of a container: a TCP port of the host must accept connections.
 
     Attributes:
         path: Path that must respond with HTTP 200; empty if a connection is sufficient.
@@ -155,7 +155,7 @@ class HealthPort:
 
 @dataclass(frozen=True)
 class HealthCommand:
-    """The container is ready when this command, run inside it, succeeds."""
+    """Readiness check of a container: a command that runs inside the container must succeed."""
 
     command: str
     interval_s: int = POLL_S
@@ -170,13 +170,13 @@ class Container:
         image_uri: Image in an ECR registry, by digest.
         environment: Variables in addition to those of the host (``HostBoot.variables_for``).
         health: Readiness check.
-        user_id: User of the container, who owns its copy of the password.
+        user_id: User of the container, which owns the container's copy of the password.
         groups: Additional groups of that user, for sockets and devices of other users.
         capabilities: Linux capabilities to add, without ``CAP_``.
         devices: Additional device files.
         mounts: Mounted host directories.
-        hardware: Whether it receives the resources of the data path or accelerator: huge pages and locked memory, the
-            VFIO group, Neuron devices, or GPUs.
+        hardware: Whether the container receives the resources of the data path or accelerator: huge pages and locked
+            memory, the VFIO group, Neuron devices, or GPUs.
         shared_memory_mib: Size of ``/dev/shm``; Docker's default is 64.
         arguments: Arguments of the image's entry point.
         start_log: For the container that determines the host's start-up time: the log text that precedes the seconds of
@@ -219,7 +219,7 @@ class Artifacts:
 
     Attributes:
         source: Location, ``s3://bucket/name``.
-        directory: Directory on the host, which is its engine's cache.
+        directory: Directory on the host, which is the cache of its engine.
         user_id: Owner of the files.
     """
 
@@ -239,12 +239,12 @@ class HostBoot:
         region: Region of all AWS calls.
         auto_scaling_group: Literal name of the group. A reference would be circular, since the group refers to the
             launch template, which contains this value.
-        hooks: Its lifecycle hooks.
-        containers: Containers, telemetry last: it is stopped after the others have drained.
+        hooks: Lifecycle hooks of the group.
+        containers: Containers. Telemetry is last, since it is stopped after the others have drained.
         log_group: CloudWatch log group of hosts and containers.
         state: Access to the state store.
         environment: Variables of every container, such as the port of the state store.
-        mtu: MTU of the primary interface; ``None`` leaves EC2's 9001.
+        mtu: MTU of the primary interface; ``None`` for EC2's default of 9001.
         huge_pages: Huge pages reserved at every boot.
         ena_express: Whether the host is set up for ENA Express, and refuses to serve without it.
         data_path: Receive path of audio packets.
@@ -324,7 +324,7 @@ class HostBoot:
         return own
 
     def variables_for(self, container: Container) -> frozenset[str]:
-        """Names of all variables of a container."""
+        """Return the names of all variables of a container."""
         return HOST_VARIABLES | self.shared_environment.keys() | container.environment.keys()
 
 
@@ -351,8 +351,8 @@ class Preparation:
     """A job in which an engine downloads and compiles its model, for the hosts of its fleet.
 
     Attributes:
-        image: Name of the engine's image, and its URI with digest.
-        command: Arguments of its container, including the program.
+        image: Name of the engine's image, and the URI of the image with its digest.
+        command: Arguments of the engine's container, including the program.
         mounted_at: Path of the cache in the container.
         signing_key: As in ``HostBoot``.
     """

@@ -51,7 +51,7 @@ class AlarmRule:
 
 
 def evaluation_range(rule: AlarmRule) -> int:
-    """Return the number of periods for ``evaluate``: N plus two, as in CloudWatch's examples."""
+    """Return the number of periods that are evaluated: N plus two, as in CloudWatch's examples."""
     return rule.evaluation_periods + 2
 
 

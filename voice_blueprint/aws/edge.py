@@ -11,7 +11,7 @@ AGENT_DRAIN_TIMEOUT_S = GATEWAY_DRAIN_TIMEOUT_S
 """Drain timeout of an agent. Conversations end within this time, or clients are instructed between two turns to
 reconnect to another agent."""
 AGENT_VCPU, AGENT_MEMORY_GIB = 1, 2
-"""Size of an agent's task: one process uses one core, for which 2 GiB is the minimum on Fargate. Eight conversations
+"""Size of an agent's task. One process uses one core, for which 2 GiB is the minimum on Fargate. Eight conversations
 use 0.3 GiB."""
 
 STREAM_TIMEOUT_S = 900
@@ -27,7 +27,7 @@ https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html"""
 
 HEALTH_CHECK_INTERVAL_S = 10
 """Interval between the requests of each Route 53 health checker. An interval of 30 s would cost a third as much, but
-detect failures later."""
+would detect failures later."""
 HEALTH_CHECK_FAILURES = 3
 """Number of consecutive failed health checks after which a region counts as unhealthy: Route 53's default."""
 ALIAS_TTL_S = 60

@@ -14,14 +14,15 @@ from voice_blueprint.file.source import Location
 
 @dataclass(frozen=True)
 class Fleet:
-    """A fleet as described in the file.
+    """A fleet as described in the deployment file.
 
     Attributes:
-        groups: Number of Auto Scaling groups of the fleet; the bounds in the file apply to each.
+        groups: Number of Auto Scaling groups of the fleet. The bounds in the file apply to each group.
         min_hosts: Minimum number of hosts of the whole fleet.
         max_hosts: Maximum number of hosts of the whole fleet.
-        warm_hosts: Hosts of its warm pool, in addition to the above: each uses an address, and boots before it stops.
-        machine_image: Machine image of its hosts; ``None`` for AWS's latest.
+        warm_hosts: Number of additional hosts in the warm pool. Each of them uses an address, and boots before it
+            stops.
+        machine_image: Machine image of the hosts; ``None`` for the latest image of AWS.
     """
 
     name: str
@@ -44,13 +45,13 @@ class Fleet:
 
     @property
     def vcpus(self) -> tuple[int, int]:
-        """Number of vCPUs that count against a quota at the minimum and at the maximum, including the warm pool."""
+        """Number of vCPUs that count against a quota, at the minimum and at the maximum, including the warm pool."""
         low, high = self.min_hosts + self.warm_hosts, self.max_hosts + self.warm_hosts
         return low * self.instance_type.vcpus, high * self.instance_type.vcpus
 
 
 def fleets(deployment: Deployment) -> Iterator[Fleet]:
-    """Yield the VAD fleet, then the ASR fleets in file order; without an AWS section, there are none."""
+    """Yield the VAD fleet, followed by the ASR fleets in file order. Without an AWS section, there are none."""
     if deployment.aws_section is None:
         return
     aws = deployment.aws_section

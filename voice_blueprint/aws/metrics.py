@@ -23,7 +23,8 @@ NAT_GATEWAY = "AWS/NATGateway"
 NETWORK_LOAD_BALANCER = "AWS/NetworkELB"
 """https://docs.aws.amazon.com/elasticloadbalancing/latest/network/load-balancer-cloudwatch-metrics.html"""
 LOG_NAMESPACE = "VoiceServe/Logs"
-"""Metric filters cannot add constant dimensions, so each deployment uses its own namespace below this one."""
+"""Parent of the namespaces of metric filters. Each deployment has a namespace of its own, since metric filters cannot
+add constant dimensions."""
 
 _EDGE = (Tier.GATEWAY, Tier.AGENT)
 _HOSTS = (Tier.VAD, Tier.ASR)
@@ -84,7 +85,7 @@ class LogMetric:
     """A metric of a metric filter on a log group.
 
     Attributes:
-        metric: The metric. Its namespace is a prefix, see ``log_namespace``.
+        metric: The metric. Its namespace is the parent of the deployment's namespace; see ``log_namespace``.
         pattern: CloudWatch Logs filter pattern; ``{address_prefix}`` stands for the start of the VPC's addresses.
         value: Increment per match: 1, or a field of the pattern.
         source: Log group that is read.

@@ -8,7 +8,7 @@ from voice_blueprint.file.model.scaling import ScalingRule
 DEPLOYMENT_TAG = "voice-serve:deployment"
 """Tag of every stack and its resources with the deployment's name."""
 FILE_OUTPUT = "File"
-"""Output of a stack in a region other than the first: the name of the deployment in its file."""
+"""Output of a stack outside of the first region: the name of the deployment in its file."""
 VAD_FLEET = "vad"
 GATEWAY_FLEET = "gateway"
 """Fleet dimension of the gateway's metrics."""
@@ -30,18 +30,18 @@ def fleet_tier(fleet: str) -> str:
 
 
 def group(deployment: Deployment, fleet: str, zone: str | None = None) -> str:
-    """Return the name of an Auto Scaling group; the VAD fleet has one in each zone."""
+    """Return the name of an Auto Scaling group. The VAD fleet has one group in each zone."""
     suffix = f"-{zone.removeprefix(deployment.aws.region)}" if zone else ""
     return f"{deployment.name}-{fleet}{suffix}"
 
 
 def vad_groups(deployment: Deployment) -> list[str]:
-    """Return the VAD fleet's group names in zone order."""
+    """Return the names of the VAD fleet's groups in the order of the zones."""
     return [group(deployment, VAD_FLEET, zone) for zone in deployment.aws.availability_zones]
 
 
 def job(deployment: Deployment, fleet: str) -> str:
-    """Return the name of the launch template of the job that uploads a fleet's artifacts to the bucket."""
+    """Return the name of the launch template for the job that uploads a fleet's artifacts to the bucket."""
     return f"{deployment.name}-{fleet}-artifacts"
 
 
@@ -60,7 +60,7 @@ def state_prefix(deployment: Deployment) -> str:
 
 
 def state_group(deployment: Deployment) -> str:
-    """Return the id of the state store's replication group, which depends on the snapshot that it is restored from."""
+    """Return the id of the state store's replication group, which depends on the restored snapshot."""
     prefix, snapshot = state_prefix(deployment), deployment.aws.state.restore_from
     return state_part(prefix, _checksum(snapshot)) if snapshot else prefix
 
@@ -89,7 +89,7 @@ def _checksum(text: str) -> str:
 
 
 def state_nodes(deployment: Deployment) -> list[str]:
-    """Return the ids of the state store's nodes in ElastiCache; a failover changes roles, not ids."""
+    """Return the ids of the state store's nodes in ElastiCache. A failover changes roles, not ids."""
     nodes = deployment.aws.state.replicas + 1
     return [f"{state_group(deployment)}-{number:03d}" for number in range(1, nodes + 1)]
 

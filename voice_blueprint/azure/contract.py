@@ -1,7 +1,7 @@
 """Contract inside the Kubernetes cluster: ports, and permitted traffic.
 
 Manifests, network policies, scrape jobs and launch commands are rendered from these tables.
-``voice_blueprint.contract`` contains the tables of both clouds.
+``voice_blueprint.contract`` contains the tables that both clouds share.
 """
 
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ DECODE_NIXL = Port(5700, "tcp", "NIXL side channel of a cell's decode engine, on
 LMCACHE = Port(6555, "tcp", "LMCache server of an engine (ZMQ), on its pod's loopback only, or for peers that look up")
 LMCACHE_PEERS = Port(6557, "tcp", "LMCache server of an engine: where peers read its chunks by NIXL")
 LMCACHE_DATA = tuple(Port(number, "tcp", "KV cache chunks over UCX") for number in range(6560, 6568))
-"""Ports on which UCX transfers chunks. It listens on one port per network device and worker of a server; two were
+"""Ports on which UCX transfers chunks. UCX listens on one port per network device and worker of a server; two were
 observed."""
 LMCACHE_COORDINATOR = Port(9300, "tcp", "The list of LMCache servers")
 DECODE_LMCACHE = Port(6556, "tcp", "LMCache server of a cell's decode engine (ZMQ), on its pod's loopback only")
@@ -168,7 +168,7 @@ CALLER_FLOWS: tuple[ClusterFlow, ...] = (
     ),
     *(flow for tier in (Component.GATEWAY, Component.VAD, Component.ASR) for flow in _tier_flows(tier)),
 )
-"""Additional traffic of the caller tiers. Security groups are derived from the flows of edge and Internet."""
+"""Additional traffic of the caller tiers. Security groups are derived from the flows of the edge and the internet."""
 
 AGENT_FLOWS: tuple[ClusterFlow, ...] = (
     ClusterFlow(Component.EDGE, Component.AGENT, AGENT_HTTP),

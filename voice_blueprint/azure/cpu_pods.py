@@ -9,18 +9,18 @@ from voice_blueprint.file.model.azure_callers import Callers
 from voice_blueprint.file.model.base import HostCount
 
 NODE_CPUS = 1.0
-"""CPUs of a node that Kubernetes and the DaemonSets use. ASSUMED."""
+"""Number of CPUs of a node that Kubernetes and the DaemonSets use. ASSUMED."""
 AGENT_CPUS = 1.0
-"""CPUs of an agent's pod: one process uses one core."""
+"""Number of CPUs of an agent's pod, whose process uses one core."""
 SIDECAR_CPUS = 0.15
-"""CPUs of the sidecars that keep a pod signed in to the state store, and export the metrics of its program to
+"""CPUs of the sidecars of a pod, which sign in to the state store and export the metrics of its program to
 Prometheus."""
 
 
 def cpu_pods(callers: Callers | None, agents: AgentPods | None) -> dict[str, tuple[float, HostCount]]:
-    """Return the CPUs of a pod with its sidecars, and the number of pods, of each tier on the CPU pool.
+    """Return the CPUs per pod, including sidecars, and the number of pods for each tier on the CPU pool.
 
-    Without callers, there are none.
+    Without callers, the pool has no pods.
     """
     if callers is None:
         return {}
@@ -34,7 +34,7 @@ def cpu_pods(callers: Callers | None, agents: AgentPods | None) -> dict[str, tup
 
 
 def cpu_nodes(vm_size: str, pods: list[float], required_cpus: float) -> int:
-    """Return the number of nodes of a size for these pods, which need ``required_cpus`` CPUs in total.
+    """Return the number of nodes of a size for pods that request ``required_cpus`` CPUs in total.
 
     CPUs of each node may remain unused, at most as many as the largest pod requests.
     """

@@ -24,7 +24,7 @@ API_SERVER_APP = "6dae42f8-4368-4678-94ff-3960e28e3630"
 # --- Resources --------------------------------------------------------------------------------------------
 
 _SUFFIX = 6
-"""Number of hexadecimal digits that make a name unique to the subscription; the probability of a collision is one in 16
+"""Number of hexadecimal digits that make a name unique to the subscription. The probability of a collision is one in 16
 million."""
 
 
@@ -73,7 +73,7 @@ def part(deployment: Deployment, role: str) -> str:
 
 
 def engine_service_name(service: AzureService) -> str:
-    """Return the name of the headless Kubernetes service whose DNS record contains the address of each ready pod."""
+    """Return the name of the headless Kubernetes service that resolves to the addresses of all ready pods."""
     return f"engines-{service.name}"
 
 
@@ -135,7 +135,7 @@ class ClusterOutput(StrEnum):
     CLUSTER_NAME = "clusterName"
     CLUSTER_ID = "clusterId"
     KUBECONFIG = "kubeconfig"
-    """Kubeconfig, a secret. It authenticates through ``kubelogin`` with the login of the Azure CLI."""
+    """Kubeconfig, a secret. Clients authenticate through ``kubelogin`` with the login of the Azure CLI."""
     OIDC_ISSUER = "oidcIssuer"
     REGISTRY_NAME = "registryName"
     REGISTRY_LOGIN_SERVER = "registryLoginServer"
@@ -147,15 +147,16 @@ class ClusterOutput(StrEnum):
     MODEL_FETCH_CLIENT_ID = "modelFetchClientId"
     """Client id for the service account of the model fetch: the identity that reads secrets of the vault."""
     CALLER_IDENTITIES = "callerIdentities"
-    """With callers: for each of their tiers, ``clientId`` for signing in and ``principalId``, its user in the store."""
+    """Identities of the caller tiers, if there are callers: ``clientId`` for signing in, and ``principalId``, which is
+    the user in the store."""
     STATE_HOST = "stateHost"
-    """With callers: host name of the state store."""
+    """Host name of the state store, if there are callers."""
     ARCHIVE_URL = "archiveUrl"
-    """With an archive: URL of the transcript container."""
+    """URL of the transcript container, if there is an archive."""
     RTP_ADDRESS_NAME = "rtpAddressName"
-    """With callers: name of the public address of the UDP load balancer."""
+    """Name of the public address of the UDP load balancer, if there are callers."""
     EDGE_ADDRESSES = "edgeAddresses"
-    """With callers: public addresses of the edge, for DNS records."""
+    """Public addresses of the edge for DNS records, if there are callers."""
     LOG_WORKSPACE_ID = "logWorkspaceId"
     GRAFANA_ENDPOINT = "grafanaEndpoint"
 
@@ -178,7 +179,7 @@ class ServiceAccount:
 KEDA_SERVICE_ACCOUNT = ServiceAccount("kube-system", "keda-operator")
 """Service account of AKS's KEDA add-on."""
 MODEL_FETCH_SERVICE_ACCOUNT = ServiceAccount(NAMESPACE, "model-fetch")
-"""Service account of the jobs that fill the model cache; it may read secrets of the vault (a token for gated
+"""Service account of the jobs that fill the model cache. The account may read secrets of the vault (a token for gated
 models)."""
 
 CALLER_TIERS = (Component.GATEWAY, Component.VAD, Component.ASR)
@@ -186,11 +187,11 @@ CALLER_ACCOUNTS = {tier: ServiceAccount(NAMESPACE, tier.value) for tier in (*CAL
 """Service accounts of the caller tiers. Each signs in to the state store, and some read the vault."""
 VAULT_TIERS = (Component.GATEWAY, Component.AGENT)
 TOKEN_KEY_SECRET = "session-token-key"  # noqa: S105  name of the secret
-"""Secret of the vault that signs tokens of sessions and conversations. An operator creates it."""
+"""Secret of the vault with the key that signs tokens of sessions and conversations. An operator creates the secret."""
 
 
 def caller_tiers(azure: Azure) -> tuple[Component, ...]:
-    """Return the tiers that serve callers; without `callers`, there are none."""
+    """Return the tiers that serve callers. Without `callers`, only agents remain, if there are any."""
     tiers = CALLER_TIERS if azure.callers else ()
     return (*tiers, Component.AGENT) if azure.agents else tiers
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 ANY_RANGES = frozenset({"*", "any", "internet"})
 """Azure's names for all addresses, in lower case."""
 MAX_SHARE = 2**-8
-"""Share of the address space above which ranges do not identify a single organisation: a /8, the largest range of one
-organisation (https://www.iana.org/assignments/ipv4-address-space)."""
+"""Share of the address space above which ranges do not identify a single organisation. It is a /8, the largest range of
+one organisation (https://www.iana.org/assignments/ipv4-address-space)."""
 
 _SMALL_PREFIX = 26
 """Prefix length of a small range, with 59 usable addresses. Two endpoints use four, Bastion requires the same prefix,
@@ -47,7 +47,7 @@ def agent_address(cidr: str) -> str:
 
 
 def admits_any_address(ranges: Iterable[str]) -> bool:
-    """Return True if the ranges together contain more addresses than any one organisation has.
+    """Return True if the ranges together contain more addresses than a single organisation has.
 
     Args:
         ranges: Prefixes, addresses, or Azure's names for all addresses. Service tags are ignored.

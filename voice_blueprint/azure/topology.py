@@ -47,7 +47,7 @@ class FreeResources:
     gpus: tuple[int, ...]
 
     def without(self, *gpus: int) -> "FreeResources":
-        """Return the free resources without some GPUs, which other pods use."""
+        """Return the free resources except for some GPUs, which other pods use."""
         return replace(self, gpus=tuple(gpu for gpu in self.gpus if gpu not in gpus))
 
 
@@ -56,7 +56,7 @@ class Admission:
     """The kubelet's decision about a container.
 
     Attributes:
-        admitted: Whether the container starts; a rejected pod fails with ``TopologyAffinityError`` and is not
+        admitted: Whether the container starts. A rejected pod fails with ``TopologyAffinityError`` and is not
             rescheduled.
         gpus: The allocated GPUs.
         nodes: NUMA nodes that resources are allocated from first; empty if the policy does not align resources.
@@ -86,7 +86,7 @@ def kube_reserved_cpus(size: VmSize) -> float:
 
 
 def empty_node(size: VmSize, reserved_cpus: int | None = None) -> FreeResources:
-    """Return the free resources of an empty node.
+    """Return the resources of an empty node.
 
     Args:
         size: VM size.
@@ -127,7 +127,7 @@ def admit(size: VmSize, free: FreeResources, request: Request, policy: TopologyP
 def admit_pods(
     size: VmSize, requests: Sequence[Request], policy: TopologyPolicy, free: FreeResources
 ) -> Iterator[Admission]:
-    """Yield the decisions about containers that start one after another on a node."""
+    """Yield the decisions about containers that start one after another on the same node."""
     for request in requests:
         admission = admit(size, free, request, policy)
         if admission.admitted:
@@ -138,7 +138,7 @@ def admit_pods(
 
 
 def share_nvlink(size: VmSize, gpus: Sequence[int]) -> bool:
-    """Return True if NVLink connects the GPUs with each other; a single GPU needs no link."""
+    """Return True if NVLink connects all GPUs with each other. A single GPU needs no link."""
     return len(gpus) <= 1 or set(gpus) <= set(size.nvlink_domain(gpus[0]))
 
 
@@ -169,7 +169,7 @@ def _resource_hints(size: VmSize, free: FreeResources, request: Request) -> list
 
 
 def _hints(total: Sequence[int], free: Sequence[int], amount: int) -> list[_Hint]:
-    """Return every set of NUMA nodes with enough free resources.
+    """Return every set of NUMA nodes with enough free resources for a request.
 
     Sets as small as those of an empty node are preferred.
     """
@@ -218,7 +218,9 @@ def _rank(hint: _Hint, gpu_count: int) -> tuple[bool, bool, int, int]:
 
 
 def _preferred_gpus(size: VmSize, gpus: Sequence[int], count: int) -> tuple[int, ...]:
-    """Return the GPUs that NVIDIA's device plugin prefers: the most NVLink connections, then low numbers.
+    """Return the GPUs that NVIDIA's device plugin prefers: those with the most NVLink connections.
+
+    Of equal groups, the plugin prefers the one with the lowest numbers.
 
     Its best-effort policy scores NVLink far above PCIe (``github.com/NVIDIA/go-gpuallocator``).
     """
@@ -227,7 +229,10 @@ def _preferred_gpus(size: VmSize, gpus: Sequence[int], count: int) -> tuple[int,
 
 
 def _remaining_cpus(free: tuple[int, ...], cpus: int, nodes: Nodes) -> tuple[int, ...]:
-    """Return the CPUs of each node that remain free; nodes of the alignment are used first, in their order."""
+    """Return the free CPUs of each NUMA node after an allocation.
+
+    The nodes of the alignment are used first, in ascending order.
+    """
     remaining = list(free)
     for node in [*sorted(nodes), *(node for node in range(len(free)) if node not in nodes)]:
         used = min(remaining[node], cpus)

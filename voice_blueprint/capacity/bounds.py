@@ -27,7 +27,7 @@ SOCKET_STREAMS_PER_CORE = 500
 CPU time. ASSUMED."""
 
 VAD_STREAMS = 8_192
-"""Maximum streams of the VAD module (images/vad-dataplane/src/vad)."""
+"""Maximum number of streams of the VAD module (images/vad-dataplane/src/vad)."""
 
 PACKET_BYTES, PACKETS_PER_S = 640 + 12 + 28, 50
 """A packet contains 20 ms of L16 at 16 kHz, with the headers of RTP, UDP and IPv4."""
@@ -41,14 +41,14 @@ CPU_WORK = {"Systran/faster-whisper-base": 0.36, "Systran/faster-whisper-tiny.en
 shared x86 machine in int8 (docs/measurements.md, the voice path)."""
 
 CORE_SPEED = 0.5
-"""Assumed speed of a Graviton4 vCPU relative to that machine, with a margin for timely finals. Graviton4 is not
-measured. ASSUMED."""
+"""Speed of a Graviton4 vCPU relative to a core of the shared x86 machine on which CPU time was measured, with a margin
+for timely finals. ASSUMED: Graviton4 is not measured."""
 
 SPEECH_SHARE = 0.5
 """Default fraction of a call that is speech."""
 
 SOCKETS_PER_CALL = 2
-"""A caller's audio socket and event stream."""
+"""Number of sockets per call: the caller's audio socket and event stream."""
 
 EDGE_INSTANCES, EDGE_UNITS = (2, 50), 10
 """Minimum and maximum number of instances of Azure's application gateway: with two, one may fail, and its subnet has no
@@ -77,12 +77,12 @@ REDIS_GB = {"Balanced_B3": 3, "Balanced_B5": 6, "Balanced_B10": 12, "Balanced_B2
 https://azure.microsoft.com/pricing/details/managed-redis"""
 
 REDIS_SHARE = 0.8
-"""Usable share of that memory: a fifth is reserved for replication.
+"""Usable share of the memory of Azure Managed Redis. A fifth is reserved for replication.
 https://learn.microsoft.com/azure/redis/best-practices-memory-management"""
 
 UTTERANCE_S, CHUNKS_PER_S = 30, 10
-"""Maximum duration of an utterance before its final transcript, for which chunks are kept, and its chunks per
-second."""
+"""Maximum duration of an utterance before its final transcript, for which its chunks are kept, and the number of chunks
+per second."""
 
 TRANSCRIPT_BYTES = 512 * 1024
 """Size of a transcript with 4,096 events of 128 bytes. ASSUMED."""
@@ -112,27 +112,30 @@ Bounds = tuple[Bound, ...]
 
 
 def binding_bound(bounds: Bounds) -> Bound:
-    """Return the limiting bound."""
+    """Return the bound that allows the fewest calls."""
     return min(bounds, key=lambda bound: bound.calls)
 
 
 def gateway_task(gateway: GatewayService) -> Bounds:
-    """Return the bounds of a task, whose process uses at most one core. A measured value replaces the assumption."""
+    """Return the bounds of a gateway task, whose process uses at most one core.
+
+    A measured value replaces the assumed one.
+    """
     return _gateway(gateway.vcpu, gateway.memory_gib, gateway.sockets_per_task, "sockets_per_task", gateway.measured)
 
 
 def gateway_sockets(gateway: GatewayService) -> int:
-    """Return the maximum number of sockets of a task, which rejects further ones."""
+    """Return the maximum number of sockets of a gateway task, which rejects further ones."""
     return binding_bound(gateway_task(gateway)).calls * SOCKETS_PER_CALL
 
 
 def gateway_pod(gateway: GatewayPods) -> Bounds:
-    """Return the bounds of a pod on Azure."""
+    """Return the bounds of a gateway pod on Azure."""
     return _gateway(gateway.cpus, gateway.memory_gib, gateway.sockets_per_pod, "sockets_per_pod")
 
 
 def gateway_pod_sockets(gateway: GatewayPods) -> int:
-    """Return the maximum number of sockets of a pod, which rejects further ones."""
+    """Return the maximum number of sockets of a gateway pod, which rejects further ones."""
     return binding_bound(gateway_pod(gateway)).calls * SOCKETS_PER_CALL
 
 
@@ -156,7 +159,7 @@ def _gateway(
 
 
 def vad_host(vad: VadFleet) -> Bounds:
-    """Return the bounds of a host. A measured value replaces the assumption per polled core."""
+    """Return the bounds of a VAD host. A measured value replaces the assumption per polled core."""
     kind, queues = catalog.instance_types()[vad.instance_type], vad.data_path.rx_queues
     packets = Bound(
         "packets",
@@ -173,7 +176,7 @@ def vad_host(vad: VadFleet) -> Bounds:
 
 
 def vad_pod(vad: VadPods) -> Bounds:
-    """Return the bounds of a pod, in which all CPUs except one poll."""
+    """Return the bounds of a VAD pod, in which all CPUs except one poll."""
     polled_cores = vad.cpus - 1
     source = f"{SOCKET_STREAMS_PER_CORE:,} streams on each of {polled_cores} polled cores, with kernel sockets"
     return (
@@ -183,7 +186,7 @@ def vad_pod(vad: VadPods) -> Bounds:
 
 
 def asr_host(fleet: AsrFleet) -> Bounds:
-    """Return the bounds of a host of an ASR fleet. Without a supported engine, the bound is 0."""
+    """Return the bounds of a host of an ASR fleet. Without a supported engine, the bound is 0 calls."""
     kind = catalog.instance_types()[fleet.instance_type]
     measured = (_measured_bound(fleet.measured),) if fleet.measured else ()
     if fleet.vllm:
@@ -195,7 +198,7 @@ def asr_host(fleet: AsrFleet) -> Bounds:
 
 
 def store(state: StateStore, *, archives: bool) -> Bounds:
-    """Return the limits that the node's memory sets on calls.
+    """Return the number of calls that the memory of a node of the state store allows.
 
     Each call needs the audio and transcript of one utterance, and the finals of the call until they are archived.
 

@@ -1,4 +1,4 @@
-"""Capacity for conversations of each stage of the chain that agents use."""
+"""Capacity for conversations of each stage that agents use."""
 
 import math
 from collections.abc import Iterator
@@ -28,8 +28,8 @@ CONVERSATION_WORK = 4.6
 machine on 2026-11-23, commit 4d6c2bdf; no benchmark repeats it."""
 
 CONVERSATIONS_PER_CORE = 8
-"""Conversations per core. 13 would saturate a core, but the models for voice and turn detection must respond
-immediately. ASSUMED."""
+"""Maximum number of conversations per core. 13 would saturate a core, but the models for voice and turn detection must
+respond immediately. ASSUMED."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Link:
         return self.most // self.units.max
 
     def units_for(self, conversations: float) -> int:
-        """Return the number of units at a utilization of ``TARGET_UTILIZATION``.
+        """Return the number of units that serve these conversations at a utilization of ``TARGET_UTILIZATION``.
 
         The proportions of the fleets are kept.
 
@@ -70,12 +70,14 @@ class Link:
 
 
 def conversations_in(load: CallLoad) -> tuple[float, int]:
-    """Return the concurrent conversations of a load: the mean and the peak."""
+    """Return the mean and the peak number of concurrent conversations of a load."""
     return load.calls * load.conversation_share, math.ceil(peak_calls(load) * load.conversation_share)
 
 
 def aws_conversation_chain(aws: Aws) -> tuple[Link, ...]:
-    """Return the stages of a conversation: the agents, then each tier of a call. Without agents, there are none.
+    """Return the stages of a conversation on AWS: the agents, followed by each tier of a call.
+
+    Without agents, there are no stages.
 
     Language model and text to speech are external endpoints, whose capacity is not in the file.
     """
@@ -110,7 +112,7 @@ def azure_conversation_chain(azure: Azure) -> tuple[Link, ...]:
 
 
 def conversation_chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
-    """Yield the stages of each section that has agents, the agents first.
+    """Yield the stages of a conversation for each section with agents, starting with the agents.
 
     Raises:
         LookupError: A service on Azure refers to a pool that the file does not define, or to one without GPUs.
@@ -122,7 +124,7 @@ def conversation_chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
 
 
 def _engine(azure: Azure, name: str, capacities: list[PoolCapacity], share: float = 1.0) -> Link | None:
-    """Return replicas as a stage; each conversation occupies a session for ``share`` of its time."""
+    """Return the replicas of a service as a stage. Each conversation occupies a session for ``share`` of its time."""
     if not capacities:
         return None
     index = next(index for index, service in enumerate(azure.services) if service.name == capacities[0].service)

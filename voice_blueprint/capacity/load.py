@@ -1,4 +1,4 @@
-"""Units of each tier for a load."""
+"""Number of hosts, tasks or replicas of each tier for a load."""
 
 import math
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def load_for(tier: Tier, load: CallLoad, agents: AgentRules | None) -> CallLoad:
 
 
 def is_bypassed_by(tier: Tier, agents: AgentRules | None) -> bool:
-    """Return True if conversations do not use a tier, because the language model receives the audio."""
+    """Return True if conversations bypass a tier, because the language model receives their audio."""
     return agents is not None and agents.listening == "audio" and tier in {Tier.VAD, Tier.ASR}
 
 
@@ -66,7 +66,7 @@ def recommended_sizes(aws: Aws, load: CallLoad) -> Iterator[tuple[Capacity, str]
 
 
 def units_for(aws: Aws, load: CallLoad) -> dict[str, tuple[int, int]]:
-    """Return the hosts or tasks that a load requires at its mean and at its peak, by fleet.
+    """Return the number of hosts or tasks that a load requires at its mean and at its peak, by fleet.
 
     The shares of the ASR fleets are kept.
 
@@ -84,7 +84,7 @@ def units_for(aws: Aws, load: CallLoad) -> dict[str, tuple[int, int]]:
 
 
 def _node_type(state: StateStore, calls: int, *, archives: bool) -> str:
-    """Return the cheapest node type with enough capacity, of the current generation if possible."""
+    """Return the cheapest node type with enough capacity, preferably of the same family."""
     family = state.node_type.rpartition(".")[0]
     suitable_types = [
         kind
@@ -97,7 +97,7 @@ def _node_type(state: StateStore, calls: int, *, archives: bool) -> str:
 
 
 def exceeds_one_deployment(deployment: Deployment) -> bool:
-    """Return True if the peak exceeds every state store of the catalogue, and requires several deployments."""
+    """Return True if the peak exceeds the capacity of every state store, and requires several deployments."""
     if not deployment.load:
         return False
     if aws := deployment.aws_section:
@@ -111,7 +111,7 @@ def exceeds_one_deployment(deployment: Deployment) -> bool:
 
 
 REQUESTS_PER_SESSION = 3
-"""Requests to the session API per session: open, read events, close."""
+"""Number of requests to the session API per session: open, read events, close."""
 
 
 def peak_requests_per_s(load: CallLoad) -> int:

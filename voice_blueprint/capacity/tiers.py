@@ -77,7 +77,7 @@ class Capacity:
     def units_for(self, calls: float) -> int:
         """Return the number of units that serve these calls at a utilization of ``TARGET_UTILIZATION``.
 
-        They are evenly distributed over the parts.
+        The units are evenly distributed over the parts.
 
         Raises:
             ValueError: A unit serves no calls.
@@ -88,12 +88,15 @@ class Capacity:
 
     @property
     def file_bounds(self) -> HostCount:
-        """Bounds of the units as written in the file: those of one part."""
+        """Bounds of the number of units as written in the file, which apply to each part."""
         return HostCount(min=self.units.min // self.parts, max=self.units.max // self.parts)
 
 
 def capacities(aws: Aws) -> tuple[Capacity, ...]:
-    """Return the tiers in the order of a call's path: gateway, VAD, each ASR fleet, state store."""
+    """Return the capacities of the tiers of an AWS section in the order of a call's path.
+
+    The order is gateway, VAD, each ASR fleet, state store.
+    """
     zones, per_zone, tasks = len(aws.availability_zones), aws.vad.hosts_per_zone, aws.edge.gateway.tasks
     vad = HostCount(min=per_zone.min * zones, max=per_zone.max * zones)
     gateway = HostCount(min=tasks.min, max=tasks.max)
@@ -115,7 +118,10 @@ def capacities(aws: Aws) -> tuple[Capacity, ...]:
 
 
 def caller_capacities(callers: Callers) -> tuple[Capacity, ...]:
-    """Return the tiers of an Azure section in that order, without the services that its ASR tier calls."""
+    """Return the capacities of the gateway, VAD, ASR and state tiers of an Azure section.
+
+    The services that the ASR tier calls are not included.
+    """
     location = ("azure", "callers")
     gateway, vad, asr = callers.edge.gateway, callers.vad, callers.asr
     slots = Bound("slots", asr.sessions, "assumed", "callers.asr.sessions of the deployment file")
@@ -132,7 +138,10 @@ def caller_capacities(callers: Callers) -> tuple[Capacity, ...]:
 
 
 def caller_tiers_for(deployment: Deployment) -> tuple[Capacity, ...]:
-    """Return the tiers that serve callers, those of AWS if there are both; without callers, there are none."""
+    """Return the capacities of the tiers that serve callers.
+
+    A deployment with both sections uses those of AWS. Without callers, there are none.
+    """
     if aws := deployment.aws_section:
         return capacities(aws)
     callers = deployment.azure.callers
@@ -148,17 +157,17 @@ def mean_by_chance(slots: int) -> float:
 
 
 def agent_capacity(agents: AgentRules, units: HostCount, location: Location) -> Capacity:
-    """Return the conversations that the processes of agents serve, for a number of tasks or replicas."""
+    """Return the capacity of the agents for a number of tasks or replicas."""
     return Capacity(Tier.AGENT, "agent", units, (agent_bound(agents),), location)
 
 
 def agent_bound(agents: AgentRules) -> Bound:
-    """Return the limit on the conversations of a process, which is configured in the file."""
+    """Return the limit on the conversations of an agent process, which the file configures."""
     return Bound("slots", agents.conversations, "assumed", "agents.conversations of the deployment file")
 
 
 def peak_calls_for(tier: Tier, max_calls: int) -> int:
-    """Return the peak calls for which a tier is sized, given its maximum."""
+    """Return the number of peak calls for which a tier with this maximum is sized."""
     return int(max_calls * STORE_FILL) if tier is Tier.STATE else max_calls
 
 

@@ -60,11 +60,11 @@ class PublishedImage(Model):
 
     @property
     def is_from_release(self) -> bool:
-        """Return True if the Dockerfile was read at the commit of the pinned release."""
+        """Whether the Dockerfile was read at the commit of the pinned release."""
         return self.release is not None and self.commit.startswith(self.release)
 
     def contains_program(self, program: str) -> bool:
-        """Return True if the image contains the program ``program``, the first word of a command."""
+        """Return True if the image contains a program, given as the first word of a command."""
         if program.startswith("/"):
             return program in self.programs.values()
         installed = self.programs.get(program)

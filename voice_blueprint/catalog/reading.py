@@ -1,4 +1,4 @@
-"""Converts YAML rows of a catalogue file to typed objects."""
+"""Conversion of the YAML rows of a catalogue file to typed objects."""
 
 import functools
 import json
@@ -14,7 +14,7 @@ Row = TypeVar("Row", bound=Model)
 
 
 def table(file: str, row: type[Row], key: str = "name") -> Callable[[], dict[str, Row]]:
-    """Return a function that reads a YAML file of this folder once, and returns its rows by the value of a column."""
+    """Return a cached function that reads the rows of a YAML file in this folder, by the value of a column."""
 
     @functools.cache
     def read() -> dict[str, Row]:

@@ -60,7 +60,7 @@ def applicable(deployment: Deployment) -> tuple[Check, ...]:
 
 
 def run(deployment: Deployment) -> list[Finding]:
-    """Return the findings, errors first, each in the order of the file's sections."""
+    """Run all checks that apply to a deployment, and return their findings, errors first."""
     reasons = {accepted.id: accepted.reason for accepted in deployment.accepted_checks}
     first, *other_regions = deployment.in_regions()
     results = [(rule, violation) for rule in applicable(first) for violation in rule.examine(first)]
@@ -81,7 +81,10 @@ def run(deployment: Deployment) -> list[Finding]:
 
 
 def _in_other_region(deployment: Deployment, index: int, violation: Violation) -> Violation:
-    """Return a finding of another region, at the line of that region if it has one."""
+    """Return a finding of another region, with the name of the region in its message.
+
+    If the region overrides the setting, the finding refers to the line of the override.
+    """
     other = deployment.aws.other_regions[index]
     at = violation.location
     if other.overrides(at):
@@ -90,5 +93,5 @@ def _in_other_region(deployment: Deployment, index: int, violation: Violation) -
 
 
 def refusals(deployment: Deployment) -> list[str]:
-    """Return the reasons why a deployment is rejected, one line each."""
+    """Return a line for each finding that prevents a deploy."""
     return [result.text(deployment.source) for result in run(deployment) if result.blocks]

@@ -143,7 +143,7 @@ def _agents(deployment: Deployment) -> Iterator[tuple[Location, AwsAgents | Agen
 
 
 def _chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
-    """Yield the stages of each section that has agents, the agents first."""
+    """Yield the stages of a conversation for each section with agents, starting with the agents."""
     try:
         yield from conversation_chains(deployment)
     except LookupError:

@@ -16,11 +16,11 @@ class Level(StrEnum):
     """Severity of a finding."""
 
     ERROR = "error"
-    """The deployment cannot work; nothing is synthesized."""
+    """The deployment cannot work, so nothing is synthesized."""
     WARNING = "warning"
     """The deployment works, but the setting may be unintended."""
     INFO = "info"
-    """Worth knowing before the deploy."""
+    """The finding is useful to know before a deploy."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Violation:
     """A value that violates a check.
 
     Attributes:
-        location: Location of the value in the deployment file; of a resource, only its URN.
+        location: Location of the value in the deployment file, or the URN of a resource.
         message: The problem, with its numbers.
         remedy: The solution.
     """
@@ -46,7 +46,7 @@ def location_text(location: Location) -> str:
 DeploymentCheckFunction = Callable[[Deployment], Iterator[Violation]]
 """Function that yields the violations of a rule in a deployment."""
 ClusterCheckFunction = Callable[[Cluster], Iterator[Violation]]
-"""Function that yields the violations of a rule in a cluster, which is described by the deployment file or by the
+"""Function that yields the violations of a rule in a cluster. The cluster is described by the deployment file or by the
 resources of the Pulumi programs."""
 
 
@@ -59,7 +59,8 @@ class Check:
         source: Source of the rule.
         judge: Evaluation of the rule on a cluster; policies apply it to the resources of the Pulumi programs. ``None``
             for a rule that only applies to the file.
-        acceptable: Whether the deployment file may accept a violation. It may not if no templates could be rendered.
+        acceptable: Whether the deployment file may accept a violation. Violations that prevent the rendering of
+            templates cannot be accepted.
     """
 
     id: str
@@ -74,14 +75,17 @@ class Check:
 def check(
     id_: str, about: str, *, source: str, level: Level = Level.ERROR, acceptable: bool = True
 ) -> Callable[[DeploymentCheckFunction], Check]:
-    """Return a decorator that makes a check from a function over the deployment."""
+    """Return a decorator that creates a check from a function over deployments."""
     return lambda examine: Check(id_, level, about, source, examine, acceptable=acceptable)
 
 
 def cluster_check(
     id_: str, about: str, *, source: str, acceptable: bool = True
 ) -> Callable[[ClusterCheckFunction], Check]:
-    """Return a decorator that makes an error check from a function over the cluster, in the file or as rendered."""
+    """Return a decorator that creates a check of level error from a function over clusters.
+
+    The function evaluates clusters of the deployment file, and clusters that Pulumi programs have rendered.
+    """
 
     def decorate(judge: ClusterCheckFunction) -> Check:
         def examine(deployment: Deployment) -> Iterator[Violation]:
@@ -94,13 +98,16 @@ def cluster_check(
 
 
 JudgeEngines = Callable[[Iterable[EngineGpus]], Iterator[Violation]]
-"""A rule for engines on GPUs on either cloud."""
+"""Function that yields the violations of a rule by engines on GPUs, on either cloud."""
 
 
 def engine_check(
     id_: str, about: str, *, source: str, level: Level = Level.ERROR, acceptable: bool = True
 ) -> Callable[[JudgeEngines], Check]:
-    """Return a decorator that makes a check from a function over engines, in the file or in Azure resources."""
+    """Return a decorator that creates a check from a function over engines.
+
+    Errors are also evaluated on the resources of the Pulumi programs.
+    """
 
     def decorate(judge: JudgeEngines) -> Check:
         def examine(deployment: Deployment) -> Iterator[Violation]:
@@ -120,7 +127,13 @@ _P = ParamSpec("_P")
 def refusal(
     at: Location, subject: str, check_fit: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
 ) -> Iterator[Violation]:
-    """Yield a violation with the message of the sizing, or nothing if the engine fits."""
+    """Yield a violation with the message of the sizing, or nothing if the engine fits.
+
+    Args:
+        at: Location of the violation.
+        subject: Subject of the message.
+        check_fit: Function that raises ``DoesNotFitError`` if the engine does not fit.
+    """
     try:
         check_fit(*args, **kwargs)
     except DoesNotFitError as error:
@@ -129,12 +142,12 @@ def refusal(
 
 @dataclass(frozen=True)
 class Finding:
-    """A violation together with the check that found it."""
+    """A violation, and the check that reports it."""
 
     check: Check
     violation: Violation
     accepted_because: str | None
-    """The operator's reason, if the deployment file accepts this check."""
+    """Reason of the operator, if the deployment file accepts this check."""
 
     @property
     def blocks(self) -> bool:
@@ -142,6 +155,6 @@ class Finding:
         return self.check.level is Level.ERROR and self.accepted_because is None
 
     def text(self, source: SourceMap) -> str:
-        """Return location, problem and remedy on one line."""
+        """Return the location, the problem and the remedy on one line."""
         at = self.violation
         return f"{source.file}:{source.line(at.location)}: [{self.check.id}] {at.message}; {at.remedy}"

@@ -1,4 +1,4 @@
-"""Checks on the limits of callers, which depend on each other, and on addresses, on either cloud."""
+"""Checks on the limits of callers, which depend on each other, and on URLs, on either cloud."""
 
 import ipaddress
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ LOCAL_NAMES = (
 """Top-level names without public web pages (RFC 2606, RFC 6761, RFC 6762, RFC 8375, ICANN's reservation of 2024 and its
 resolution of 2018 on names of private networks)."""
 RENEWALS_PER_TTL = 2
-"""Event streams deliver a new token after this fraction (1/2) of a token's lifetime
+"""Divisor of a token's lifetime that results in the interval at which event streams deliver a new token
 (images/gateway/src/voice_gateway/event_stream.py)."""
 
 
@@ -156,7 +156,10 @@ def endpoints_are_reachable(deployment: Deployment) -> Iterator[Violation]:
 
 
 def is_local(url: str, *, private: bool = True) -> bool:
-    """Return True if an address is only valid on one machine or link, or, with ``private``, in a private network."""
+    """Return True if a URL refers to a single machine or link.
+
+    With ``private``, URLs of private networks count as well.
+    """
     host = (urlsplit(url).hostname or "").rstrip(".")
     try:
         address = ipaddress.ip_address(host)
@@ -168,7 +171,7 @@ def is_local(url: str, *, private: bool = True) -> bool:
 
 
 def _endpoints(deployment: Deployment) -> Iterator[tuple[Location, str]]:
-    """Yield every address that a program of the deployment calls."""
+    """Yield every URL that a program of the deployment calls, with its location in the file."""
     sections: list[tuple[Location, AwsAgents | AgentPods | None]] = []
     if deployment.aws_section:
         sections.append((("aws",), deployment.aws_section.agents))

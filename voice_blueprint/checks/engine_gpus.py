@@ -19,7 +19,7 @@ class EngineGpus:
     Attributes:
         name: Name of the service or fleet.
         title: Name with the hardware, for messages.
-        gpu: ``None`` if the hardware has no GPU; other checks report that.
+        gpu: GPU model, or ``None`` if the hardware has no GPU, which other checks report.
         location: Section of the engine's options.
         hardware_location: Location of the setting that selects the GPU.
     """
@@ -40,7 +40,7 @@ def cluster_engines(cluster: Cluster) -> Iterator[EngineGpus]:
 
 
 def served_by(deployment: Deployment) -> Iterator[EngineGpus]:
-    """Yield the engines of a deployment file: vLLM on hosts of AWS fleets, then the services on Azure."""
+    """Yield the engines of a deployment: vLLM on the hosts of AWS fleets, and the services on Azure."""
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         if fleet.vllm:
             yield _host_engine(fleet, ("aws", "asr", index))

@@ -1,4 +1,4 @@
-"""Checks on quotas other than vCPUs: targets, tasks, interfaces, requests, nodes."""
+"""Checks on quotas other than those for vCPUs: targets, tasks, interfaces, requests and nodes."""
 
 from collections.abc import Iterator
 

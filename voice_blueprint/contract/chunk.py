@@ -16,7 +16,7 @@ IP_UDP_HEADER_BYTES = 28
 """IPv4 (20, no options) and UDP (8) headers."""
 
 CHUNK_DATAGRAM_BYTES = CHUNK_HEADER.size + CHUNK_PAYLOAD_BYTES + IP_UDP_HEADER_BYTES
-"""3244: size of a chunk on the link, which the MTU must allow."""
+"""Size of a chunk on the link, 3244 bytes, which the MTU must allow."""
 
 
 CHUNK_MEL_BINS = 80
@@ -40,12 +40,12 @@ class ChunkFlag(IntFlag):
 
     END_OF_SPEECH = 1
     CONCEALED = 2
-    """Parts of it are concealed, because packets were lost."""
+    """Parts of the chunk are concealed, because packets were lost."""
     START_OF_SPEECH = 4
     SILENCE = 8
-    """No part of it was classified as speech (pre-roll or hangover); it is shed first."""
+    """No part of the chunk was classified as speech (pre-roll or hangover). Such chunks are shed first."""
     COMMIT = 16
     """The sender requests the transcript up to this point. During silence, this is a chunk of its own that starts and
     ends no utterance."""
     LAST = 32
-    """As ``COMMIT``; the sender has ended the session, and no further chunks follow."""
+    """As ``COMMIT``. In addition, the sender has ended the session, so no further chunks follow."""

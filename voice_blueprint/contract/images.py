@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 UNPRIVILEGED_USER = 10001
-"""User of every image that does not justify why it needs root. In the image, it owns only a folder for caches."""
+"""User of every image that does not specify why it needs root. The user owns only a folder for caches in the image."""
 
 
 class Image(StrEnum):

@@ -15,7 +15,7 @@ class Codec(StrEnum):
 
 @dataclass(frozen=True)
 class CodecFormat:
-    """Formats of a codec; the first of each is the default."""
+    """Formats of a codec. The first value of each field is the default."""
 
     rates: tuple[int, ...]
     channels: tuple[int, ...]
@@ -31,13 +31,14 @@ of its flag (``get_supported_mm_limits``)."""
 DYNAMIC = range(96, 128)
 """Dynamic payload types, which a session may assign to any codec (RFC 3551)."""
 COMFORT_NOISE, TELEPHONE_EVENT = 13, 101
-"""Payload types without audio, which are not counted as losses; that of telephone events (DTMF, RFC 4733) applies
+"""Payload types without audio, which are not counted as losses. The type of telephone events (DTMF, RFC 4733) applies
 unless a session configures others."""
 MAX_TELEPHONE_EVENTS = 8
 """Maximum number of payload types for telephone events in a session; a browser offers four, one for each clock rate."""
 PACKET_MS = range(10, 61)
 MAX_PAYLOAD_BYTES = 1440
-"""Size of an Ethernet frame minus the headers of IPv4, UDP and RTP, and the additions of SRTP."""
+"""Maximum size of a payload: an Ethernet frame without the headers of IPv4, UDP and RTP, and without the additions of
+SRTP."""
 
 TELEPHONE_HZ = 8 * 1000
 

@@ -31,7 +31,7 @@ LOG_FAILURE_MARKER = "FAILED"
 (userdata/voice_userdata/steps/every_boot.sh)."""
 
 LOG_LEVEL_FIELD = "level"
-"""Field of the gateway's log, one JSON object per line, that is ``error`` if a caller lost data."""
+"""Field of the gateway's log lines, which are JSON objects. Its value is ``error`` if a caller lost data."""
 
 _FLEET_DIMENSIONS = (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
 
@@ -51,7 +51,7 @@ class DropReason(StrEnum):
     REPLAY = "replay"
     """Replayed SRTP packet."""
     RATE_LIMITED = "rate-limited"
-    """Rate above that of the session's sender, or above that of unknown senders for the session."""
+    """The rate exceeds the limit of the session's sender, or the limit of unknown senders."""
     NO_SOCKET = "no-socket"
     """No AF_XDP socket is bound to the packet's queue."""
     NO_HOST = "no-host"
@@ -78,7 +78,7 @@ class DataPlaneEvent(StrEnum):
     """Events other than drops that the data plane counts; the values of ``EVENT_DIMENSION``."""
 
     HANDED_OVER = "packets.handed_over"
-    """Packets on a receive queue other than that of their session, since the sender's address has changed."""
+    """Packets on a receive queue other than that of their session, because the address of the sender has changed."""
     FOLLOWED = "packets.followed"
     """Sessions that moved to the receive queue of their packets."""
     DUPLICATES = "packets.duplicates"
@@ -151,7 +151,8 @@ class StartPhase(StrEnum):
 
 
 START_PHASES_FILE = "/run/voice/cold-start/phases"
-"""File with the durations of a host's start, one ``PHASE SECONDS`` per line; telemetry mounts it at the same path."""
+"""File with the durations of a host's start, one ``PHASE SECONDS`` per line. Telemetry mounts the file at the same
+path."""
 
 CONTROL_SOCKET = "/run/voice/dataplane/control.sock"
 """Control and telemetry socket of the data plane; telemetry mounts its directory at the same path."""

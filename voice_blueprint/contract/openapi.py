@@ -141,7 +141,10 @@ _SECURITY: dict[str, list[dict[str, list[str]]]] = {
 
 
 def document() -> dict[str, Any]:
-    """Return the document. OpenAPI can only describe the initial GET request of a WebSocket."""
+    """Return the OpenAPI document of the session API.
+
+    OpenAPI can only describe the initial GET request of a WebSocket.
+    """
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         method = "get" if route.method == "WebSocket" else route.method.lower()

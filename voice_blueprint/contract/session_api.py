@@ -39,11 +39,11 @@ SESSIONS_PATH = "/v1/sessions"
 SESSION_PATH = "/v1/sessions/{id}"
 EVENTS_PATH = "/v1/sessions/{id}/events"
 TRANSCRIPT_PATH = "/v1/sessions/{id}/transcript"
-"""Path of a session's archived transcript, for the caller who opened the session."""
+"""Path of a session's archived transcript, which only the caller who opened the session may use."""
 ARCHIVE_PREFIX = "transcripts/"
 """Prefix of the keys of archived transcripts, in the bucket or container."""
 ARCHIVE_INDEX_PREFIX = "index/"
-"""Prefix of the objects that list them for query engines."""
+"""Prefix of the objects that list archived transcripts for query engines."""
 USAGE_PREFIX = "usage/"
 """Prefix of the archive's objects with the usage of a day."""
 ARCHIVE_CONTENT_TYPE = "application/x-ndjson"
@@ -53,18 +53,18 @@ AUDIO_PATH = "/v1/sessions/{id}/audio"
 REALTIME_PATH = "/v1/realtime"
 """WebSocket on the media port for clients of OpenAI's realtime transcription."""
 CLIENT_SECRETS_PATH = "/v1/realtime/client_secrets"
-"""Path on the media port: issues a short-lived key for browser clients of OpenAI's API."""
+"""Path on the media port that issues short-lived keys for browser clients of OpenAI's API."""
 LISTEN_PATH = "/v1/listen"
 """WebSocket on the media port for Deepgram's clients."""
 PRESENCE_PATH = "/v1/presence"
 """WebSocket on the media port that keeps a session open whose audio is sent elsewhere, such as an agent's session."""
 TRANSCRIPTIONS_PATH = "/v1/audio/transcriptions"
-"""Path on the media port: transcription of files, for OpenAI's clients."""
+"""Path on the media port for the transcription of files by OpenAI's clients."""
 MAX_FILE_BYTES = 128 << 20
-"""Maximum size of a request body there: an hour of PCM16 at 16 kHz, or of any compressed format such as MP3 and AAC.
-Proxies in front of the gateway must allow the same size."""
+"""Maximum size of the body of a transcription request: an hour of PCM16 at 16 kHz, or of any compressed format such as
+MP3 and AAC. Proxies in front of the gateway must allow the same size."""
 MODELS_PATH = "/v1/models"
-"""Path on the media port: the models that such clients may specify."""
+"""Path on the media port that lists the models for OpenAI's clients."""
 MODEL_PATH = "/v1/models/{model}"
 
 LAST_EVENT_ID_HEADER = "Last-Event-ID"
@@ -78,7 +78,7 @@ REQUEST_HEADERS = (
 """Headers that a page of an allowed origin may send: those of the API, and those of each kind of authorizer."""
 
 EXPOSED_HEADERS = ("Retry-After",)
-"""Response headers that such a page may read."""
+"""Response headers that a page of an allowed origin may read."""
 
 HEARTBEATS_PER_IDLE_TIMEOUT = 3
 """Number of heartbeat comments per idle timeout of an event stream: two may be lost."""
@@ -95,7 +95,7 @@ MAX_END_OF_TURN_MS = 5000
 MAX_PROMPT_CHARACTERS = 1000
 MAX_CALL_CHARACTERS = 128
 FULL_CELLS = "full"
-"""Query parameter of a redirected request for a session: cells without capacity for it."""
+"""Query parameter of a redirected request for a session. It lists the cells without capacity for the session."""
 REDACTIONS = ("card", "email")
 
 Schema = dict[str, Any]

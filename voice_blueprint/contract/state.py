@@ -17,7 +17,8 @@ class StateAccess:
 _SAFE_COMMANDS = (
     "-@all +@connection +@read +@write +@stream +@hash +@keyspace +@transaction -@dangerous -scan -randomkey"
 )
-"""Excludes commands that list keys: SCAN and RANDOMKEY are not in the dangerous category, and ignore key patterns."""
+"""Permitted commands. Commands that list keys are excluded: SCAN and RANDOMKEY are not in the dangerous category, and
+ignore key patterns."""
 _RECORDS = "%R~session:[0-9]*"
 """Session records, which only gateways write, without the callers' sets and the slots, which only gateways read."""
 _KEYS: dict[Tier, str] = {
@@ -38,8 +39,8 @@ SESSION_KEY = "session:{ssrc}"
 """Hash of a session, by its SSRC in decimal. Only gateways write it; ``SessionField`` lists its fields."""
 
 SRTP_KEY_KEY = "srtp:{ssrc}"
-"""Base64 of the master key and salt of a session with ``external`` audio; their length determines the suite. The
-gateway writes it, VAD hosts read it, and no other tier has access."""
+"""Base64 of the master key and salt of a session with ``external`` audio, whose length determines the suite. The
+gateway writes the value, VAD hosts read it, and no other tier has access."""
 
 SHIPPED_KEY = "shipped:{ssrc}"
 """Hash of a session's audio that the VAD tier has sent; ``ShippedField`` lists its fields."""
@@ -67,7 +68,7 @@ AGENT_USAGE_KEY = "usage:of:{caller}:{day}"
 ``spoken_characters``. Agents write it, gateways read it."""
 
 AGENT_DAY_CALLERS_KEY = "usage:on:{day}"
-"""Set of the callers with such usage on a day."""
+"""Set of the callers with usage of the agents' engines on a day."""
 
 RESERVED_SLOTS_KEY = "session:places"
 """Sorted set of the sessions that occupy a slot of the ASR hosts, scored by the time at which the slot is released. The
@@ -88,13 +89,13 @@ ARCHIVE_KEY = "session:archive"
 """Sorted set of the sessions to archive, scored by the end of each session in seconds since 1970."""
 
 ARCHIVE_CLAIM_KEY = "session:archive:{ssrc}"
-"""Claim of the gateway that archives the session; it expires after the maximum duration of that."""
+"""Claim of the gateway that archives the session. The claim expires after the maximum duration of the upload."""
 
 ARCHIVE_INDEX_KEY = "session:archive:index"
 """List of index entries of archived transcripts, as JSON, until a gateway writes them to an object of the archive."""
 
 ARCHIVE_INDEX_CLAIM_KEY = "session:archive:index:claim"
-"""Claim of the gateway that writes them; it expires when the next object is due."""
+"""Claim of the gateway that writes the index entries. The claim expires when the next object is due."""
 
 AUDIO_KEY = "audio:{ssrc}"
 """Bounded stream of the ``AudioChunk`` datagrams of utterances without a final transcript. Another host continues from
@@ -110,8 +111,8 @@ FILE_PIECE_LEASE_KEY = "file:{piece}:asr"
 """Id of the ASR host that transcribes the piece. The host renews it before it expires."""
 
 CONVERSATION_KEY = "conversation:{id}"
-"""Bounded list of the messages of a conversation, as JSON: the caller's as transcribed, the agent's as far as they were
-spoken."""
+"""Bounded list of the messages of a conversation, as JSON. The caller's messages are transcripts, and the agent's
+contain only the spoken part."""
 
 CONVERSATION_LEASE_KEY = "conversation:{id}:lease"
 """Id of the connection that owns the conversation. Its agent renews it before it expires."""
@@ -146,8 +147,8 @@ class SessionField(StrEnum):
     """RTP timestamp of the first frame of the session's first socket. Positions in the audio are relative to it,
     regardless of the VAD host. For external sessions, the VAD tier writes ``ShippedField.BEGINS_AT`` instead."""
     MEDIA = "media"
-    """Format of its packets, such as ``96 L16/16000/1 20`` (the default): payload type, codec, rate, channels,
-    milliseconds. Payload types of telephone events follow, such as ``110,126``, if they differ from 101."""
+    """Format of the session's packets, such as ``96 L16/16000/1 20`` (the default): payload type, codec, rate,
+    channels, milliseconds. Payload types of telephone events follow, such as ``110,126``, if they differ from 101."""
     EXPIRES_AT = "expires_at"
     """Seconds since 1970 (UTC) after which audio is rejected."""
     RECONNECT_BY = "lapses_at"
@@ -169,7 +170,7 @@ class SessionField(StrEnum):
     REDACT = "redact"
     """Comma-separated kinds of data that are redacted from transcripts, if any."""
     AUDIO_S = "audio_s"
-    """Audio received by its sockets, seconds, if any."""
+    """Duration of the audio that the session's sockets have received, seconds, if any."""
     SETTLED = "settled"
     """Present after the session's usage was reported."""
     REALTIME = "realtime"
@@ -202,10 +203,9 @@ class TranscribedField(StrEnum):
     """``sequence`` of the last chunk that a final transcript covers. If it is not less than ``last_sequence``, all
     speech has been transcribed."""
     TRANSCRIBED_CHUNKS = "transcribed_chunks"
-    """Number of the chunk after that one, which is the next one unless chunks are lost; -1 if its utterance was
-    aborted."""
+    """Number of the chunk after ``TRANSCRIBED_TO`` if no chunks are lost; -1 if its utterance was aborted."""
     CHARACTERS = "characters"
-    """Number of characters in its final transcripts, if any."""
+    """Number of characters in the session's final transcripts, if any."""
     LOST_MS = "lost_ms"
     """Duration of chunks that never arrived, milliseconds, if any."""
 
@@ -233,7 +233,7 @@ class HostField(StrEnum):
     ZONE = "zone"
     """Availability zone of an ASR host; the VAD tier prefers hosts in its own zone. Empty if unknown."""
     SLOTS = "slots"
-    """Maximum sessions; for ASR hosts, gateways admit sessions by it."""
+    """Maximum number of sessions. Gateways admit sessions by this number for ASR hosts."""
     LANGUAGES = "languages"
     """Comma-separated languages that an ASR host supports. Empty if unknown."""
     FREE_SLOTS = "free_slots"
@@ -246,6 +246,6 @@ class HostField(StrEnum):
 
 HOST_HEARTBEAT_S = 1
 HOST_DEAD_AFTER_S = 3
-"""Two heartbeats may be late."""
+"""Time without a new heartbeat after which a host counts as dead. Two heartbeats may be late."""
 HOST_EXPIRES_S = 10
 """Time after which the hash of a dead host expires."""

@@ -41,7 +41,7 @@ HELPER_GIB = 2 * LMCACHE_PROCESS_GIB + PD_ROUTER_GIB + FRONT_GIB + HOLDER_GIB
 """Memory of a cell's pod without its engines and their KV cache pools."""
 
 RESERVED_CPUS = 1
-"""Minimum number of CPUs that the kubelet must reserve; without a reservation, the static CPU manager does not
+"""Minimum number of CPUs that the kubelet must reserve. Without a reservation, the static CPU manager does not
 start."""
 
 
@@ -57,12 +57,18 @@ def helper_memory_gib(service: AzureService) -> float:
 
 
 def engine_cpus(cpus: int) -> int:
-    """Return the CPUs of each engine of a cell: whole numbers, so that the kubelet pins them."""
+    """Return the number of CPUs of each engine of a cell.
+
+    The kubelet pins only whole CPUs, so the number is an integer.
+    """
     return max(0, int((cpus - HELPER_CPUS) // 2))
 
 
 def cpus_without_lmcache(cpus: int) -> int:
-    """Return the CPUs of an engine with one LMCache server in its pod: whole numbers, so that the kubelet pins them."""
+    """Return the number of CPUs of an engine whose pod contains one LMCache server.
+
+    The kubelet pins only whole CPUs, so the number is an integer.
+    """
     return cpus - int(LMCACHE_CPUS) - 1
 
 
@@ -81,7 +87,7 @@ def check_cell_cpus(size: VmSize, cpus: int, policy: TopologyPolicy) -> None:
 
 
 def cell_cpus_remedy(size: VmSize, policy: TopologyPolicy) -> str:
-    """Return the remedy: CPU requests of a whole cell that would be admitted."""
+    """Return a remedy with the CPU requests of a whole cell that the kubelet admits."""
     admitted_amounts = [amount for amount in range(1, size.vcpus) if _fits_cpus(size, amount, policy)]
     return (
         f"{admitted_amounts[0]} to {admitted_amounts[-1]} cpus"
@@ -91,12 +97,15 @@ def cell_cpus_remedy(size: VmSize, policy: TopologyPolicy) -> str:
 
 
 def cell_cpus(cpus: int) -> float:
-    """Return the total CPU request of a cell's containers. Whole CPUs for engines may make it slightly lower."""
+    """Return the total CPU request of a cell's containers.
+
+    It can be slightly lower than ``cpus``, since each engine requests whole CPUs.
+    """
     return 2 * engine_cpus(cpus) + HELPER_CPUS
 
 
 def cell_requests(gpus: int, cpus: int) -> tuple[Request, ...]:
-    """Return the CPU and GPU requests of a cell's containers: prefill, decode, and the one that requests the GPUs."""
+    """Return the CPU and GPU requests of a cell's prefill engine, decode engine, and GPU holder."""
     return Request(0, engine_cpus(cpus)), Request(0, engine_cpus(cpus)), Request(gpus, None)
 
 

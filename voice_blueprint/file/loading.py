@@ -1,4 +1,4 @@
-"""Loads a deployment file: from YAML to typed objects, with the line of every error."""
+"""Loading of a deployment file from YAML into typed objects, with the line of every error."""
 
 import json
 import re
@@ -228,7 +228,7 @@ class _Reader:
 
 
 def _unknown_names(value: object, location: Location = ()) -> Iterator[tuple[Location, str]]:
-    """Yield names that are not in the catalogue; the checks decide whether a known entry is suitable."""
+    """Yield names that are not in the catalogue. The checks decide whether a known entry is suitable."""
     if isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
             field_location, element = (*location, field.alias or name), getattr(value, name)
@@ -242,7 +242,7 @@ def _unknown_names(value: object, location: Location = ()) -> Iterator[tuple[Loc
 
 
 def _unknown_pools(azure: Azure) -> Iterator[tuple[Location, str]]:
-    """Yield pools that services refer to and the file does not define."""
+    """Yield pools that services refer to but the file does not define."""
     pools = [pool.name for pool in azure.pools]
     for index, service in enumerate(azure.services):
         location = ("azure", "services", index)

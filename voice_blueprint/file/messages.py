@@ -24,15 +24,15 @@ RENAMED = {
 """Settings that were renamed, with their current names."""
 
 MAX_ERRORS = 50
-"""Maximum number of errors for which similar settings are suggested, which is slow; a file with more is not a
+"""Maximum number of errors for which similar settings are suggested, which is slow. A file with more errors is not a
 deployment file."""
 
 _SUBJECT = re.compile(r"^(Input|String|Tuple|Dictionary|Value) ")
-"""Start of pydantic's messages; ours start with the setting."""
+"""Subject at the start of pydantic's messages. Our messages start with the setting instead."""
 
 
 def distinct_errors(error: ValidationError) -> list[ErrorDetails]:
-    """Return pydantic's errors without duplicates: a misspelt required key is only reported as unknown."""
+    """Return pydantic's errors without duplicates. A misspelt required key is only reported as unknown."""
     details = error.errors()[:MAX_ERRORS]
     suggestions = {
         (*detail["loc"][:-1], name)
@@ -51,14 +51,14 @@ def distinct_errors(error: ValidationError) -> list[ErrorDetails]:
 
 
 def _intended_names(word: str, fields: list[str]) -> list[str]:
-    """Return the current name of an unknown setting: its new name, or the most similar one."""
+    """Return the settings that an unknown name may refer to: its new names, or the most similar one."""
     new_names = [name for name in RENAMED.get(word, ()) if name in fields]
     near = closest_match(word, fields)
     return new_names or ([near] if near else [])
 
 
 def describe(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
-    """Translate pydantic's errors for operators, with locations in the file."""
+    """Translate one of pydantic's errors into a location in the file and a message for operators."""
     location = _existing_location(detail["loc"], source)
     match detail["type"]:
         case "missing":
@@ -106,7 +106,7 @@ _UNITS = {
 
 
 def _expected_type(kind: str, value: object, location: Location) -> str | None:
-    """Return the expected type of a value and its format, or ``None`` if pydantic's message is sufficient."""
+    """Return the expected type and format of a value, or ``None`` if pydantic's message is sufficient."""
     match kind:
         case "int_type" | "int_parsing" | "int_from_float" | "float_type" | "float_parsing":
             type_name = "a number" if kind.startswith("float") else "a whole number"

@@ -1,4 +1,4 @@
-"""Suggestions for an unknown word: the most similar known one, or examples."""
+"""Suggestions for an unknown word: the most similar known word, or examples."""
 
 import difflib
 import re
@@ -33,7 +33,10 @@ def suggestion(word: str, valid_names: Iterable[str]) -> str:
 
 
 def closest_match(word: str, valid_names: Iterable[str]) -> str | None:
-    """Return the most similar known word. For types, only the families are compared, since many share `.xlarge`."""
+    """Return the most similar known word. Of instance types, only the families are compared.
+
+    Many types share a size such as `.xlarge`.
+    """
     names = {re.sub(r"[\s_-]", "", name).lower(): name for name in valid_names}
     normalized = re.sub(r"[\s_-]", "", word).lower()
     # swapped letters can be a third of a short word

@@ -12,7 +12,7 @@ from voice_blueprint.file.model.observability import Objectives
 from voice_blueprint.file.model.scaling import Comparison
 
 MIN_REFUSED = 5
-"""Minimum number of refusals in a minute that raises an alert: in a quiet minute with three calls, one refusal is
+"""Minimum number of refusals in a minute that raises an alert. In a quiet minute with three calls, a single refusal is
 already a third."""
 
 STORE_LOAD_PERCENT = 90

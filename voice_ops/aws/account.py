@@ -1,4 +1,4 @@
-"""A deployment and its AWS account."""
+"""Reads the resources of a deployment in its AWS account."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ AREA = "AWS"
 
 
 def sign_in(deployment: Deployment) -> boto3.Session:
-    """Return a session in the deployment's region, with the credentials that boto3 finds.
+    """Create a session in the region of a deployment, with the credentials that boto3 finds.
 
     Raises:
         BotoCoreError: There are no credentials, or they cannot be read.
@@ -33,13 +33,13 @@ def sign_in(deployment: Deployment) -> boto3.Session:
 
 @dataclass(frozen=True)
 class Group:
-    """An Auto Scaling group of the file.
+    """An Auto Scaling group that the file defines.
 
     Attributes:
-        images: Images of its hosts.
+        images: Container images that the hosts run.
         low: Minimum number of hosts.
         high: Maximum number of hosts.
-        budget_s: Maximum time for a host to finish its sessions.
+        budget_s: Maximum time for a host to finish its sessions, in seconds.
     """
 
     name: str
@@ -55,8 +55,8 @@ class Account:
     """A deployment and its AWS account.
 
     Attributes:
-        templates: CloudFormation templates by stack name, as synthesized from the current file.
-        session: Session in the deployment's region.
+        templates: CloudFormation templates of the current file, by stack name.
+        session: Session in the region of the deployment.
     """
 
     deployment: Deployment
@@ -65,18 +65,18 @@ class Account:
 
     @property
     def region(self) -> str:
-        """The deployment's region."""
+        """Region of the deployment."""
         return self.deployment.aws.region
 
     @cached_property
     def caller(self) -> dict[str, str]:
-        """``Account`` and ``Arn`` of the credentials."""
+        """Account id and ARN of the signed-in identity, with the keys ``Account`` and ``Arn``."""
         answer = self.session.client("sts").get_caller_identity()
         return {"Account": answer["Account"], "Arn": answer["Arn"]}
 
     @property
     def groups(self) -> dict[str, Group]:
-        """The Auto Scaling groups of the file, by name and in its order."""
+        """Auto Scaling groups by name, in the order of the file."""
         aws, deployment = self.deployment.aws, self.deployment
         hosts, budget_s = aws.vad.hosts_per_zone, aws.vad.drain_timeout_s
         results = [
@@ -97,24 +97,24 @@ class Account:
         return {group.name: group for group in results}
 
     def resources(self, *kinds: str) -> Iterator[dict[str, Any]]:
-        """Yield the resources of the templates, or those of some types."""
+        """Yield the resources of the templates. If types are specified, other types are omitted."""
         for template in self.templates.values():
             yield from (each for each in template["Resources"].values() if not kinds or each["Type"] in kinds)
 
     def list_all(
         self, service: str, operation: str, path: str, region: str | None = None, **request: object
     ) -> Iterator[Any]:
-        """Yield the items of a paginated listing. A JMESPath expression selects them in each response."""
+        """Yield the items of a paginated operation, which the JMESPath expression ``path`` selects in each response."""
         client: Any = self.session.client(service, region_name=region)  # type: ignore[call-overload]
         match = client.get_paginator(operation).paginate(**request).search(path)
         return (each for each in match if each is not None)
 
     def is_ours(self, tags: list[Any]) -> bool:
-        """Return True if a resource's tags show that one of the deployment's stacks created it."""
+        """Return True if the tags of a resource name one of the deployment's stacks."""
         return any(tag["Key"] == "aws:cloudformation:stack-name" and tag["Value"] in self.templates for tag in tags)
 
     def stacks(self) -> dict[str, str]:
-        """Return the status of the existing stacks: those of the file, and those that were removed from it."""
+        """Return the status of all existing stacks by name, including stacks that were removed from the file."""
         tag = {"Key": names.DEPLOYMENT_TAG, "Value": self.deployment.name}
         result = self.list_all("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
         return {
@@ -124,31 +124,31 @@ class Account:
         }
 
     def undefined_stacks(self) -> dict[str, str]:
-        """Return the status of the existing stacks that the file no longer defines."""
+        """Return the status of the existing stacks that were removed from the file, by name."""
         return {stack: state for stack, state in self.stacks().items() if stack not in self.templates}
 
     def live_templates(self) -> dict[str, dict[str, Any]]:
-        """Return the templates of the existing stacks, independent of the file."""
+        """Return the deployed templates of all existing stacks, by name."""
         return {stack: self.live_template(stack) for stack in self.stacks()}
 
     def live_template(self, stack: str) -> dict[str, Any]:
-        """Return the template of an existing stack."""
+        """Return the deployed template of an existing stack."""
         body = self.session.client("cloudformation").get_template(StackName=stack)["TemplateBody"]
-        # The CDK uploads YAML; boto3 only parses JSON templates.
+        # The CDK uploads YAML, and boto3 only parses JSON templates.
         return yaml.load(body, Loader=yaml.CSafeLoader) if isinstance(body, str) else dict(body)
 
     def physical_ids(self, stack: str) -> dict[str, str]:
-        """Return the ids of an existing stack's resources by logical id."""
+        """Return the physical ids of an existing stack's resources, by logical id."""
         path = "StackResourceSummaries[?PhysicalResourceId && ResourceStatus != 'DELETE_COMPLETE']"
         result = self.list_all("cloudformation", "list_stack_resources", path, StackName=stack)
         return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in result}
 
     def gateway(self) -> tuple[str, str] | None:
-        """Return the cluster and the ARN of the gateway's service; ``None`` before it is deployed."""
+        """Return the cluster and ARN of the gateway's service, or ``None`` if the service is not deployed."""
         return self.service("edge")
 
     def service(self, tier: str) -> tuple[str, str] | None:
-        """Return the cluster and the ARN of a stack's only service; ``None`` before it is deployed."""
+        """Return the cluster and ARN of the only ECS service in a tier's stack, or ``None`` if it is not deployed."""
         stack = names.stack(self.deployment, tier)
         for arn in self.physical_ids(stack).values() if stack in self.stacks() else ():
             _, is_service, path = arn.partition(":service/")
@@ -157,6 +157,6 @@ class Account:
         return None
 
     def renew_services(self) -> None:
-        """Replace the tasks of gateway and agents, which read the store's host and password when they start."""
+        """Replace the tasks of gateway and agents, so that they read the current host and password of the store."""
         for cluster, service in filter(None, map(self.service, ("edge", "agents"))):
             self.session.client("ecs").update_service(cluster=cluster, service=service, forceNewDeployment=True)

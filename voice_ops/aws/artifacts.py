@@ -1,4 +1,4 @@
-"""Weights and compiled programs of the file's fleets: whether the job of each has uploaded them to the bucket."""
+"""Checks whether jobs have uploaded the artifacts of fleets, such as weights and compiled programs."""
 
 from collections.abc import Iterator
 
@@ -12,9 +12,9 @@ from voice_ops.aws.refusals import error_code
 
 
 def prepared(account: Account) -> Iterator[tuple[AsrFleet, str, bool]]:
-    """Yield the fleets that use artifacts, with their location in the bucket and whether a job has completed there.
+    """Yield each fleet that uses artifacts, the location of its artifacts, and whether they are complete.
 
-    Before the registry's stack is deployed, there are no artifacts.
+    Artifacts are incomplete until the stack with the bucket is deployed.
     """
     deployment, registry = account.deployment, names.stack(account.deployment, "registry")
     ids = account.physical_ids(registry) if registry in account.stacks() else {}
@@ -30,7 +30,7 @@ def prepared(account: Account) -> Iterator[tuple[AsrFleet, str, bool]]:
 
 
 def remedy(account: Account, fleet: AsrFleet) -> str:
-    """Return the instructions for creating a fleet's artifacts."""
+    """Return instructions for the creation of a fleet's artifacts."""
     job = names.job(account.deployment, fleet.name)
     return (
         f"deploy {names.stack(account.deployment, 'asr')}, then run the job of {fleet.name}: "

@@ -1,4 +1,4 @@
-"""Deletion of stacks in the order of their imports, one after another."""
+"""Deletes stacks one after another, in the order that their imports require."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 POLL_S = 5.0
 MAX_WAIT_S = 3600
-"""Timeout for the deletion of one stack; a load balancer or a replication group takes 15 minutes."""
+"""Timeout for the deletion of one stack. A load balancer or a replication group takes 15 minutes."""
 Templates = Mapping[str, Mapping[str, Any]]
 """Templates by stack name."""
 
@@ -28,7 +28,7 @@ class DeletionError(Exception):
 
 
 def delete_order(stacks: Sequence[str], live: Templates) -> tuple[str, ...]:
-    """Return the stacks in order of deletion: each before those whose exports it imports."""
+    """Return the stacks in the order of their deletion. A stack comes before the stacks that it imports from."""
     needs = {stack: exporters(live[stack], live) & set(stacks) for stack in sorted(stacks)}
     return tuple(reversed(in_order(needs)))
 
@@ -45,10 +45,10 @@ def exporters(template: Mapping[str, Any], live: Templates) -> set[str]:
 
 
 def delete_stacks(client: CloudFormationClient, stacks: Iterable[str], report: Callable[[str], None]) -> None:
-    """Delete stacks in this order, and wait for each.
+    """Delete stacks one after another, and wait until each is deleted.
 
     Args:
-        client: CloudFormation client of their region.
+        client: CloudFormation client in the region of the stacks.
         report: Function that receives a line per stack.
 
     Raises:
@@ -74,7 +74,7 @@ def delete_stacks(client: CloudFormationClient, stacks: Iterable[str], report: C
 
 
 def _stack_status(client: CloudFormationClient, stack: str) -> StackTypeDef | None:
-    """Return a stack's status, or ``None`` once it is deleted."""
+    """Return the description of a stack, or ``None`` if the stack is deleted."""
     try:
         (result,) = client.describe_stacks(StackName=stack)["Stacks"]
     except ClientError as error:

@@ -1,4 +1,4 @@
-"""Launch templates of Auto Scaling groups, from CloudFormation templates."""
+"""Compares the launch templates of Auto Scaling groups in CloudFormation templates."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ GROUP = "AWS::AutoScaling::AutoScalingGroup"
 
 
 def changed_launches(live: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the groups of a stack whose launch template differs; a new group replaces no hosts."""
+    """Yield each existing group of a stack whose launch template changes, with the changed properties."""
     before, after = launches(live), launches(new)
     for group in after:
         if group in before and before[group] != after[group]:
@@ -17,7 +17,7 @@ def changed_launches(live: Mapping[str, Any], new: Mapping[str, Any]) -> Iterato
 
 
 def launches(template: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Return the launch settings of each group in a template, as text."""
+    """Return the launch template properties of each group in a CloudFormation template, as JSON texts."""
     resources = template.get("Resources", {})
     results = {}
     for resource in resources.values():

@@ -1,4 +1,4 @@
-"""Explanations of AWS's errors, one line each."""
+"""Explains errors of AWS in one line each."""
 
 import typer
 from botocore.exceptions import (
@@ -38,7 +38,7 @@ THROTTLED = {
 }
 FORBIDDEN = 403
 ERRORS = (BotoCoreError, ClientError, ResponseParserError)
-"""Exceptions of boto3; the last one occurs, for example, if a proxy responds with its own page."""
+"""Exceptions of boto3. ``ResponseParserError`` is raised, for example, if a proxy responds with its own page."""
 NO_CREDENTIALS = (
     CredentialRetrievalError,
     NoCredentialsError,
@@ -57,12 +57,12 @@ def error_code(error: ClientError) -> str:
 
 
 def is_denied(error: ClientError) -> bool:
-    """Return True if a policy denies the call; services use different error codes, but the same HTTP status."""
+    """Return True if a policy denied the call. Services use different error codes, but the same HTTP status."""
     return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == FORBIDDEN
 
 
 def explain(error: Exception) -> Refusal:
-    """Return an explanation of a boto3 exception, with a remedy."""
+    """Convert a boto3 exception to a refusal, with an explanation and a remedy."""
     if isinstance(error, NO_CREDENTIALS):
         result = "no credentials were found" if isinstance(error, NoCredentialsError) else first_line(str(error))
         return Refusal(result, "check AWS_PROFILE, or " + SIGN_IN, no_credentials=True)
@@ -91,6 +91,6 @@ def explain(error: Exception) -> Refusal:
 
 
 def command_error(error: Exception) -> typer.Exit:
-    """Return an explanation of a boto3 exception as an error to raise, for commands that cannot continue."""
+    """Print the explanation of a boto3 exception, and return the exception that ends the command."""
     refusal = explain(error)
     return stop(f"{refusal.result}; {refusal.remedy}", FAILED)

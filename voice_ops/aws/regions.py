@@ -1,4 +1,4 @@
-"""Regions that were removed from a deployment file but still contain its stacks."""
+"""Finds regions that were removed from a deployment file but still contain stacks."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,9 +12,9 @@ from voice_ops.aws.refusals import is_denied
 
 
 def removed_regions(first: Account) -> Iterator[Account]:
-    """Yield the deployment in each region that was removed from its file.
+    """Yield the account of the deployment in each region that was removed from the file but still contains stacks.
 
-    An output of the stacks contains the file's name.
+    Stacks are recognized by an output with the name of the file.
 
     A region without read access is omitted.
 

@@ -1,4 +1,4 @@
-"""boto3 sessions of the operator's commands: timeouts, retries, and rejection of responses that are not from AWS."""
+"""Creates boto3 sessions with timeouts and retries, which reject responses that are not from AWS."""
 
 import json
 from functools import cache
@@ -18,28 +18,28 @@ XML_PROTOCOLS = {"query", "ec2", "rest-xml"}
 
 
 def session(region: str) -> boto3.Session:
-    """Return a session with the credentials that boto3 finds.
+    """Create a session in a region, with the credentials that boto3 finds.
 
-    Its clients raise ``ResponseParserError`` for a page that a proxy or a captive portal returns instead of AWS: for a
-    JSON service, boto3 would parse an HTML page as a response without content.
+    Clients raise ``ResponseParserError`` if a proxy or a captive portal returns a page instead of AWS's response.
+    Otherwise, boto3 would parse an HTML page from a JSON service as a response without content.
 
     Raises:
         BotoCoreError: The configuration cannot be read.
     """
     botocore_session = botocore.session.get_session()
     mode = botocore_session.get_config_variable("retry_mode")
-    # The legacy mode is the SDK's default: it makes five attempts, and lacks the newer timeouts.
+    # The legacy mode, which is the SDK's default, makes five attempts and lacks the newer timeouts.
     retries: Any = {"mode": "standard" if mode == "legacy" else mode}
     botocore_session.set_default_client_config(Config(connect_timeout=CONNECT_S, read_timeout=READ_S, retries=retries))
     botocore_session.register("before-parse", _refuse_pages)
     result = boto3.Session(botocore_session=botocore_session, region_name=region)
-    # Creating a client takes longer than most requests, since boto3 builds its class each time.
+    # Creating a client takes longer than most requests, since boto3 builds the class of the client each time.
     result.client = cache(result.client)  # type: ignore[method-assign]
     return result
 
 
 def _refuse_pages(**event: Any) -> None:  # noqa: ANN401  arguments of botocore's events
-    """Reject a successful response that does not conform to the service's protocol."""
+    """Reject a successful response that does not conform to the protocol of the service."""
     operation_model: OperationModel = event["operation_model"]
     response_dict: dict[str, Any] = event["response_dict"]
     failed = response_dict["status_code"] >= HTTPStatus.MULTIPLE_CHOICES
@@ -57,7 +57,7 @@ def _refuse_pages(**event: Any) -> None:  # noqa: ANN401  arguments of botocore'
 
 
 def _is_text(operation_model: OperationModel) -> bool:
-    """Return True if the whole body is text that a caller has stored, such as a bucket policy."""
+    """Return True if the response body is a text that a caller has stored, such as a bucket policy."""
     output = operation_model.output_shape
     payload = output.serialization.get("payload") if output else None
     return output is not None and payload is not None and output.members[payload].type_name == "string"
@@ -71,7 +71,7 @@ def _is_json_object(body: bytes) -> bool:
 
 
 def _is_xml(body: bytes) -> bool:
-    """Return True for XML other than a well-formed page, which a parser would read as a response without content."""
+    """Return True if the body is XML but not a well-formed HTML page."""
     try:
         root = ElementTree.fromstring(body)  # noqa: S314  botocore parses the same body in the same way
     except (ElementTree.ParseError, ValueError):

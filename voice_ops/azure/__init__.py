@@ -1,1 +1,1 @@
-"""The cluster of a deployment, for commands that read what runs on it."""
+"""Access to the AKS cluster of a deployment, for commands that read its workloads."""

@@ -1,4 +1,4 @@
-"""The live AKS cluster: its resource and pools from Azure Resource Manager, its objects from the Kubernetes API.
+"""Reads an AKS cluster from Azure Resource Manager, and the objects in the cluster from the Kubernetes API.
 
 The Kubernetes API is called with azure-core, which is part of the extra `azure`. Two lists need no client library: the
 package `kubernetes` 37.0.2 is a wheel of 7.5 MB with six more dependencies. One sign-in of the operator is used for
@@ -34,28 +34,28 @@ from voice_ops.preflight.questions import Refusal, first_line
 from voice_ops.timeouts import ATTEMPTS, CONNECT_S, READ_S
 
 API = "2025-09-01"
-"""Version of Microsoft.ContainerService, as the programs deploy it (pulumi-azure-native 3.29.0)."""
+"""API version of Microsoft.ContainerService with which the programs deploy (pulumi-azure-native 3.29.0)."""
 ERRORS = {401: ClientAuthenticationError, 404: ResourceNotFoundError}
 DENIED = 403
 
 
 class ClusterUnreachableError(ServiceRequestError):
-    """The API server does not respond."""
+    """The Kubernetes API server cannot be reached."""
 
 
 class ClusterDeniedError(HttpResponseError):
-    """The API server responds, but denies access."""
+    """The Kubernetes API server responds, but denies access."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The cluster of a deployment."""
+    """The AKS cluster of a deployment."""
 
     account: Account
 
     @property
     def id(self) -> str:
-        """Resource id."""
+        """Resource id of the cluster in Azure."""
         deployment = self.account.deployment
         return (
             f"/subscriptions/{self.account.subscription}/resourceGroups/{names.resource_group(deployment)}"
@@ -63,7 +63,7 @@ class Cluster:
         )
 
     def properties(self, child: str = "") -> Mapping[str, Any] | None:
-        """Return the properties of the cluster or of a child such as ``/agentPools/gpu``; None if it does not exist."""
+        """Return the properties of the cluster, or of a child such as ``/agentPools/gpu``, or None if there is none."""
         try:
             result = self.account.providers.resources.get_by_id(f"{self.id}{child}", api_version=API)
         except ResourceNotFoundError:
@@ -73,7 +73,7 @@ class Cluster:
 
     @cached_property
     def kubernetes(self) -> "Kubernetes":
-        """Kubernetes API at the address that the signed-in user's kubeconfig contains.
+        """Client of the Kubernetes API, at the address in the kubeconfig of the signed-in user.
 
         Raises:
             HttpResponseError: Azure denies access to the kubeconfig.
@@ -87,10 +87,10 @@ class Cluster:
 
 
 class Kubernetes:
-    """The Kubernetes API of a cluster with the operator's permissions.
+    """Client of a cluster's Kubernetes API, with the permissions of the operator.
 
     Args:
-        account: The account, whose credential is also used here.
+        account: Account whose credential authenticates the requests.
         server: Address of the API server.
         authority: CA certificate of the API server, PEM.
     """
@@ -110,7 +110,7 @@ class Kubernetes:
         )
 
     def items(self, path: str) -> list[dict[str, Any]]:
-        """Return the objects of a list, such as ``/apis/apps/v1/namespaces/voice/deployments``.
+        """Return the objects at a path such as ``/apis/apps/v1/namespaces/voice/deployments``.
 
         Raises:
             ClusterUnreachableError: The API server does not respond.
@@ -130,7 +130,7 @@ class Kubernetes:
 
 
 def explain_cluster(error: Exception) -> Refusal:
-    """Return an explanation of an exception of either API, with a remedy."""
+    """Convert an exception of Azure or Kubernetes to a refusal, with an explanation and a remedy."""
     if isinstance(error, ClusterUnreachableError):
         remedy = (
             "run the command where the API server is reachable, such as on the jump host (`access` in "

@@ -1,4 +1,4 @@
-"""The Deployments that a file defines, and their differences from those of a cluster."""
+"""Compares the Kubernetes Deployments that a file defines with the Deployments of a cluster."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,12 +14,12 @@ from voice_stacks.azure.policy.quantities import QuantityError, quantity
 
 IMAGE = re.compile(r"[^/@]+/(?P<name>[^@]+)@(?P<digest>sha256:[0-9a-f]{64})")
 OWN_NAMES = {ClusterOutput.DEPLOYMENT, ClusterOutput.LOCATION, ClusterOutput.RESOURCE_GROUP, ClusterOutput.CLUSTER_NAME}
-"""Outputs of the cluster that are derived from the file; Azure determines the others."""
+"""Outputs of the cluster project whose values are derived from the file. Azure determines all other outputs."""
 MIN_OUTPUT_LENGTH = 8
 """Minimum length of an output that can be recognized within a setting."""
 FAILURE_REASONS = {"CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "ErrImagePull",
              "ImagePullBackOff", "InvalidImageName", "RunContainerError"}  # fmt: skip
-"""Reasons for which a container waits and does not start without intervention.
+"""Waiting reasons of a container that does not start without intervention.
 https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet (images/types.go, kuberuntime)"""
 
 Manifest = dict[str, Any]
@@ -27,12 +27,12 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True)
 class DefinedWorkloads:
-    """Resources that a file defines.
+    """The Deployments that a file defines.
 
     Attributes:
         deployments: Deployments of the file by namespace and name.
-        placeholders: Placeholders for values that Azure determines when it creates a cluster; settings that contain one
-            cannot be compared.
+        placeholders: Placeholders for values that Azure determines when it creates a cluster. Settings with a
+            placeholder cannot be compared.
     """
 
     deployments: Mapping[tuple[str, str], Manifest]
@@ -45,7 +45,7 @@ class DefinedWorkloads:
 
 @dataclass(frozen=True)
 class LiveDeployment:
-    """A Deployment of the cluster, and the reasons why some of its pods do not run."""
+    """A Deployment of the cluster, and the problems of its pods."""
 
     manifest: Manifest
     problems: tuple[str, ...]
@@ -64,7 +64,7 @@ class LiveDeployment:
 
     @property
     def rolled_out(self) -> bool:
-        """Whether every pod is updated and available, by the rules of ``kubectl rollout status``.
+        """Whether all pods are updated and available, by the rules of ``kubectl rollout status``.
 
         https://github.com/kubernetes/kubectl/blob/master/pkg/polymorphichelpers/rollout_status.go
         """
@@ -74,7 +74,7 @@ class LiveDeployment:
 
 
 def defined_workloads(deployment: Deployment) -> DefinedWorkloads:
-    """Run the file's programs on the local engine.
+    """Run the programs of a file on the local engine, and return the Deployments that they define.
 
     Raises:
         EngineError: A program fails.
@@ -90,7 +90,7 @@ def defined_workloads(deployment: Deployment) -> DefinedWorkloads:
 
 
 def live(kubernetes: Kubernetes, namespaces: list[str]) -> dict[tuple[str, str], LiveDeployment]:
-    """Return the Deployments of the cluster by namespace and name."""
+    """Return the Deployments in some namespaces of the cluster, by namespace and name."""
     results = {}
     for namespace in namespaces:
         pods = kubernetes.items(f"/api/v1/namespaces/{namespace}/pods")
@@ -103,21 +103,21 @@ def live(kubernetes: Kubernetes, namespaces: list[str]) -> dict[tuple[str, str],
 
 
 def digests(manifest: Manifest) -> dict[str, str]:
-    """Return the digest of each image of a Deployment's pods, by the image's name."""
+    """Return the digests of the images in a Deployment's pods, by name of the image."""
     spec = manifest["spec"]["template"]["spec"]
     images = [each["image"] for key in ("initContainers", "containers") for each in spec.get(key) or ()]
     return {result["name"]: result["digest"] for result in map(IMAGE.fullmatch, images) if result}
 
 
 def differences(new: DefinedWorkloads, key: tuple[str, str], old: Manifest) -> list[str]:
-    """Return the settings of a pod that a deploy of the file would change, which replaces the Deployment's pods."""
+    """Return the paths of the pod settings that a deploy of the file would change."""
     return list(_compare(new.deployments[key]["spec"]["template"], old["spec"]["template"], new.placeholders, ""))
 
 
 def _compare(new: Any, old: Any, placeholders: frozenset[str], path: str) -> Iterator[str]:  # noqa: ANN401  values of a manifest
-    """Yield the differences of a cluster's object from a manifest.
+    """Yield the paths of the settings that differ between a manifest and an object of the cluster.
 
-    Settings that only the cluster has are its defaults.
+    Settings that only exist in the cluster are defaults, and are not compared.
     """
     if isinstance(new, dict):
         for key, value in new.items():
@@ -135,7 +135,7 @@ def _compare(new: Any, old: Any, placeholders: frozenset[str], path: str) -> Ite
 
 
 def _key(items: list[Any]) -> str | None:
-    """Return the key that identifies an item of a list. A volume may have several mounts."""
+    """Return the key with which items of a list are identified, or None if no key is unique."""
     for key in ("name", "mountPath", "containerPort"):
         values = [each.get(key) for each in items if isinstance(each, dict)]
         if items and len(set(values) - {None}) == len(items):
@@ -167,7 +167,7 @@ def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401  outputs of a stack
 
 
 def _pod_problems(pod: Manifest) -> Iterator[str]:
-    """Yield the reasons why a pod does not start."""
+    """Yield the reasons for which a pod does not start."""
     status = pod.get("status", {})
     for condition in status.get("conditions") or ():
         if (condition["type"], condition["status"], condition.get("reason")) == (

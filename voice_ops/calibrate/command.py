@@ -157,7 +157,7 @@ def _measure(  # noqa: PLR0917  two callers
 
 @contextmanager
 def own_engine(model: Path | None) -> Iterator[tuple[str, str]]:
-    """Run the voice path on this machine; yield its address and a description of its engine."""
+    """Run the voice path on this machine, and yield the URL of the gateway and a description of the engine."""
     try:
         from voice_ops.demo.command import weights  # noqa: PLC0415  part of the repository, not of the package
         from voice_ops.demo.services import ServiceError, VoicePath  # noqa: PLC0415

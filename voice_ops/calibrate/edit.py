@@ -1,4 +1,4 @@
-"""Change one value in the text of a deployment file, preserving comments and layout."""
+"""Changes one value in the text of a deployment file. Comments and layout are preserved."""
 
 import json
 
@@ -8,7 +8,7 @@ from voice_blueprint.file.source import Location
 
 
 def with_value(text: str, location: Location, key: str, value: dict[str, object]) -> str:
-    """Return the text of a deployment file with ``key: value`` set in the mapping at a location."""
+    """Return the text of a deployment file, with ``key: value`` set in the mapping at a location."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     for part in location:
         node = _child(node, part)
@@ -18,7 +18,7 @@ def with_value(text: str, location: Location, key: str, value: dict[str, object]
     for name, value_node in node.value:
         if name.value == key:
             return text[: name.start_mark.index] + entry + text[_end_index(value_node) :]
-    # Insert after the first key, which is a fleet's name or type, or before the only key.
+    # Insert after the first key, which is the name or type of a fleet, or before the only key.
     (first, _), *others = node.value
     at = (others[0][0] if others else first).start_mark.index
     separator = ", " if node.flow_style else "\n" + " " * first.start_mark.column
@@ -36,7 +36,7 @@ def _child(node: yaml.Node | None, part: str | int) -> yaml.Node:
 
 
 def _end_index(node: yaml.Node) -> int:
-    """Return the end of a value. PyYAML's end of a block collection includes the comments after it."""
+    """Return the end index of a value. PyYAML's own end of a block collection includes trailing comments."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         last = node.value[-1]
         return _end_index(last[1] if isinstance(last, tuple) else last)

@@ -1,10 +1,10 @@
-"""The search for the maximum number of sustained calls."""
+"""Searches for the maximum number of sustained calls."""
 
 from collections.abc import Callable
 
 
 def highest_sustained(sustains: Callable[[int], bool], max_calls: int) -> tuple[int, bool]:
-    """Double the number of calls until calls fail, then use a binary search.
+    """Find the maximum number of sustained calls, by doubling the number and then by a binary search.
 
     Args:
         sustains: Function that runs this number of calls on the host, and returns whether all succeeded.

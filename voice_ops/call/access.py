@@ -1,4 +1,4 @@
-"""Authentication of a caller of the session API, for each `authorizer` of a deployment file."""
+"""Authenticates callers of the session API, for each kind of `authorizer` in a deployment file."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import httpx2
 
 Headers = dict[str, str]
 Access = Callable[[str, str, bytes], Headers]
-"""Function from method, URL and body of a request to its additional headers."""
+"""Function that returns additional headers for the method, URL and body of a request."""
 
 _SERVICE = "execute-api"
 _API_GATEWAY = re.compile(rf"\.{_SERVICE}\.([a-z0-9-]+)\.amazonaws\.com$")
@@ -26,11 +26,11 @@ class Auth(StrEnum):
 
 
 class AccessError(ValueError):
-    """Credentials are missing. The message contains the variable to set."""
+    """Credentials are missing or invalid."""
 
 
 def secret_from(variable: str | None) -> str | None:
-    """Return the key or token in an environment variable; ``None`` if no variable is specified.
+    """Return the key or token from an environment variable, or ``None`` if no variable is specified.
 
     Raises:
         AccessError: The variable is not set, or contains characters that a header cannot contain.
@@ -48,7 +48,7 @@ def secret_from(variable: str | None) -> str | None:
 
 
 def access(auth: Auth | None, secret: str | None, server: str) -> Access:
-    """Return the authentication of requests to a server.
+    """Return a function that authenticates requests to a server.
 
     Args:
         auth: The default is an API key if there is a secret.
@@ -99,7 +99,7 @@ def _signed_access(server: str) -> Access:
 
 
 class ClientAuth(httpx2.Auth):
-    """Authentication for a client of httpx."""
+    """Authentication of an httpx client by additional headers."""
 
     requires_request_body = True
 
@@ -107,6 +107,6 @@ class ClientAuth(httpx2.Auth):
         self._headers_for = headers_for
 
     def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
-        """Add the headers."""
+        """Add the headers of the caller's authentication to the request."""
         request.headers.update(self._headers_for(request.method, str(request.url), request.content))
         yield request

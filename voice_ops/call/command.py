@@ -21,7 +21,7 @@ from voice_ops.output import err, out, stop, styled
 
 LOCAL = "http://127.0.0.1:8080"
 NO_KEY = "none"
-"""Key for servers without authentication, since these clients always send one."""
+"""Key for servers without authentication, since clients of the other APIs always send a key."""
 
 
 def call(  # noqa: PLR0917  Typer passes parameters by name

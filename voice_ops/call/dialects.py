@@ -1,4 +1,4 @@
-"""Client protocols of other services."""
+"""Defines the client protocols of other services."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from voice_ops.call.session import CallError, TranscriptEvent
 
 
 class Api(StrEnum):
-    """Protocol of a call."""
+    """Client protocol of a call."""
 
     SESSIONS = "sessions"
     OPENAI = "openai"
@@ -42,7 +42,7 @@ class Dialect:
 
 
 class _OpenAi:
-    """Stores the start of each item, since transcripts do not contain it."""
+    """Parser of OpenAI's messages. It stores the start time of each item, which transcripts do not contain."""
 
     def __init__(self) -> None:
         self._start_times: dict[str, int] = {}
@@ -80,7 +80,7 @@ def _update(turns: dict[str, str] | None) -> str:
 
 
 SINGLE_TURN = _update(None)
-"""First message of OpenAI's protocol if all speech is a single transcript."""
+"""First message of OpenAI's protocol for a single transcript of all speech."""
 DIALECTS = {
     Api.OPENAI: Dialect(
         f"{REALTIME_PATH}?intent=transcription",

@@ -1,4 +1,4 @@
-"""Calls with the protocols of other services' clients, with audio and transcripts on one socket."""
+"""Makes calls with the client protocols of other services, which use one WebSocket for audio and transcripts."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from voice_ops.call.senders import Samples
 from voice_ops.call.session import CallError, TranscriptEvent
 
 QUIET_S = 5.0
-"""OpenAI's protocol has no message that ends a call, so a call ends after this time without messages."""
+"""Time without messages after which a call ends, since OpenAI's protocol has no message that ends a call."""
 
 
 async def stream_to_server(api: Api, server: str, key: str, samples: Samples) -> AsyncIterator[TranscriptEvent]:
@@ -22,7 +22,7 @@ async def stream_to_server(api: Api, server: str, key: str, samples: Samples) ->
 
     Args:
         server: URL of the media host, or of a gateway.
-        key: Key that is sent as ``Authorization: Bearer``.
+        key: Key for the header ``Authorization: Bearer``.
 
     Raises:
         CallError: The server is unreachable, rejects the call, or closes the connection.

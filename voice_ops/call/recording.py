@@ -1,4 +1,4 @@
-"""Recordings as 16 kHz samples."""
+"""Reads recordings, and converts them to 16 kHz."""
 
 import wave
 from pathlib import Path
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 RATE = 16_000
 FRAME_SAMPLES = 320
-"""20 ms: the duration of a packet."""
+"""Number of samples in a packet of 20 ms."""
 FRAME_S = FRAME_SAMPLES / RATE
 
 MAX_LENGTH_S = 3600
@@ -17,11 +17,11 @@ _INT16 = 1 << 15
 
 
 class RecordingError(ValueError):
-    """A file that cannot be streamed."""
+    """The recording cannot be read, or has no supported format or length."""
 
 
 def read(file: Path) -> NDArray[np.int16]:
-    """Return the samples of a recording: the mean of its channels at 16 kHz, padded to whole frames.
+    """Return a recording as mono samples at 16 kHz, padded to whole frames.
 
     Raises:
         RecordingError: The file is not a PCM WAV file, is empty, or is longer than an hour.
@@ -48,7 +48,7 @@ def read(file: Path) -> NDArray[np.int16]:
 
 
 def _samples(data: bytes, width: int) -> NDArray[np.float64]:
-    """Return PCM of 8 to 32 bits, scaled to 16 bits."""
+    """Convert PCM samples of 8 to 32 bits to the range of 16 bits."""
     if width == 1:  # the only unsigned format
         return (np.frombuffer(data, np.uint8).astype(np.float64) - 128) * 256
     padded_samples = np.frombuffer(data, np.uint8)[: len(data) // width * width].reshape(-1, width)

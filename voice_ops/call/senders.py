@@ -1,4 +1,4 @@
-"""Two transports of audio: SRTP over UDP, as telephones use, and a WebSocket, as browsers use."""
+"""Sends audio over SRTP, as telephones do, or over a WebSocket, as browsers do."""
 
 import asyncio
 import base64
@@ -23,13 +23,13 @@ PAYLOAD_TYPE = 96
 """L16 at 16 kHz has no static payload type (RFC 3551, section 6), so this is the first dynamic one."""
 NORMAL_CLOSURE = 1000
 REJECTION_CODES = {1003, 1007, 1008, 1009}
-"""Close codes after which the same audio would be rejected again; after all others, the session waits for its
-caller."""
+"""Close codes after which the same audio would be rejected again. After all other codes, the session waits for a
+reconnect."""
 SERVER_ERROR = 500
-"""For this status and higher ones, another gateway may respond differently."""
+"""Minimum status code for which another gateway may respond differently."""
 MAX_CONNECTS = 10
 PAUSE_S = 0.5
-"""Pause before a reconnect: ten of them are shorter than the minimum grace period of a deployment file."""
+"""Pause before a reconnect. All pauses together are shorter than the minimum grace period of a deployment file."""
 
 Samples = NDArray[np.int16]
 
@@ -38,7 +38,7 @@ class Sender(Protocol):
     """Sends a recording in real time."""
 
     async def send(self, samples: Samples) -> None:
-        """Send all samples.
+        """Send all samples, and return when the last one is sent.
 
         Raises:
             CallError: The server is unreachable, or closes the connection.
@@ -111,7 +111,7 @@ class SrtpSender:
 
 
 class WebSocketSender:
-    """Sends PCM16 at 16 kHz over one or more consecutive connections; the gateway converts it to packets."""
+    """Sends PCM16 at 16 kHz over a WebSocket, and reconnects if the connection breaks."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""A session from the perspective of its caller: opened, followed and closed over HTTP."""
+"""Opens, follows and closes sessions over HTTP, as callers do."""
 
 import asyncio
 import json
@@ -12,15 +12,15 @@ from pydantic import BaseModel, ValidationError
 from voice_blueprint.contract.session_api import LAST_EVENT_ID_HEADER, SESSIONS_PATH, TOKEN_HEADER
 
 SUBPROTOCOL = "voice.v1"
-"""Subprotocol of the audio WebSocket; the token follows it in the header."""
+"""Subprotocol of the audio WebSocket. In the header, it is followed by the token."""
 
 TIMEOUT_S = 30.0
-"""Read timeout of a response; event streams have heartbeats."""
+"""Timeout of requests. Event streams have heartbeats, so they do not reach it."""
 MAX_RECONNECTS = 10
-"""Maximum number of consecutive interruptions of a stream without an event."""
+"""Maximum number of consecutive interruptions of an event stream without an event in between."""
 PAUSE_S = 1.0
 MAX_CELLS = 10
-"""Maximum number of cells to try."""
+"""Maximum number of cells to which a request is redirected."""
 
 
 class CallError(Exception):
@@ -28,7 +28,7 @@ class CallError(Exception):
 
 
 class Srtp(BaseModel):
-    """Destination and keys of encrypted packets."""
+    """Destination and key of the encrypted packets."""
 
     host: str
     port: int
@@ -38,7 +38,7 @@ class Srtp(BaseModel):
 
 
 class Media(BaseModel):
-    """The requested transport."""
+    """Endpoint of the requested transport."""
 
     websocket: str | None = None
     srtp: Srtp | None = None
@@ -58,14 +58,14 @@ KINDS = frozenset(get_args(Kind))
 
 
 class Word(BaseModel):
-    """A word and its end in the audio."""
+    """A word, and the time at which it ends in the audio."""
 
     text: str
     end_ms: int
 
 
 class TranscriptEvent(BaseModel):
-    """An event of the transcript.
+    """An event of a session's event stream.
 
     Attributes:
         kind: Kind of event; a partial may still change. Events other than transcripts have no text.
@@ -88,7 +88,7 @@ class TranscriptEvent(BaseModel):
 
 
 class Session:
-    """An open session."""
+    """A session that the caller has opened."""
 
     def __init__(self, client: httpx2.AsyncClient, url: str, response: SessionResponse) -> None:
         self.media = response.media
@@ -100,7 +100,7 @@ class Session:
 
     @classmethod
     async def open(cls, client: httpx2.AsyncClient, server: str, transport: Literal["websocket", "srtp"]) -> Self:
-        """Open a session.
+        """Open a session, following redirects to other cells.
 
         Args:
             server: Base URL of the API, including a stage if there is one.
@@ -116,7 +116,7 @@ class Session:
                 raise CallError(f"cannot reach {url}: {str(error) or type(error).__name__}") from None
             if answer.status_code != httpx2.codes.TEMPORARY_REDIRECT:
                 break
-            # The redirects of the HTTP client would keep the signature for the first cell.
+            # A redirect by the HTTP client would keep the signature for the first cell.
             url = urljoin(url, answer.headers["Location"])
         _check(answer, url)
         try:
@@ -129,7 +129,7 @@ class Session:
         return self._token
 
     async def close(self) -> None:
-        """Send the end of the audio.
+        """Report the end of the audio. The session ends after the last transcript.
 
         Raises:
             CallError: The server is unreachable, or rejects the request.
@@ -141,7 +141,7 @@ class Session:
         _check(answer, self._url)
 
     async def follow(self) -> AsyncIterator[TranscriptEvent]:
-        """Yield the transcripts until the session has ended, reconnecting if the stream breaks.
+        """Yield the events until the session has ended. Reconnect if the event stream breaks.
 
         Raises:
             CallError: The stream cannot be resumed, or ends before all speech was transcribed.

@@ -1,1 +1,1 @@
-"""`voice checks`: every check with its source."""
+"""`voice checks`: list all checks with their sources."""

@@ -1,4 +1,4 @@
-"""`voice checks`: every check with its source."""
+"""`voice checks`: list all checks with their sources."""
 
 from voice_blueprint.checks import CHECKS
 from voice_ops.findings import MARKS

@@ -1,4 +1,4 @@
-"""Audio hours of a deployment per month, by which its cost is divided."""
+"""Audio hours per month, by which the cost of a deployment is divided."""
 
 from voice_blueprint.capacity.load import peak_calls
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION, by_tier, caller_capacities, capacities
@@ -11,12 +11,15 @@ from voice_ops.cost.prices import HOURS_PER_MONTH
 
 
 def aws_calls(aws: Aws, load: CallLoad) -> Amount:
-    """Return the concurrent calls of the AWS section; at the minimum number of hosts, at most their capacity."""
+    """Return the number of concurrent calls of the AWS section.
+
+    The low case is limited by the capacity of the minimum number of hosts.
+    """
     return _calls([low for low, _ in by_tier(capacities(aws)).values()], load)
 
 
 def azure_calls(azure: Azure, load: CallLoad) -> Amount:
-    """Return the concurrent calls of the Azure section."""
+    """Return the number of concurrent calls of the Azure section, with the same limit as on AWS."""
     return _calls([low for low, _ in _azure_caller_tiers(azure).values()], load)
 
 
@@ -34,7 +37,10 @@ def aws_audio(aws: Aws, load: CallLoad, *, has_load: bool) -> Audio:
 
 
 def azure_audio(azure: Azure, load: CallLoad | None, *, has_load: bool) -> Audio:
-    """Return the audio hours of the Azure section; the capacity of engines is their number of sessions by memory."""
+    """Return the audio hours of the Azure section.
+
+    The capacity of an engine is the number of sessions that fit into its memory.
+    """
     engines = list(transcription_capacity(azure))
     if not engines or load is None:
         return Audio(None, "the file has no service that transcribes audio")
@@ -67,7 +73,7 @@ def _audio(calls: Amount, load: CallLoad, fleet_sizes: str) -> Audio:
 
 
 def _azure_caller_tiers(azure: Azure) -> dict[str, tuple[int, int]]:
-    """Return the calls of transcription engines and caller tiers, at the minimum and maximum number of units."""
+    """Return the capacity of each tier in calls, at the minimum and at the maximum number of units."""
     pools = list(transcription_capacity(azure))
     engines = (
         sum(pool.low * pool.sessions for pool in pools),

@@ -24,13 +24,13 @@ https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insight
 
 @dataclass(frozen=True)
 class Templates:
-    """The resources of one deployment's templates, by stack and logical id."""
+    """The CloudFormation templates of a deployment, with the expected sizes of resources."""
 
     stacks: Mapping[str, Mapping[str, Any]]
     expected: Expected
 
     def resources(self) -> Iterator[tuple[str, str, str, Properties]]:
-        """Yield stack, logical id, type and properties of every resource."""
+        """Yield the stack, the logical id, the type and the properties of every resource."""
         for stack, template in self.stacks.items():
             for name, resource in template["Resources"].items():
                 yield stack, name, resource["Type"], resource.get("Properties", {})
@@ -41,7 +41,7 @@ class Templates:
         return properties
 
     def size(self, name: str, low: object, peak: object) -> Amount:
-        """Return a size between two bounds, which templates may contain as text."""
+        """Return the size of a resource in the three cases. Templates may contain the bounds as text."""
         return self.expected.size(name, float(str(low)), float(str(peak)))
 
 
@@ -58,14 +58,14 @@ def _group(templates: Templates, stack: str, properties: Properties) -> Iterator
 
 
 def _warm_pool(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
-    """Yield the volumes of stopped hosts. Minimum and maximum size of the pool are equal."""
+    """Yield the volumes of stopped hosts. The minimum and the maximum size of the pool are equal."""
     group = templates.referred(stack, properties["AutoScalingGroupName"])
     launch = templates.referred(stack, group["LaunchTemplate"]["LaunchTemplateId"])["LaunchTemplateData"]
     yield from _volumes(launch, Amount.fixed(int(properties["MinSize"])))
 
 
 def _volumes(launch: Properties, hosts: Amount) -> Iterator[Use]:
-    """Yield the volumes of hosts: 125 MiB/s and 3,000 IOPS are included in the price of each."""
+    """Yield the volumes of hosts. The price of each volume includes 125 MiB/s and 3,000 IOPS."""
     for mapping in launch["BlockDeviceMappings"]:
         volume = mapping["Ebs"]
         yield Use("ebs-gp3", hosts * int(volume["VolumeSize"]))
@@ -192,7 +192,7 @@ ITEMS_BY_TYPE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "AWS::SNS::Topic": (("notifications", None),),
     "AWS::WAFv2::WebACL": (("requests", "waf-requests"),),
 }
-"""Usage-based charges by type: description of the usage, and the item that it is charged as."""
+"""Usage-based charges by type. Each has a description of the usage, and an item of the price book if there is one."""
 
 FREE = frozenset(
     f"AWS::{kind}"
@@ -214,4 +214,4 @@ FREE = frozenset(
         *("WAFv2::LoggingConfiguration", "WAFv2::WebACLAssociation"),
     )
 )
-"""Types that are not charged separately; the resources that they belong to may be charged."""
+"""Types that are not charged separately. The resources that they belong to may be charged."""

@@ -123,7 +123,7 @@ ITEMS_BY_TYPE: dict[str, tuple[tuple[str, str | None], ...]] = {
     "storage:StorageAccount": (("transcripts and the requests for them", None),),
     "operationalinsights:Workspace": (("logs", "log-analytics-ingested"),),
 }
-"""Usage-based charges by type: description of the usage, and the item that it is charged as."""
+"""Usage-based charges by type. Each has a description of the usage, and an item of the price book if there is one."""
 
 FREE = frozenset(
     {
@@ -145,4 +145,4 @@ FREE = frozenset(
         *("secrets-store.csi.x-k8s.io/v1:SecretProviderClass", "storage.k8s.io/v1:StorageClass"),
     }
 )
-"""Types that are not charged separately; the resources that they belong to may be charged."""
+"""Types that are not charged separately. The resources that they belong to may be charged."""

@@ -116,7 +116,7 @@ def _sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
 
 
 def _one_cell(deployment: Deployment) -> Deployment:
-    """Return one cell in the first region; a deployment without cells is returned unchanged."""
+    """Return one cell in the first region, or the unchanged deployment if it has no cells."""
     cell = deployment.cell
     if cell.whole_deployment is None or cell.aws_section is None:
         return cell
@@ -132,7 +132,7 @@ def price_list() -> PriceBook:
 
 
 def _read(files: Iterable[Path]) -> None:
-    """Store the prices of offer files."""
+    """Save the prices of offer files for later runs."""
     for file in files:
         try:
             prices = read_offer(file)
@@ -169,7 +169,7 @@ def _pairs(estimates: list[Estimate], others: list[Estimate]) -> Iterable[tuple[
 
 
 def _by_cloud(estimates: list[Estimate]) -> dict[str, Estimate]:
-    """Return estimates by cloud; further regions follow the first."""
+    """Return the estimates by cloud. The key of each additional region contains the name of the region."""
     named: dict[str, Estimate] = {}
     for each in estimates:
         named[f"{each.cloud} {each.region}" if each.cloud in named else each.cloud] = each

@@ -26,10 +26,11 @@ def aws_conversations(aws: Aws, load: CallLoad) -> Conversations | None:
 
 
 def azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | None:
-    """Return the conversations of the Azure section.
+    """Return the conversations of the Azure section, or ``None`` without agents.
 
-    Their own costs are the agents' load balancer, the nodes of services in each GPU pool that answer or speak for them
-    and transcribe for no caller, and the CPUs of their pods in the CPU pool, at the planned maximum.
+    Only conversations cause the cost of the agents' load balancer, of the agents' pods in the CPU pool, and of the
+    services in each GPU pool that generate or speak answers but do not transcribe callers. The shares of pods and nodes
+    are those at the planned maximum.
     """
     agents, callers = azure.agents, azure.callers
     if agents is None or callers is None or load is None:
@@ -64,7 +65,7 @@ def _conversations(
 
 
 def aws_usage(aws: Aws, load: CallLoad) -> Iterator[tuple[str, Use]]:
-    """Yield the usage of the load's conversations in addition to that of each call.
+    """Yield the usage of the load's conversations on AWS, in addition to that of each call.
 
     The agents' audio is sent to the internet, and received through a NAT gateway from the text-to-speech endpoint.
     """
@@ -84,7 +85,10 @@ def aws_usage(aws: Aws, load: CallLoad) -> Iterator[tuple[str, Use]]:
 
 
 def azure_usage(azure: Azure, load: CallLoad) -> Iterator[tuple[str, Use]]:
-    """Yield the same usage on Azure; audio of an external text-to-speech endpoint passes the NAT gateway."""
+    """Yield the usage of the load's conversations on Azure, in addition to that of each call.
+
+    Audio from an external text-to-speech endpoint passes through the NAT gateway.
+    """
     usage = azure_conversations(azure, load)
     if usage is None or azure.agents is None:
         return

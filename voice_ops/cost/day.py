@@ -37,7 +37,7 @@ class DaySimulation:
 
     @property
     def expected(self) -> Expected:
-        """The mean sizes of the day."""
+        """Mean sizes of scaled resources over the day."""
         sizes = dict(self._aws() if self.deployment.aws_section else self._azure())
         return Expected(self._place(), sizes)
 
@@ -52,7 +52,10 @@ class DaySimulation:
                 yield from ((group.name, mean / len(plan.groups)) for group in plan.groups)
 
     def _azure(self) -> Iterator[tuple[str, float]]:
-        """Yield the mean number of nodes of each pool; services without audio have the position of the ASR hosts."""
+        """Yield the mean number of nodes of each pool.
+
+        Services without audio have the same position between minimum and maximum as the ASR hosts.
+        """
         azure, location = self.deployment.azure, self._place()
         for pool in azure.pools:
             nodes: NDArray[np.float64] = np.zeros(1)
@@ -86,7 +89,7 @@ class DaySimulation:
 def simulate_day(
     deployment: Deployment, *, seed: int = SEED, alert_deployment: Deployment | None = None
 ) -> DaySimulation:
-    """Simulate the designed day of a deployment by its own rules.
+    """Simulate the designed day of a deployment with the file's own scaling rules.
 
     Args:
         seed: Seed of the arriving calls.

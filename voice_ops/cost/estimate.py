@@ -1,4 +1,4 @@
-"""The estimate of a deployment: the prices of its templates and its Pulumi resources."""
+"""Estimate of a deployment's cost from CloudFormation templates and Pulumi resources."""
 
 from __future__ import annotations
 
@@ -54,7 +54,12 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class ChargedResource:
-    """A resource and its charged items; ``has_rule`` is False for a type without a rule."""
+    """A resource and its charged items.
+
+    Attributes:
+        by_use: Charges for usage whose amount is unknown: description, and item of the price book if there is one.
+        has_rule: Whether this package has a rule for the resource's type.
+    """
 
     tier: str
     name: str
@@ -66,7 +71,7 @@ class ChargedResource:
 
     @classmethod
     def by(cls, rules: ModuleType, tier: str, name: str, kind: str, *arguments: Any) -> Self:  # noqa: ANN401  arguments of the rule
-        """Return the priced items of a resource, by the rules of `voice_ops.cost.aws` or `voice_ops.cost.azure`."""
+        """Create a resource with the items that the rules of `voice_ops.cost.aws` or `voice_ops.cost.azure` charge."""
         uses = tuple(rules.PRICED[kind](*arguments)) if kind in rules.PRICED else ()
         has_rule = kind in rules.PRICED or kind in rules.ITEMS_BY_TYPE or kind in rules.FREE
         items = rules.ITEMS_BY_TYPE.get(kind, ())
@@ -92,7 +97,7 @@ class Section:
 
 
 def sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
-    """Synthesize a deployment that has passed its checks; return the charged items of its sections.
+    """Synthesize a deployment that has passed its checks, and return the charged items of each section.
 
     Images without a digest are assumed to exist, since their hosts would otherwise cost 0.
 
@@ -158,7 +163,7 @@ def _expected_sizes(deployment: Deployment, assumed: Assumptions) -> tuple[Expec
 
 
 def _regional_deployments(deployment: Deployment) -> list[Deployment]:
-    """Return the AWS section in each region with an equal part of the calls, for a month without an outage."""
+    """Return the deployment in each region with an equal share of the calls, for a month without an outage."""
     regions = deployment.in_regions()
     if not deployment.load:
         return list(regions)
@@ -186,7 +191,7 @@ def _without_traffic(resources: Iterable[ChargedResource]) -> list[ChargedResour
 
 
 def traffic_rented(deployment: Deployment, utilization: float) -> list[ChargedResource]:
-    """Return the AWS usage of the load in addition to hosts; empty without a load."""
+    """Return the AWS usage that the load causes in addition to hosts. The result is empty without a load."""
     load, section = deployment.load, deployment.aws
     if load is None:
         return []
@@ -197,7 +202,7 @@ def traffic_rented(deployment: Deployment, utilization: float) -> list[ChargedRe
 
 
 def azure_traffic(azure_section: Azure, load: CallLoad, utilization: float) -> list[ChargedResource]:
-    """Return the Azure usage of the load in addition to nodes."""
+    """Return the Azure usage that the load causes in addition to nodes."""
     calls = azure_calls(azure_section, load)
     conversation_traffic = _traffic(conversations.azure_usage(azure_section, load), conversations.AGENTS)
     return _traffic(traffic.azure_uses(azure_section, load, calls, utilization)) + conversation_traffic
@@ -208,7 +213,7 @@ def _traffic(uses: Iterable[tuple[str, Use]], tier: str = "traffic") -> list[Cha
 
 
 def _endpoints(agents: AwsAgents | AgentPods | None) -> list[ChargedResource]:
-    """Return the external engines of conversations, whose operator sets the price."""
+    """Return the external engines of conversations. Their operators set the prices, which are unknown."""
     engines = [each for each in (agents.chat, agents.speech) if isinstance(each, Endpoint)] if agents else []
     return [
         ChargedResource(
@@ -241,7 +246,7 @@ def _tier(graph: Graph, kind: str) -> str:
 
 
 def price(section: Section, book: PriceBook) -> Estimate:
-    """Calculate the cost of a section; items without a price are listed once per type and item."""
+    """Calculate the cost of a section. Items without a price are listed once per type and item."""
     lines: list[Line] = []
     missing: dict[tuple[str, str], Use] = {}
     unpriced: dict[UnpricedItem, None] = {}

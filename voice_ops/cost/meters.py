@@ -1,4 +1,4 @@
-"""Keys of each item in the price APIs: usage types on AWS, meters on Azure."""
+"""Keys of items in the price APIs, which are usage types on AWS and meters on Azure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -23,8 +23,8 @@ class AwsMeter:
         usage: Usage type without the region's prefix.
         unit: Unit of the price book.
         scale: Number of AWS units per unit of the price book.
-        filters: Required attributes of the product, in addition to its region.
-        region_field: Attribute with its region.
+        filters: Required attributes of the product, in addition to the region.
+        region_field: Attribute that contains the product's region.
     """
 
     service: str
@@ -44,7 +44,7 @@ class AzureMeter:
     """A meter of the Azure Retail Prices API.
 
     Attributes:
-        where: Required field values of its rows.
+        where: Required field values of the meter's rows.
         measure: ``unitOfMeasure`` of the meter.
         unit: Unit of the price book.
         is_global: Whether the meter has one price for all regions, which the API returns under ``Global`` or without a
@@ -69,7 +69,7 @@ def aws_items() -> tuple[str, ...]:
 
 
 def first_paid_rate(terms: Iterable[Mapping[str, Any]]) -> float | None:
-    """Return the USD of the first tier with a price above 0, out of the terms of one SKU."""
+    """Return the USD rate of the first tier with a price above 0 among the terms of one SKU."""
     tiers = [tier for term in terms for tier in term["priceDimensions"].values()]
     rates = [
         float(tier["pricePerUnit"]["USD"])
@@ -81,7 +81,7 @@ def first_paid_rate(terms: Iterable[Mapping[str, Any]]) -> float | None:
 
 
 def aws_meter(item: str) -> AwsMeter | None:
-    """Return the key of an item in the AWS Price List, or ``None`` if it is unknown."""
+    """Return the key of an item in the AWS Price List, or ``None`` for an unknown item."""
     if item in catalog.instance_types():
         return AwsMeter("AmazonEC2", f"BoxUsage:{item}", "instance-hour", filters={"instanceType": item, **_LINUX})
     if item in catalog.cache_node_types():
@@ -91,7 +91,7 @@ def aws_meter(item: str) -> AwsMeter | None:
 
 
 def azure_meter(item: str) -> AzureMeter | None:
-    """Return the key of an item in the Azure Retail Prices API, or ``None`` if it is unknown."""
+    """Return the key of an item in the Azure Retail Prices API, or ``None`` for an unknown item."""
     if item in catalog.vm_sizes():
         return AzureMeter({"serviceName": "Virtual Machines", "armSkuName": item}, "1 Hour", "VM-hour")
     return _AZURE.get(item)

@@ -14,7 +14,7 @@ has half of its peak on average, and a fleet uses about 70 % of its maximum at t
 
 @dataclass(frozen=True)
 class Amount:
-    """A number in the three cases."""
+    """A number in the low, the expected and the peak case."""
 
     low: float
     expected: float
@@ -27,12 +27,16 @@ class Amount:
 
     @classmethod
     def between(cls, low: float, peak: float, utilization: float) -> Amount:
-        """Return a size that scaling changes; ``utilization`` is the position of the expected size."""
+        """Return a size that scaling changes.
+
+        Args:
+            utilization: Position of the expected size between ``low`` and ``peak``, 0 to 1.
+        """
         return cls(low, low + (peak - low) * utilization, peak)
 
     @property
     def cases(self) -> tuple[float, float, float]:
-        """Low, expected and peak."""
+        """The numbers of the low, the expected and the peak case."""
         return self.low, self.expected, self.peak
 
     def map(self, change: Callable[[float], float]) -> Amount:
@@ -54,7 +58,7 @@ class Expected:
     """The expected sizes of scaled resources.
 
     Attributes:
-        place: Position between minimum and maximum of resources without their own size, 0 to 1.
+        place: Position between minimum and maximum for resources that ``sizes`` does not contain, 0 to 1.
         sizes: Mean of the designed day, by the name of an Auto Scaling group, a stack of tasks, or a node pool.
     """
 
@@ -62,7 +66,7 @@ class Expected:
     sizes: Mapping[str, float] = field(default_factory=dict)
 
     def size(self, name: str, low: float, peak: float) -> Amount:
-        """Return a size between its bounds."""
+        """Return the size of a resource in the three cases."""
         if name in self.sizes:
             return Amount(low, self.sizes[name], max(peak, self.sizes[name]))
         return Amount.between(low, peak, self.place)
@@ -147,13 +151,13 @@ class UnavailableHosts:
 
 @dataclass(frozen=True)
 class Audio:
-    """Audio hours in a month, and their basis. The hours are ``None`` if the capacity of a host is unknown."""
+    """Audio hours per month, with the assumptions. The hours are ``None`` if the capacity of a host is unknown."""
 
     hours: Amount | None
     assumed: str
 
     def usd_per_hour(self, usd: Amount) -> Amount | None:
-        """Return USD per audio hour, 0 without audio."""
+        """Return USD per audio hour, which is 0 without audio, and ``None`` if the hours are unknown."""
         if self.hours is None:
             return None
         pairs = zip(usd.cases, self.hours.cases, strict=True)
@@ -199,7 +203,10 @@ class Estimate:
 
     @property
     def usd_per_conversation_minute(self) -> Amount | None:
-        """Cost per minute: the share of conversations only, and that of a call; ``None`` without agents."""
+        """Cost per conversation minute, or ``None`` without agents.
+
+        The cost consists of the costs that only conversations cause, and of the shared cost of a call minute.
+        """
         usage, hours = self.conversations, self.audio.hours
         if usage is None or hours is None:
             return None
@@ -228,7 +235,7 @@ class Estimate:
 
     @property
     def prices_from_other_regions(self) -> dict[str, list[str]]:
-        """Items with the price of another region, by that region."""
+        """Items for which a price of another region is used, by the name of that region."""
         regions: dict[str, list[str]] = {}
         for line in self.lines:
             if line.price.region not in (self.region, "global"):

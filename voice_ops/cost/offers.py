@@ -14,7 +14,7 @@ from voice_ops.cost.prices import Price
 
 Row = dict[str, Any]
 MeterMatch = tuple[str, AwsMeter, str]
-"""An item with its meter and a region."""
+"""An item of the catalogue, the item's meter, and a region."""
 
 
 def read_offer(file: Path) -> list[Price]:
@@ -52,7 +52,7 @@ def _read_json(file: Path) -> tuple[str, str, Rates]:
     meters = _meters_by_sku()
 
     def drop_unneeded(row: Row) -> Row | None:
-        """Return None for rows that are not needed: EC2's file has millions of rows, products first."""
+        """Drop rows that are not needed, since EC2's file has millions of rows. Products precede terms."""
         if "sku" in row and "attributes" in row:
             if match := _item({"productFamily": row.get("productFamily"), **row["attributes"]}, meters):
                 matches_by_sku[row["sku"]] = match

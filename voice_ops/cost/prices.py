@@ -1,4 +1,4 @@
-"""The price book: list prices of the catalogue, and prices downloaded later."""
+"""Price book with the list prices of the catalogue and with downloaded prices."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ class Price:
     Attributes:
         item: An instance type, node type, VM size, or an item of ``prices.yaml``.
         usd: USD for one unit.
-        unit: Unit; a unit of time is a suffix.
+        unit: Unit of the item. A unit of time is a suffix, such as ``-hour``.
         date: Date on which the price was read.
     """
 
@@ -76,12 +76,12 @@ def _shared_parts(region_name: str, other: str) -> int:
 
 
 def price_book(downloads: Path | None = None) -> PriceBook:
-    """Return the catalogue's prices, overridden by those of a file of downloaded prices."""
+    """Return a price book of the catalogue's prices. Prices in a file of downloads take precedence."""
     return PriceBook([*_catalogue(), *(load_downloads(downloads) if downloads else ())])
 
 
 def load_downloads(file: Path) -> list[Price]:
-    """Return the downloaded prices; without a file, there are none.
+    """Read the downloaded prices. Without a file, the result is empty.
 
     Raises:
         ValueError: The file does not have the format of `save_downloads`.
@@ -95,7 +95,7 @@ def load_downloads(file: Path) -> list[Price]:
 
 
 def save_downloads(file: Path, prices: Iterable[Price]) -> None:
-    """Store downloaded prices, merged with earlier ones of other regions and items."""
+    """Save downloaded prices, and keep earlier ones of other regions and items."""
     merged = {(price.item, price.region): price for price in [*load_downloads(file), *prices]}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps([asdict(price) for price in merged.values()], indent=1) + "\n", encoding="utf-8")

@@ -18,7 +18,7 @@ from voice_ops.timeouts import READ_S
 
 AZURE_PRICES = "https://prices.azure.com/api/retail/prices"
 AWS_PRICES_REGION = "us-east-1"
-"""Region of the Price List API's endpoint; the API serves all regions, but has endpoints in only a few."""
+"""Region of the Price List API's endpoint. The API serves all regions, but has endpoints in only a few."""
 
 _EXCLUDED_METERS = ("Windows", "Spot", "Low Priority", "Cloud Services", "CloudServices")
 
@@ -92,7 +92,7 @@ def _aws_price(pages: "Paginator[Any]", item: str, region: str) -> Price | None:
 
 
 def _on_demand(meter: AwsMeter, offer: dict[str, Any]) -> float | None:
-    """Return the rate of the first tier, or ``None`` if the offer is for something else."""
+    """Return the On-Demand rate of the first paid tier, or ``None`` if the offer has another usage type."""
     if not meter.matches(offer["product"]["attributes"].get("usagetype", "")):
         return None
     return first_paid_rate(offer["terms"].get("OnDemand", {}).values())

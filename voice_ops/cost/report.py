@@ -8,11 +8,11 @@ from voice_ops.output import empty_table, out, styled
 CASES = ("low", "expected", "peak")
 MAX_LISTED_REGIONS = 3
 MIN_SHOWN_SHARE = 0.001
-"""Share of the peak; smaller items are summed in one row."""
+"""Minimum share of the peak cost for a separate row. Smaller items are summed in one row."""
 
 
 def print_estimate(estimate: Estimate) -> None:
-    """Print the tiers, their items, the audio hours, and omitted items."""
+    """Print the cost by tier and by item, the assumptions, and the omitted items."""
     out.print(_tier_table(estimate))
     out.print(_item_table(estimate))
     out.print(f"  audio hours: {estimate.audio.assumed}", soft_wrap=True)
@@ -42,7 +42,13 @@ def print_total(estimates: list[Estimate]) -> None:
 
 
 def print_difference(estimate: Estimate | None, other: Estimate | None, name: str) -> None:
-    """Print the difference between a cloud's section and that of the file ``name``."""
+    """Print the difference in cost between two files' sections for the same cloud.
+
+    Args:
+        estimate: Cost of this file's section.
+        other: Cost of the other file's section.
+        name: Name of the other file.
+    """
     present = estimate or other
     if present is None:
         return
@@ -92,7 +98,7 @@ def as_dict(estimate: Estimate) -> dict[str, object]:
 
 
 def difference_as_dict(estimate: Estimate | None, other: Estimate | None) -> dict[str, object]:
-    """Return the difference between two sections for ``--json``: this file minus the other."""
+    """Return the cost of this file's section minus that of the other file, for ``--json``."""
     return {"usd_per_month": _difference(estimate, other), "tiers": _tier_changes(estimate, other)}
 
 

@@ -50,7 +50,7 @@ def _last_release(file: Path) -> str:
 
 
 def _git(file: Path, *arguments: str) -> str | None:
-    """Return the output of git for the folder of a file, or ``None`` if git fails or is not installed."""
+    """Run git in the folder of a file, and return its output, or ``None`` if git fails or is not installed."""
     try:
         # The arguments are passed as a list without a shell, and revisions are separated from options.
         result = subprocess.run(  # noqa: S603

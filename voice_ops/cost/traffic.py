@@ -53,7 +53,7 @@ PRICED = frozenset(
 """Items of ``ITEMS_BY_TYPE`` that this module prices."""
 
 EVENTS_PER_S, EVENT_BYTES = 3, 400
-"""Transcript events of a speaking caller. Their size is ASSUMED."""
+"""Rate and size of the transcript events while a caller speaks. The size is ASSUMED."""
 STREAM_MINUTES = 15
 """Maximum duration of an event stream on API Gateway; the caller then opens another one."""
 LOG_BYTES_PER_CALL = 25_000
@@ -70,11 +70,11 @@ SAMPLE_BYTES = 2
 """Size of a compressed sample that is sent to the workspace. ASSUMED."""
 
 ARCHIVED_BYTES_PER_MINUTE = 2_000
-"""Size of a spoken minute in the archive: 150 words with their times, as gzipped JSON lines. Measured: 1.9 kB for three
-minutes, 1.8 kB for an hour."""
+"""Size of a spoken minute in the archive, with 150 words and their times as gzipped JSON lines. Measured: 1.9 kB for
+three minutes, 1.8 kB for an hour."""
 
 ACCESS_LOG_BYTES = 150
-"""Size of the compressed record of a TLS connection in the load balancer's access log. ASSUMED."""
+"""Size of a compressed access log record of the load balancer, one per TLS connection. ASSUMED."""
 
 WHISPER_ARTIFACTS_GIB = 6
 """Weights of Whisper large-v2, 3 GiB, and compiled programs of the same size. ASSUMED."""
@@ -95,7 +95,7 @@ _PARTS = {
 
 
 def aws_usage(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
-    """Yield each use of a month with the resource type that it is charged with.
+    """Yield the load's monthly usage on AWS, with the resource type that each item is charged with.
 
     Args:
         calls: Mean number of concurrent calls over a month.
@@ -161,13 +161,16 @@ def archive_uses(days: int, load: CallLoad, opened: Amount) -> Iterator[tuple[st
 
 
 def image_storage(images: Iterable[Image]) -> tuple[str, Use]:
-    """Return the storage of images in ECR: an upper limit, since layers are compressed, and shared by versions."""
+    """Return the storage of images in ECR.
+
+    The amount is an upper limit, since layers are compressed, and versions share them.
+    """
     gib = sum(specs()[image].size.budget_gib for image in images)
     return "AWS::ECR::Repository", Use("ecr-storage", Amount.fixed(RETAINED_VERSIONS * gib * 2**30 / 1e9))
 
 
 def aws_logs(aws: Aws, opened: Amount) -> Iterator[tuple[str, Use]]:
-    """Yield the logs of this number of calls or conversations."""
+    """Yield the ingestion and the storage of logs for a number of calls or conversations."""
     logs = opened * (LOG_BYTES_PER_CALL / 1e9)
     retention_days = max(aws.network.flow_log_retention_days, aws.observability.log_retention_days)
     yield "AWS::Logs::LogGroup", Use("logs-ingested", logs)
@@ -180,7 +183,7 @@ def azure_logs(opened: Amount) -> Iterator[tuple[str, Use]]:
 
 
 def azure_uses(azure: Azure, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
-    """Yield each use of a month with the resource type that it is charged with.
+    """Yield the load's monthly usage on Azure, with the resource type that each item is charged with.
 
     Transcripts are sent to the internet, which is the most expensive route; without agents, this includes all output
     (with agents: ``voice_ops.cost.conversations``). Inbound traffic is free, and so is traffic between zones:
@@ -206,7 +209,10 @@ def azure_uses(azure: Azure, load: CallLoad, calls: Amount, utilization: float) 
 
 
 def _caller_uses(load: CallLoad, calls: Amount) -> Iterator[tuple[str, Use]]:
-    """Yield the usage of the edge and of the store. ASSUMED: all callers use WebSockets, which cost more."""
+    """Yield the usage of the edge and of the store.
+
+    ASSUMED: all callers use WebSockets, which cost more than other transports.
+    """
     gb_per_call_hour = AUDIO_GB + _text_gb(load)
     yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", edge_units(load, calls))
     yield "core/v1:Service", Use("azure-load-balancer-data", calls * (HOURS_PER_MONTH * gb_per_call_hour))
@@ -215,9 +221,12 @@ def _caller_uses(load: CallLoad, calls: Amount) -> Iterator[tuple[str, Use]]:
 
 
 def edge_units(load: CallLoad, calls: Amount, extra_gb: Amount = ZERO) -> Amount:
-    """Return the capacity units of the edge beyond its reserve, for this number of calls and additional GB per hour.
+    """Return the capacity units of the edge beyond the reserved ones.
 
-    Of the three dimensions of a unit, the most used one is charged.
+    A unit has three dimensions, of which Azure charges the most used one.
+
+    Args:
+        extra_gb: Data in addition to the calls, GB per hour.
     """
     units_per_gb = 8e3 / 3600 / 2.22
     units_per_call = (SOCKETS_PER_CALL / 2500, _requests(load) / (60 * load.minutes_each) / 10)
@@ -240,12 +249,12 @@ def _series(azure: Azure, utilization: float) -> Amount:
 
 
 def _requests(load: CallLoad) -> int:
-    """Return the number of requests per call: open, close, and each event stream."""
+    """Return the number of requests per call: one to open the call, one to close it, and one per event stream."""
     return 2 + math.ceil(load.minutes_each / STREAM_MINUTES)
 
 
 def _speech_gb(load: CallLoad) -> float:
-    """Return the size of the chunks of a call-hour, GB."""
+    """Return the size of the audio chunks of a call-hour, GB."""
     return CHUNK_DATAGRAM_BYTES * CHUNKS_PER_S * 3600 / 1e9 * load.speech_share
 
 
@@ -255,9 +264,9 @@ def _text_gb(load: CallLoad) -> float:
 
 
 def _same_zone_share(aws: Aws, utilization: float) -> float:
-    """Return the share of zones in which one of the ASR hosts that are filled first is in the zone of a VAD host.
+    """Return the share of zones that contain one of the ASR hosts that are filled first.
 
-    Their fleets have the expected size. ASSUMED: these hosts have free capacity, provided that scaling is fast enough.
+    The fleets have the expected size. ASSUMED: these hosts have free capacity, provided that scaling is fast enough.
     """
     first = [fleet for fleet in aws.asr if asr_images(fleet)[0] is Image.ASR_NEURON] or list(aws.asr)
     zones = {zone for fleet in first for zone in fleet.availability_zones or aws.availability_zones}
@@ -266,7 +275,7 @@ def _same_zone_share(aws: Aws, utilization: float) -> float:
 
 
 def _publishers(aws: Aws, utilization: float) -> Amount:
-    """Return the number of hosts that call CloudWatch; gateway tasks write their metrics to their log."""
+    """Return the number of hosts that call CloudWatch. Gateway tasks write metrics to their log instead."""
     return total(
         Amount.between(each.units.min, each.units.max, utilization)
         for each in capacities(aws)
@@ -275,7 +284,7 @@ def _publishers(aws: Aws, utilization: float) -> Amount:
 
 
 def _metrics(aws: Aws) -> int:
-    """Return the number of series of all fleets and of the metric filters; hosts of a fleet share them."""
+    """Return the number of metric series of all fleets and of the metric filters. The hosts of a fleet share series."""
     kinds = [catalog.instance_types()[fleet.instance_type].computes_on for fleet in aws.asr]
     tasks = (Tier.GATEWAY, *((Tier.AGENT,) if aws.agents else ()))
     return len(LOG_METRICS) + sum(

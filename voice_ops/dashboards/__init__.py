@@ -1,1 +1,1 @@
-"""`voice dashboards`."""
+"""`voice dashboards`: write the dashboards of an Azure section as files."""

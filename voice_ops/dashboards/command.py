@@ -1,4 +1,4 @@
-"""`voice dashboards`: dashboards of an Azure section as files for your own Grafana."""
+"""`voice dashboards`: write the dashboards of an Azure section as files for another Grafana."""
 
 import json
 from pathlib import Path

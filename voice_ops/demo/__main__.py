@@ -1,6 +1,6 @@
 """``python -m voice_ops.demo``, which `make demo` runs.
 
-It is not a `voice` command, since it needs the images' sources.
+The demo is not a `voice` command, since it requires the sources of the images.
 """
 
 import typer

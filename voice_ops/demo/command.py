@@ -80,7 +80,10 @@ def _run(folder: Path, model: Path, *, page: bool) -> None:
 
 
 async def _speak(gateway: Gateway, samples: Samples) -> list[tuple[float, TranscriptEvent]]:
-    """Stream in real time, and return the finals with the time between the end of their audio and their arrival."""
+    """Stream samples in real time, and return the final transcripts, each with its delay in milliseconds.
+
+    The delay is the time between the end of the audio and the arrival of the transcript.
+    """
     finals: list[tuple[float, TranscriptEvent]] = []
     async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "websocket")
@@ -146,7 +149,7 @@ def _serve(server: PageServer, gateway: Gateway) -> None:
 
 
 def weights(model: Path | None) -> Path:
-    """Return the folder of the model: the requested one, or tiny.en.
+    """Return the folder of the requested model, or of tiny.en by default.
 
     Raises:
         typer.Exit: There is no model.

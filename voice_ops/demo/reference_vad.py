@@ -45,7 +45,7 @@ RECEIVE_BUFFER_BYTES = 4 << 20
 SILENCE_TIMEOUT_S = 1.0
 """Time without packets after which a session's utterance ends."""
 SLOT_TIMEOUT_S = 6.0
-"""Time for which speech may have to be sent again. The slot of a closed session is released after it."""
+"""Time for which speech may have to be sent again. After this time, the slot of a closed session is released."""
 _RTP = struct.Struct(">BBHII")
 _SEQUENCES = 1 << 16
 _TIMESTAMPS = 1 << 32
@@ -61,7 +61,7 @@ log = logging.getLogger("reference-vad")
 
 
 class Settings(BaseSettings):
-    """The data plane's variables that apply here."""
+    """Environment variables of the data plane that the reference stage supports."""
 
     model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True)
 
@@ -73,7 +73,7 @@ class Settings(BaseSettings):
 
 
 class Stream:
-    """An admitted session: its packets in order, its utterances, its ASR host."""
+    """An admitted session with its packets, its utterances and its ASR host."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -88,7 +88,7 @@ class Stream:
         self.last_sequence = session.last_sequence
 
     def process_packet(self, packet: bytes) -> list[AudioChunk]:
-        """Process an RTP packet; return the chunks that it completes."""
+        """Process an RTP packet, and return the chunks that the packet completes."""
         if self._srtp:
             try:
                 packet = self._srtp.unprotect(packet)
@@ -112,7 +112,7 @@ class Stream:
         return self._in_order()
 
     def report(self, packet: bytes) -> list[AudioChunk]:
-        """Process an RTCP packet; return the chunks of the utterance that it ends."""
+        """Process an RTCP packet, and return the chunks of the utterance that the packet ends."""
         if self._srtp:
             try:
                 packet = self._srtp.unprotect_rtcp(packet)
@@ -123,7 +123,7 @@ class Stream:
         return self.close(mark) if mark else []
 
     def close(self, mark: ChunkFlag = NO_MARK) -> list[AudioChunk]:
-        """End the utterance, because no packets have arrived for a while, or because the sender requests it."""
+        """End the utterance after a pause without packets, or at the request of the sender."""
         chunks = [chunk for sequence in list(self._waiting) for chunk in self._take_chunks(sequence)]
         self._expected = None
         return chunks + self._utterances.close(mark)
@@ -190,7 +190,7 @@ class ReferenceVad(asyncio.DatagramProtocol):
             task.add_done_callback(self._tasks.discard)
 
     async def send_heartbeat(self) -> None:
-        """Once per second: send a heartbeat, read the available ASR hosts, and forget sessions that have ended."""
+        """Every second, send a heartbeat, read the available ASR hosts, and forget the sessions that have ended."""
         registry = HostRegistry(self._store, Tier.VAD)
         while True:
             live = [stream for stream in self._streams.values() if stream]
@@ -279,12 +279,12 @@ class ReferenceVad(asyncio.DatagramProtocol):
 
 
 def _preference(host: Host) -> tuple[bool, int]:
-    """Return the sort key: Neuron hosts before GPUs, and the least loaded first."""
+    """Return a sort key that prefers Neuron hosts to GPUs, and then the host with the most free slots."""
     return host.kind is HostKind.NEURON, host.free_slots
 
 
 async def run(settings: Settings, store: Redis) -> None:
-    """Run until the process is stopped."""
+    """Run the VAD stage until the process is stopped."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sign in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""The programs of the voice path as processes on this machine, configured as by their launchers."""
+"""Programs of the voice path as processes on this machine, with the settings that their launchers use."""
 
 import contextlib
 import os
@@ -48,11 +48,11 @@ def sources(root: Path = ROOT) -> list[str]:
 
 @dataclass
 class Service:
-    """A program.
+    """A program of the voice path, as a process.
 
     Attributes:
         is_ready: Function that returns whether the program is ready.
-        log: File of its output.
+        log: File with the program's output.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Service:
         return self
 
     def stop(self, stop_signal: signal.Signals = signal.SIGTERM, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
-        """Stop the program, and return its exit code; after the timeout it is killed, and the result is None."""
+        """Stop the program, and return its exit code. After the timeout, kill the program and return ``None``."""
         if self.process is None:
             return None
         if self.process.poll() is None:
@@ -106,7 +106,7 @@ class Service:
         return " | ".join(lines[-5:]) or "it printed nothing"
 
     def _end_group(self) -> None:
-        """Kill the remaining processes of the program, such as workers of a killed one."""
+        """Kill the remaining processes of the program, such as the workers of a killed process."""
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -152,7 +152,7 @@ class VoicePath:
         self.stop()
 
     def stop(self) -> None:
-        """Stop all services at once, and then the store, which they need until they exit."""
+        """Stop all services at once. The store is stopped last, since the other services use it until they exit."""
         store = self.services.get(_STORE)
         others = [service for service in self.services.values() if service is not store]
         if others:
@@ -163,7 +163,7 @@ class VoicePath:
 
     @property
     def store_settings(self) -> StoreSettings:
-        """Connection to the store."""
+        """Settings of a connection to the store."""
         return StoreSettings(
             host=LOOPBACK, port=self.store_port, user="default", password_file=self._password_file, tls=False
         )
@@ -213,7 +213,7 @@ class VoicePath:
         return Gateway(f"http://{LOOPBACK}:{http}")
 
     def start_vad(self, name: str = "vad") -> Service:
-        """Start the data plane on plain sockets, or the reference stage."""
+        """Start the data plane on plain sockets, or the reference VAD stage if there is no data plane."""
         health = free_port()
         environment = self._common_settings(name, "vad") | {
             "VOICE_RTP_PORT": str(self.rtp_port),
@@ -238,7 +238,7 @@ class VoicePath:
         return self._start(name, command, environment, lambda: self._is_listening(health))
 
     def start_engine(self, name: str = "asr", address: str = LOOPBACK, **variables: str) -> Service:
-        """Start an ASR host. Each one needs its own address, since all use the same port for chunks."""
+        """Start an ASR host. Each ASR host needs its own address, since all of them use the same port for chunks."""
         environment = self._common_settings(name, "asr", address) | {
             "VOICE_CHUNK_PORT": str(self.chunk_port),
             "VOICE_HEALTH_PORT": str(free_port()),
@@ -262,7 +262,7 @@ class VoicePath:
             service.wait_ready()
 
     def wait_for_capacity(self, gateway: "Gateway") -> None:
-        """Wait until a gateway has discovered the hosts, whose heartbeats it reads every second.
+        """Wait until a gateway has discovered the hosts. The gateway reads heartbeats every second.
 
         Raises:
             ServiceError: The gateway still rejects sessions.

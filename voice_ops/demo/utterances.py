@@ -1,4 +1,4 @@
-"""Splits a session's frames into chunks of speech in the same way as the data plane."""
+"""Segmentation of a session's frames into chunks of speech, in the same way as in the data plane."""
 
 from collections import deque
 from dataclasses import replace
@@ -15,7 +15,7 @@ SAMPLE_RATE = 16000
 FRAMES_IN_CHUNK = 5
 PRE_ROLL_FRAMES = 12
 HANGOVER_FRAMES = 25
-"""Half a second; shorter pauses are part of the sentence."""
+"""Silent frames that end an utterance: half a second. Shorter pauses are part of the sentence."""
 ONSET_FRAMES = 3
 _AGGRESSIVENESS = 2
 """Aggressiveness, 0 to 3: lower values classify more audio as speech."""
@@ -48,7 +48,7 @@ class Utterances:
         self._starts = False
 
     def take(self, samples: NDArray[np.int16], *, is_concealed: bool) -> list[AudioChunk]:
-        """Process the next 20 ms, and return the chunks that they complete."""
+        """Process a frame of 20 ms, and return the chunks that the frame completes."""
         is_voiced = self._vad.is_speech(samples.tobytes(), SAMPLE_RATE)
         sequence, self._next_sequence = self._next_sequence, self._next_sequence + 1
         self._voiced = self._voiced + 1 if is_voiced else 0
@@ -63,7 +63,7 @@ class Utterances:
         return self._flush(ends_utterance=self._silent_frames >= HANGOVER_FRAMES)
 
     def close(self, mark: ChunkFlag = NO_MARK) -> list[AudioChunk]:
-        """End the utterance, at the end of the audio or because its sender requests the transcript."""
+        """End the utterance, at the end of the audio or because the sender requests the transcript."""
         if self._speaking:
             self._mark = mark
             chunks = self._flush(ends_utterance=True)
@@ -76,7 +76,7 @@ class Utterances:
         return [self._build_chunk(self._next_sequence - 1, flags, self._rows[:0])]
 
     def resume_at(self, sequence: int) -> None:
-        """Continue at a position given by the session's clock, after all audio that was sent."""
+        """Continue at a position of the session's clock, or after the audio that was sent if that is later."""
         self._next_sequence = max(sequence, self._next_sequence)
 
     def _begin(self) -> None:

@@ -1,4 +1,4 @@
-"""Serves the demo's page on this machine."""
+"""Web server for the pages of the demo."""
 
 import threading
 from pathlib import Path
@@ -17,7 +17,7 @@ PAGE = Path(__file__).parent / "page"
 
 
 class PageServer:
-    """A web server in a thread.
+    """A web server that runs in a thread.
 
     Attributes:
         url: URL of the page.
@@ -28,7 +28,7 @@ class PageServer:
         self.url = f"http://{LOOPBACK}:{self._port}"
 
     def start(self, **urls: str) -> None:
-        """Serve the pages, which connect to a ``gateway`` or an ``agent``."""
+        """Serve the pages, which connect to the URL of a ``gateway`` or an ``agent``."""
 
         async def configuration(_: Request) -> JSONResponse:
             return JSONResponse(urls)

@@ -1,6 +1,7 @@
-"""The diagram of a deployment, derived from its CloudFormation templates: resources, traffic, and scaling.
+"""Derives the diagram of a deployment from its CloudFormation templates.
 
-``derive`` creates a ``Graph``; ``mermaid.render`` and ``svg.render`` draw it.
+``derive`` creates a ``Graph`` of resources, traffic and scaling signals. ``mermaid.render`` and ``svg.render`` draw
+the graph.
 """
 
 from voice_ops.diagram.derive import derive

@@ -1,4 +1,4 @@
-"""Converts resources to boxes; a box keeps the resources and security groups from which edges are derived."""
+"""Converts the resources of the templates to the boxes of a diagram."""
 
 import json
 from collections import defaultdict
@@ -13,12 +13,12 @@ from voice_ops.diagram.graph import Node
 from voice_ops.diagram.templates import Key, Resource, Templates
 
 ZERO_MARK = "*"
-"""Marks a size that is kept at 0 because an image has no digest."""
+"""Mark for a fleet or service that is kept at 0 because its image has no digest."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A box and the resources that it represents."""
+    """A box, and the resources and security groups that it represents."""
 
     node: Node
     resources: frozenset[Key]
@@ -26,7 +26,7 @@ class Box:
 
 
 def boxes(templates: Templates) -> list[Box]:
-    """Return every box inside the deployment."""
+    """Return the boxes of all resources of the deployment, without the callers."""
     return [
         *_apis(templates),
         *_load_balancers(templates),
@@ -40,7 +40,7 @@ def boxes(templates: Templates) -> list[Box]:
 
 
 def route(templates: Templates, method: Resource) -> str:
-    """Return a method of a REST API as a route: ``POST /v1/sessions``."""
+    """Return the route of a REST API's method, such as ``POST /v1/sessions``."""
     resources = templates.table("ApiGateway::Resource")
     parts: list[str] = []
     at = templates.origin(method.tier, method.properties["ResourceId"])
@@ -79,10 +79,10 @@ def _apis(templates: Templates) -> Iterator[Box]:
 
 
 def _authenticator(templates: Templates, calls: list[Resource]) -> str:
-    """Return the authenticator of callers: API Gateway, or the gateway with an issuer's tokens."""
+    """Return a description of how callers authenticate, either at API Gateway or at the gateway service."""
     if any(call.properties.get("ApiKeyRequired") for call in calls):
         return "API key"
-    # A session's own routes require its token, which the gateway verifies.
+    # The routes of a session do not count, since they require the session's token, which the gateway verifies.
     if kinds := {call.properties.get("AuthorizationType", "NONE") for call in calls} - {"NONE"}:
         return ", ".join(sorted(kind.removeprefix("AWS_") for kind in kinds))
     issuers = [
@@ -139,12 +139,12 @@ def _services(templates: Templates) -> Iterator[Box]:
 
 
 def _mark_if_held(bounds: str, properties: Mapping[str, Any]) -> str:
-    """Mark the size of a launch template or task definition that refers to an image without a digest."""
+    """Return the size with a mark if the launch template or task definition refers to an image without a digest."""
     return f"{bounds} {ZERO_MARK}" if NO_DIGEST in json.dumps(properties) else bounds
 
 
 def _fleets(templates: Templates) -> Iterator[Box]:
-    """Yield a box for each fleet; groups that differ only in their zone are one fleet."""
+    """Yield a box for each fleet. Groups that differ only in their zone belong to one fleet."""
     launches = templates.table("EC2::LaunchTemplate")
     fleets: defaultdict[tuple[str, ...], list[Resource]] = defaultdict(list)
     for group in templates.resources_by_type("AutoScaling::AutoScalingGroup"):
@@ -177,7 +177,7 @@ def _launch(templates: Templates, launches: Mapping[Key, Mapping[str, Any]], gro
 
 
 def _common(names: list[str]) -> str:
-    """Return the common leading words of names: ``vad`` of ``vad-a`` and ``vad-b``."""
+    """Return the words that names have in common, such as ``vad`` for ``vad-a`` and ``vad-b``."""
     words = zip(*(name.split("-") for name in names), strict=False)
     return "-".join(words_at[0] for words_at in words if len(set(words_at)) == 1)
 

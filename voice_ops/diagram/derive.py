@@ -1,4 +1,4 @@
-"""Converts the templates of a deployment to its graph."""
+"""Converts the CloudFormation templates of a deployment to a graph."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ _ZERO_NOTE = f"{ZERO_MARK} held at 0 until the deployment file has the digests o
 
 
 def derive(title: str, by_tier: Mapping[str, Template]) -> Graph:
-    """Return the graph of a deployment without the contents of missing stacks.
+    """Return the graph of a deployment. Resources of stacks without a template are omitted.
 
     Args:
         title: Title of the diagram.
@@ -43,7 +43,7 @@ def derive(title: str, by_tier: Mapping[str, Template]) -> Graph:
 
 
 def _endpoint_edges(nodes: tuple[Node, ...]) -> list[Edge]:
-    """Return the edges from the route to AWS's APIs to the endpoints of the deployment."""
+    """Return the edges from the box of AWS's APIs to the registry and CloudWatch."""
     present = {node.id for node in nodes}
     endpoint_labels = {"registry": "pull images", "observability": "metrics, logs"}
     if "aws-apis" not in present:

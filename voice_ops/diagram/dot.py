@@ -1,4 +1,4 @@
-"""A graph in Graphviz's DOT language."""
+"""Renders a graph in Graphviz's DOT language."""
 
 from collections.abc import Iterable, Iterator
 from html import escape
@@ -15,7 +15,7 @@ PATHS = {
     Path.CONTROL: ("#15803d", 2.4, "control and events: sessions, transcripts to callers"),
     Path.SUPPORT: ("#94a3b8", 1.0, "support: state, AWS APIs"),
 }
-"""Colour, width and meaning of each path."""
+"""Colour, line width and description of each path."""
 
 TIERS = {
     "edge": ("#fff7e0", "#e0b84c"),
@@ -23,7 +23,7 @@ TIERS = {
     "asr": ("#efe7fd", "#ae92e0"),
     "state": ("#fde8ea", "#e293a0"),
 }
-"""Fill and border of the tiers on the callers' paths."""
+"""Fill and border colours of the tiers on the callers' paths."""
 _DEFAULT_TIER_COLORS = ("#f1f4f7", "#c3ccd5")
 
 _LABEL_WIDTH = 24
@@ -32,11 +32,11 @@ pixels."""
 
 _AWS_APIS = "aws-apis"
 ROWS = (("session-api", "public-load-balancer"),)
-"""Boxes in the same row."""
+"""Groups of boxes that are drawn in the same row."""
 
 
 def render(graph: Graph) -> str:
-    """Return the graph as DOT; the output is deterministic."""
+    """Return the graph in the DOT language. The output is deterministic."""
     lines = [
         "digraph {",
         f'graph [rankdir=TB newrank=true fontname="{FONT}" fontcolor="{INK}" bgcolor="white"',
@@ -68,7 +68,7 @@ def _heading(graph: Graph) -> str:
 
 
 def _fits_one_shape(graph: Graph, tier: str) -> bool:
-    """Return True if a tier can be one shape with its boxes in order, because none of them are connected."""
+    """Return True if a tier can be drawn as one shape, because no edge connects two of its boxes."""
     members = {node.id for node in graph.tier_nodes(tier)}
     return not any(edge.source in members and edge.target in members for edge in graph.edges)
 
@@ -101,7 +101,7 @@ def _table(rows: str, attributes: str) -> str:
 
 
 def _box(graph: Graph, node: Node, fill: str = "white", border: str = "#8795a1") -> str:
-    """Return a box: its title and lines, and below a separator each signal that scales it."""
+    """Return the HTML of a box, with its title and lines, and each signal that scales the node below a separator."""
     rows = [
         _row(f"<B>{escape(node.title)}</B>"),
         *([_row(_small_text(node.lines, SECONDARY_COLOR))] if node.lines else []),
@@ -146,7 +146,7 @@ def _edge_lines(graph: Graph) -> Iterator[str]:
 
 
 def _place(graph: Graph, node_id: str) -> str:
-    """Return the shape that contains a box."""
+    """Return the quoted id of the shape that contains a node."""
     node = next(node for node in graph.nodes if node.id == node_id)
     if node.tier and _fits_one_shape(graph, node.tier):
         return f'"{node.tier}"'

@@ -21,14 +21,14 @@ _PATHS = {
     CHUNK.purpose: Path.AUDIO,
     GATEWAY_HTTP.purpose: Path.CONTROL,
 }
-"""Path by purpose: security group rules are described by the purposes of their ports in the contract."""
+"""Path by description of a security group rule, which is the purpose of a port in the contract."""
 _API = "Session API, opens, follows and closes sessions"
 _NLB = "ElasticLoadBalancingV2::LoadBalancer"
 
 
 @dataclass(frozen=True)
 class Flow:
-    """A port from one box to another."""
+    """Traffic from one box to a port of another."""
 
     source: str
     target: str
@@ -39,12 +39,12 @@ class Flow:
 
     @property
     def line(self) -> str:
-        """Protocol, port and the start of its purpose."""
+        """Protocol, port and abbreviated purpose."""
         return f"{self.protocol.upper()} {self.port} {re.split(r'[,(]| from | over ', self.purpose)[0].strip()}"
 
 
 def edges(templates: Templates, box_list: list[Box]) -> list[Edge]:
-    """Return an edge for each pair of connected boxes."""
+    """Return one edge for each pair of connected boxes."""
     result = dict.fromkeys([*_permitted_flows(templates, box_list), *_links(templates, box_list), *_calls(box_list)])
     pairs: dict[tuple[str, str], list[Flow]] = {}
     for flow in result:
@@ -61,7 +61,7 @@ def _merge(flows: list[Flow]) -> Edge:
 
 
 def _permitted_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
-    """Yield the flows that security groups allow. A load balancer only sends to its target groups."""
+    """Yield the flows that security groups allow, limited to the listeners and target groups of load balancers."""
     balancers = {box.node.id for box in box_list if box.resources & templates.table(_NLB).keys()}
     forward_rules = set(_balancer_flows(templates, box_list))
     listening_ports = {(balancer, port) for balancer, port, _ in forward_rules}
@@ -100,7 +100,7 @@ def _rules(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
 
 
 def _ingress(templates: Templates) -> Iterator[tuple[Key | None, Key, Mapping[str, Any]]]:
-    """Yield source (``None``: the internet), destination and rule of all allowed traffic of security groups."""
+    """Yield the source, destination and properties of each ingress rule. The source of the internet is ``None``."""
     for target, group in templates.table("EC2::SecurityGroup").items():
         for rule in group.get("SecurityGroupIngress", []):
             yield templates.origin(target[0], rule.get("SourceSecurityGroupId")), target, rule
@@ -112,7 +112,7 @@ def _ingress(templates: Templates) -> Iterator[tuple[Key | None, Key, Mapping[st
 
 
 def _health_ports(templates: Templates) -> set[tuple[str, int]]:
-    """Return the health check ports that differ from traffic ports."""
+    """Return the protocols and ports of health checks that do not use the traffic port."""
     return {
         ("tcp", int(port))
         for group in templates.resources_by_type("ElasticLoadBalancingV2::TargetGroup")
@@ -121,9 +121,9 @@ def _health_ports(templates: Templates) -> set[tuple[str, int]]:
 
 
 def _store_traffic(templates: Templates) -> dict[str, tuple[Path, str]]:
-    """Return the path of each tier's traffic with the state store, by the permissions of its user.
+    """Return the path and purpose of each tier's traffic with the state store, from the permissions of its user.
 
-    A tier that writes transcripts ends the audio path; one that only reads them starts the events' path.
+    The audio path ends at a tier that writes transcripts. The control path starts at a tier that only reads them.
     """
     results: dict[str, tuple[Path, str]] = {}
     for user in templates.resources_by_type("ElastiCache::User"):
@@ -139,7 +139,7 @@ def _store_traffic(templates: Templates) -> dict[str, tuple[Path, str]]:
 
 
 def _balancer_flows(templates: Templates, box_list: list[Box]) -> Iterator[tuple[str, int, str]]:
-    """Yield load balancer, listening port and target box, through listener and target group."""
+    """Yield the load balancer, port and target box of each listener."""
     box_by_resource = {key: box.node.id for box in box_list for key in box.resources}
     downstream: dict[Key | None, set[str]] = {}
     for group in templates.resources_by_type("AutoScaling::AutoScalingGroup"):
@@ -159,7 +159,7 @@ def _balancer_flows(templates: Templates, box_list: list[Box]) -> Iterator[tuple
 
 
 def _links(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
-    """Yield the flows of a REST API through VPC links to load balancers."""
+    """Yield the flows from REST APIs through VPC links to load balancers."""
     box_by_resource = {key: box.node.id for box in box_list for key in box.resources}
     links = templates.table("ApiGateway::VpcLink")
     for method in templates.resources_by_type("ApiGateway::Method"):

@@ -1,11 +1,11 @@
-"""Contents of a diagram: boxes, edges, and scaling signals."""
+"""Defines the contents of a diagram: boxes, edges and scaling signals."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Path(StrEnum):
-    """Traffic of an edge."""
+    """Kind of traffic of an edge."""
 
     AUDIO = "audio"
     CONTROL = "control"

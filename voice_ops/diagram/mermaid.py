@@ -10,7 +10,7 @@ _ARROWS = {Path.AUDIO: "==>", Path.CONTROL: "-->", Path.SUPPORT: "-.->"}
 
 
 def render(graph: Graph) -> str:
-    """Return the graph as Mermaid; the output is deterministic."""
+    """Return the graph as a Mermaid flowchart. The output is deterministic."""
     title = json.dumps("; ".join((graph.title, *graph.notes)))
     return "\n".join(["---", f"title: {title}", "---", "flowchart TB", *_body(graph), ""])
 
@@ -56,12 +56,12 @@ def _box(node: Node) -> str:
 
 
 def _id(kind: str, name: str) -> str:
-    """Return an identifier; the prefix prevents names such as ``end`` from being parsed as keywords."""
+    """Return an identifier with a prefix, without which names such as ``end`` would be parsed as keywords."""
     return f"{kind}_{name.replace('-', '_')}"
 
 
 def _text(value: str) -> str:
-    """Return text as a quoted label with Mermaid's entity codes."""
+    """Escape text for a quoted label with Mermaid's entity codes."""
     for character, code in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;")):
         value = value.replace(character, code)
     return value

@@ -1,4 +1,4 @@
-"""Converts alarms and scaling policies to signals that change the size of a fleet."""
+"""Converts alarms and scaling policies to the scaling signals of a diagram."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ _COMPARISONS = {
 
 
 def signals(templates: Templates, box_list: list[Box]) -> list[Signal]:
-    """Return every alarm that scales a fleet, and every target tracking policy."""
+    """Return a signal for each alarm that scales a fleet, and for each target tracking policy."""
     return [*_alarms(templates, box_list), *_targets(templates, box_list)]
 
 

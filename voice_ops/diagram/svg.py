@@ -1,4 +1,4 @@
-"""Renders a graph as SVG, with a layout by Graphviz compiled to WebAssembly (npm's ``@viz-js/viz``)."""
+"""Renders a graph as SVG. Graphviz, compiled to WebAssembly (npm's ``@viz-js/viz``), computes the layout."""
 
 import html
 import json
@@ -18,7 +18,7 @@ _SCRIPT = Path(__file__).with_name("layout.mjs")
 
 
 class Style(NamedTuple):
-    """Font properties that determine the width of a text. ``size`` is in units of the diagram."""
+    """A text and its font. ``size`` is in units of the diagram."""
 
     text: str
     size: float
@@ -26,11 +26,11 @@ class Style(NamedTuple):
 
 
 class LayoutError(Exception):
-    """Graphviz could not be run. The message contains a remedy."""
+    """Graphviz could not be run."""
 
 
 def render(graph: Graph) -> str:
-    """Return the graph as SVG; the output is deterministic.
+    """Return the graph as SVG. The output is deterministic.
 
     Raises:
         LayoutError: The npm package is missing, or Graphviz fails.
@@ -51,7 +51,7 @@ def render(graph: Graph) -> str:
 
 
 def _with_text_lengths(svg: str, widths: Mapping[Style, float]) -> str:
-    """Set the width of each text to that of its box, so that it fits with any font."""
+    """Set the width of each text to the width that Graphviz computed, so that the text fits with any font."""
 
     def set_length(match: re.Match[str]) -> str:
         attributes, size, text = match.groups()
@@ -62,7 +62,7 @@ def _with_text_lengths(svg: str, widths: Mapping[Style, float]) -> str:
 
 
 def _widths(drawing: object) -> Iterator[tuple[Style, float]]:
-    """Yield each text of Graphviz's drawing operations (``_draw_``, ``_ldraw_``, ...) and its width."""
+    """Yield the text and width of each text in Graphviz's drawing operations (``_draw_``, ``_ldraw_``, ...)."""
     if isinstance(drawing, dict):
         for name, value in drawing.items():
             yield from _operations(value) if name.endswith("draw_") else _widths(value)
@@ -84,5 +84,5 @@ def _operations(operations: list[dict[str, Any]]) -> Iterator[tuple[Style, float
 
 
 def _normalize_spaces(text: str) -> str:
-    """Return text with ordinary spaces; Graphviz writes some as no-break spaces, more in SVG than in JSON."""
+    """Replace no-break spaces, of which Graphviz writes more in SVG than in JSON."""
     return text.replace("\xa0", " ")

@@ -1,4 +1,4 @@
-"""Reads CloudFormation templates: resources of a type, and the targets of references."""
+"""Reads resources from CloudFormation templates, and resolves references between them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -16,12 +16,12 @@ class Resource(NamedTuple):
 
     @property
     def tier(self) -> str:
-        """The stack of the resource."""
+        """Tier whose stack contains the resource."""
         return self.key[0]
 
 
 class Templates:
-    """The templates of a deployment, by tier: ``network``, ``vad``, ..."""
+    """The CloudFormation templates of a deployment, with one template per tier (``network``, ``vad``, ...)."""
 
     def __init__(self, by_tier: Mapping[str, Template]) -> None:
         self._by_tier = by_tier
@@ -34,11 +34,11 @@ class Templates:
 
     @property
     def descriptions(self) -> dict[str, str]:
-        """Metadata of each stack, by tier."""
+        """Description of each tier's template, or the tier's name if the template has none."""
         return {tier: template.get("Description", tier) for tier, template in self._by_tier.items()}
 
     def resources_by_type(self, kind: str, tier: str | None = None) -> Iterator[Resource]:
-        """Yield every resource of a type such as ``EC2::SecurityGroup``, or those of one tier."""
+        """Yield the resources of a type such as ``EC2::SecurityGroup``, in all tiers or in one tier."""
         for template_tier, template in self._by_tier.items():
             if tier not in (None, template_tier):
                 continue
@@ -47,11 +47,14 @@ class Templates:
                     yield Resource((template_tier, logical_id), resource.get("Properties", {}))
 
     def table(self, kind: str) -> dict[Key, Mapping[str, Any]]:
-        """Return the properties of every resource of a type."""
+        """Return the properties of all resources of a type, by key."""
         return {resource.key: resource.properties for resource in self.resources_by_type(kind)}
 
     def origin(self, tier: str, value: object) -> Key | None:
-        """Return the resource that a reference in a tier's stack refers to, through exports of other stacks."""
+        """Return the key of the resource that a reference in a tier's template refers to.
+
+        Imports are resolved through the exports of other stacks. The result is ``None`` for other values.
+        """
         match value:
             case {"Ref": str(name)} | {"Fn::GetAtt": [str(name), _]}:
                 return tier, name
@@ -60,6 +63,6 @@ class Templates:
         return None
 
     def origins(self, tier: str, values: object) -> frozenset[Key]:
-        """Return the resources that a list of references refers to."""
+        """Return the keys of the resources that a list of references refers to."""
         results = (self.origin(tier, value) for value in values) if isinstance(values, list) else ()
         return frozenset(key for key in results if key)

@@ -1,1 +1,1 @@
-"""Drains a host without losing a call."""
+"""`voice drain`: drain a host without losing a call."""

@@ -146,7 +146,7 @@ def _task(account: Account, name: str, *, dry_run: bool, as_json: bool) -> bool:
 
 
 def _follow(draining: Draining, describe: Callable[[Draining], Draining], end: str) -> Draining:
-    """Wait until the host or task has terminated, at most until its timeout."""
+    """Wait until a host or task has terminated or timed out, and return its last state."""
     progress = Progress(err)
     started_at = time.monotonic()
     with progress.phase(f"drain {draining.id}"):

@@ -1,4 +1,4 @@
-"""A host in its Auto Scaling group: properties, conditions for a termination, and the state of the termination."""
+"""Drains a host in its Auto Scaling group: checks the group's minimum, and starts the termination."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 TERMINATING = "Terminating"
 WAITING = f"{TERMINATING}:Wait"
-"""State of a host whose termination a hook delays. States of a warm pool have a prefix: ``Warmed:Terminating:Wait``."""
+"""Lifecycle state of a host while a hook delays the termination. In a warm pool, it has the prefix ``Warmed:``."""
 TERMINATED = "Terminated"
 
 
 class NotDrainableError(Exception):
-    """The host cannot be drained, or is not part of the deployment. The message contains the reason and a remedy."""
+    """The host cannot be drained, or is not part of the deployment."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Host:
     """An instance of a fleet.
 
     Attributes:
-        sessions: Images that the host runs.
-        state: Lifecycle state in the group; ``Terminated`` after the group has removed the host.
+        sessions: Container images that the host runs.
+        state: Lifecycle state in the group, or ``Terminated`` if the group no longer contains the host.
         low: Minimum number of hosts in the group.
         hook: Name of the hook that delays the termination until the host has drained.
         heartbeat_s: Heartbeat timeout of the hook.
-        budget_s: Maximum time for the host's containers to finish sessions.
+        budget_s: Maximum time for the containers of the host to finish sessions.
     """
 
     id: str
@@ -48,20 +48,20 @@ class Host:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether its termination has begun."""
+        """Whether the termination of the host has begun."""
         return TERMINATING in self.state
 
     @property
     def max_drain_s(self) -> int:
-        """Time after which the termination continues even if the host does not respond."""
+        """Maximum time until the termination continues, even if the host does not respond."""
         return self.budget_s + self.heartbeat_s
 
 
 def find(account: Account, instance: str) -> Host:
-    """Return a host by its instance id.
+    """Return the host with an instance id.
 
     Raises:
-        NotDrainableError: The host is in none of the deployment's groups, or no hook would delay its termination.
+        NotDrainableError: No group of the deployment contains the host, or no hook would delay its termination.
     """
     client = account.session.client("autoscaling")
     result = client.describe_auto_scaling_instances(InstanceIds=[instance])["AutoScalingInstances"]
@@ -96,7 +96,7 @@ def find(account: Account, instance: str) -> Host:
 
 
 def check(host: Host, *, replaced: bool) -> None:
-    """Reject a termination that violates the group's minimum.
+    """Check that the termination of a host does not violate the minimum of its group.
 
     Raises:
         NotDrainableError: The group would fall below its minimum.
@@ -109,7 +109,7 @@ def check(host: Host, *, replaced: bool) -> None:
 
 
 def terminate(account: Account, host: Host, *, replaced: bool) -> None:
-    """Start the termination, which the group's hook delays until the host has drained."""
+    """Start the termination of a host, which the hook of the group delays until the host has drained."""
     account.session.client("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=host.id, ShouldDecrementDesiredCapacity=not replaced
     )

@@ -1,4 +1,4 @@
-"""Drains a node or pod of AKS with kubectl."""
+"""Generates the kubectl commands that drain a node or pod of AKS."""
 
 import json
 import re
@@ -9,15 +9,15 @@ from voice_blueprint.azure.contract import NAMESPACE
 from voice_blueprint.file.model.azure import Azure
 
 NODE = re.compile(r"aks-[a-z0-9]+-[0-9]+-vmss[0-9a-z]{6}")
-"""Pattern of AKS's node names: pool, hash of the cluster, position in the scale set."""
+"""Pattern of AKS's node names, which contain the pool, a hash of the cluster, and the position in the scale set."""
 POD = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 MARGIN_S = 120
-"""Time beyond a pod's drain timeout: removal of its endpoint, and shutdown of its engine."""
+"""Time in addition to a pod's drain timeout, for the removal of the endpoint and the shutdown of the engine."""
 
 
 @dataclass(frozen=True)
 class KubernetesOrder:
-    """Commands to run, in order, with descriptions."""
+    """Commands that drain a node or pod, in order, and a description of the node or pod."""
 
     host: str
     what: str
@@ -25,11 +25,11 @@ class KubernetesOrder:
 
 
 def order(azure: Azure, host: str) -> KubernetesOrder:
-    """Return the commands that drain a node or pod by eviction, which respects disruption budgets and preStop hooks.
+    """Return the commands that drain a node or pod. Evictions respect disruption budgets and preStop hooks.
 
     Args:
-        azure: The section of the deployment with the cluster.
-        host: Name of a node in AKS's format, otherwise of a pod.
+        azure: Azure section of the deployment.
+        host: Name of a node in AKS's format, or of a pod.
     """
     longest_s = max((service.drain_timeout_s for service in azure.services), default=0) + MARGIN_S
     return _node(host, longest_s) if NODE.fullmatch(host) else _pod(host, longest_s)

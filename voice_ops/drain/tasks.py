@@ -1,4 +1,4 @@
-"""A task of the gateway service, which ECS stops and replaces."""
+"""Drains a task of the gateway service, which ECS stops and replaces."""
 
 import re
 from dataclasses import dataclass
@@ -12,20 +12,19 @@ from voice_ops.drain.hosts import NotDrainableError
 TASK = re.compile(
     r"(?:arn:aws[a-z-]*:ecs:[a-z0-9-]+:\d{12}:task/[^/]+/)?([0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12})"
 )
-"""Id or ARN; old ids contain hyphens."""
+"""Pattern of the id or ARN of a task. Ids of the old format contain hyphens."""
 STOPPED = "STOPPED"
 START_S = 180
-"""Time that ECS needs in addition to the stop itself, for deregistration before it and the network interface after
-it."""
+"""Time that ECS needs in addition to the stop itself, to deregister the task and to remove its network interface."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task of the gateway.
+    """A task of the gateway service.
 
     Attributes:
-        state: Last status; finally ``STOPPED``.
-        leaves: Whether a stop was requested.
+        state: Last status that ECS reported, which is ``STOPPED`` in the end.
+        leaves: Whether the stop of the task was requested.
     """
 
     id: str
@@ -37,15 +36,15 @@ class Task:
 
     @property
     def max_drain_s(self) -> int:
-        """Maximum time until the task has stopped, regardless of its callers."""
+        """Maximum time until the task has stopped, even if callers do not disconnect."""
         return self.budget_s + START_S
 
 
 def find(account: Account, host: str) -> Task:
-    """Return a task by its id or ARN.
+    """Return the task with an id or ARN.
 
     Raises:
-        NotDrainableError: The deployment's gateway has no such task.
+        NotDrainableError: The gateway of the deployment has no such task.
     """
     match = TASK.fullmatch(host)
     assert match  # noqa: S101  the caller has checked the format
@@ -59,13 +58,13 @@ def find(account: Account, host: str) -> Task:
 
 
 def stop(account: Account, task: Task) -> None:
-    """Stop a task in ECS. New callers are routed to other tasks, and existing ones are instructed to reconnect."""
+    """Stop a task. New callers are routed to other tasks, and existing callers are instructed to reconnect."""
     client: Any = account.session.client("ecs")
     client.stop_task(cluster=task.cluster, task=task.id, reason="voice drain")
 
 
 def describe_task(account: Account, task: Task) -> Task:
-    """Return the current state of the task. ECS removes a stopped task after an hour."""
+    """Return the task in its current state. ECS removes a stopped task after an hour."""
     return _describe(account, task.cluster, task.id) or Task(task.id, task.cluster, STOPPED, leaves=True)
 
 

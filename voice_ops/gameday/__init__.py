@@ -1,1 +1,1 @@
-"""`voice gameday`."""
+"""`voice gameday`: rehearse failures of a deployment."""

@@ -1,4 +1,4 @@
-"""`voice gameday`: failures, their effect on callers, and their runbooks."""
+"""`voice gameday`: rehearse failures, and show their effect on callers and their runbooks."""
 
 import shutil
 import time
@@ -27,7 +27,7 @@ from voice_sandbox.rehearsals.claim import Claim
 
 
 class Runbooks(NamedTuple):
-    """Coverage of a scenario: alerts of each cloud with their runbooks, and a procedure."""
+    """Alerts of each cloud that cover a scenario, and the name of a procedure. Each alert has a runbook."""
 
     aws: tuple[str, ...]
     azure: tuple[str, ...]
@@ -48,13 +48,13 @@ SCENARIOS: Mapping[str, Runbooks] = {
 
 @dataclass(frozen=True)
 class Row:
-    """A scenario.
+    """Result of a scenario.
 
     Attributes:
-        lost: Number of lost calls; ``None`` if the scenario was not simulated.
+        lost: Number of lost calls; ``None`` if it is unknown.
         offered: Number of arriving callers; ``None`` without calls.
-        recovers_s: Time to recovery; ``None`` if not all callers are served again within the simulated hours.
-        by: Source of that time, or the reason why the scenario was not simulated.
+        recovers_s: Time to recovery in seconds; ``None`` if it is unknown or exceeds the simulated hours.
+        by: Source of the result, or the reason why there is no result.
         runbooks: Pages of `docs/runbooks`.
         claims: Failed checks.
         fired: Alerts that fired.
@@ -110,7 +110,7 @@ def _simulated_row(deployment: Deployment, name: str, effect: Effect | str) -> R
         return Row(name, None, None, None, effect, pages)
     named = [Path(page).stem for page in pages if not page.startswith("procedures/")]
     no_alert = f"no alert with the runbook {' or '.join(pages)} fires"
-    # A fault without lost calls need not page an operator. Missing metrics cause no lost calls until the load changes.
+    # A fault without lost calls does not require a page. Missing metrics cause no lost calls until the load changes.
     needs_alert = effect.lost or name == SILENT_METRIC
     claims = (no_alert,) if named and needs_alert and not set(named) & set(effect.fired) else ()
     return Row(name, effect.lost, effect.offered, effect.recovers_s, "simulated", pages, claims, effect.fired)
@@ -147,9 +147,9 @@ def _run_drill(deployment: Deployment, name: str, progress: Progress, drill: Cal
 
 
 def runbooks(deployment: Deployment, scenario: str) -> tuple[str, ...]:
-    """Return the pages that cover a scenario: those of the alerts of this file, then its procedure.
+    """Return the runbooks of the deployment's alerts that cover a scenario, followed by the procedure.
 
-    Missing digests are replaced by placeholders, since a file without digests has no hosts, and therefore no alert on
+    Placeholders replace missing digests, since a file without digests has no hosts, and therefore no alert on
     missing telemetry.
     """
     named = SCENARIOS[scenario]

@@ -1,4 +1,4 @@
-"""Losses of capacity in the simulator: the lost calls, compared with the same hours without the fault."""
+"""Simulates faults, and compares the lost calls with the same hours without the fault."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ SEED = 1
 WITHHELD_METRICS = frozenset({*MODELS, "OpenSockets", "Conversations"})
 """Metrics that hosts no longer publish after telemetry has stopped."""
 FLASH_CROWD_S = 600.0
-"""Start of the surge in `flash_crowd`."""
+"""Start of the surge in the trace ``flash_crowd``."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Effect:
     """Effect of a scenario on callers.
 
     Attributes:
-        lost: Calls that were refused or cut off, in addition to those without the fault.
+        lost: Number of additional calls that were refused or cut off because of the fault.
         offered: Number of arriving callers.
-        recovers_s: Time from the fault until all callers are served again; ``None`` if that takes longer than the
-            simulated hours.
+        recovers_s: Time from the fault until all callers are served again, in seconds; ``None`` if they are not served
+            again within the simulated hours.
         fired: Ids of the alerts that fired after the fault.
     """
 
@@ -55,7 +55,7 @@ class Effect:
 
 
 def simulate_scenarios(deployment: Deployment) -> Mapping[str, Effect | str]:
-    """Return the effect of each scenario by name, or the reason why it does not apply to this file.
+    """Return the effect of each scenario, or the reason why the scenario does not apply to the deployment.
 
     Raises:
         ValueError: The simulator does not model a rule of the file.
@@ -82,7 +82,7 @@ def simulate_scenarios(deployment: Deployment) -> Mapping[str, Effect | str]:
 
 
 def _exhausted_quotas(plans: tuple[FleetPlan, ...]) -> dict[str, int]:
-    """Return quotas that the minimum number of hosts of each fleet exhausts."""
+    """Return vCPU quotas that the minimum number of hosts of each fleet exhausts, by quota code."""
     exhausted: dict[str, int] = {}
     for plan in plans:
         if kind := plan.instance_type:
@@ -92,7 +92,7 @@ def _exhausted_quotas(plans: tuple[FleetPlan, ...]) -> dict[str, int]:
 
 
 class _FaultComparison:
-    """The same two or three hours, with and without a fault."""
+    """Simulates the same hours with and without a fault."""
 
     def __init__(self, deployment: Deployment, plans: tuple[FleetPlan, ...]) -> None:
         aws = deployment.aws_section
@@ -117,15 +117,15 @@ class _FaultComparison:
         faulty, baseline = self._run(trace, **fault), self._baselines[baseline_trace.name]
         lost = [result.ledger.refused + result.ledger.cut for result in (faulty, baseline)]
         recovers_s = _recovery_time(faulty, baseline.course.carried, at_s)
-        # A quota and missing metrics apply from the start; an outage and a wave begin at their time.
+        # Quotas and missing metrics apply from the start. Outages and waves of interruptions begin later.
         fired = _fired_alerts(faulty, 0.0 if fault else at_s)
         return Effect(max(0, lost[0] - lost[1]), faulty.ledger.offered, recovers_s, fired)
 
     def without_a_region(self) -> Effect:
-        """Return the effect of the loss of another region, whose callers are half of the total and move to this one.
+        """Return the effect of the loss of another region, whose callers are half of the total and move to this region.
 
-        Its calls are cut off; callers who use its name before it resolves to this region are lost, as are callers for
-        whom there is no capacity.
+        The calls of the other region are cut off. Callers are lost if they call before the name resolves to this
+        region, or if there is no capacity for them.
         """
         trace, half_peak = region_loss(self.peak), self.peak / 2
         faulty = self._run(trace)
@@ -152,7 +152,7 @@ def _fired_alerts(fault_result: Result, at_s: float) -> tuple[str, ...]:
 
 
 def _recovery_time(fault_result: Result, requested_calls: NDArray[Any], at_s: float) -> float | None:
-    """Return the time for which fewer calls are served than requested, beyond random variation."""
+    """Return the time from the fault until all requested calls are served again, except for random variation."""
     course = fault_result.course
     missing = requested_calls - course.carried > SCATTER * np.sqrt(np.maximum(requested_calls, 1))
     shortfall = np.flatnonzero(missing & (course.second > at_s))

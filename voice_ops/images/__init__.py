@@ -1,1 +1,1 @@
-"""`voice images`: descriptions of the images, commands to publish them, and local builds."""
+"""`voice images`: descriptions of the images, commands that publish images, and local builds."""

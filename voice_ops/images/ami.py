@@ -19,7 +19,7 @@ class Proposal:
     Attributes:
         in_file: Value in the file; ``None`` for AWS's latest at each deploy.
         proposed: Value to write; ``None`` if the region has no image.
-        created: Owner.
+        made: Origin of the image.
         since: Creation date, or the version of AWS's parameter.
     """
 
@@ -31,7 +31,7 @@ class Proposal:
 
 
 def proposals(account: Account) -> Iterator[Proposal]:
-    """Yield an image for each fleet: the newest that its pipeline has built, otherwise AWS's latest."""
+    """Yield the newest image that the pipeline of each fleet has built, or otherwise AWS's latest image."""
     for fleet in fleets(account.deployment):
         yield _baked_image(account, fleet) or _public_image(account, fleet)
 

@@ -249,7 +249,7 @@ def _describe_image(spec: ImageSpec) -> Text:
 
 
 def _versions(spec: ImageSpec) -> dict[str, str]:
-    """Return the catalogue's versions of all parts of an image."""
+    """Return the versions of the engines and bases of an image from the catalogue."""
     names = [spec.upstream] if isinstance(spec, MirroredImage) else [*spec.bases.values(), *spec.versions.values()]
     return {name: engine.version for name in names if (engine := catalog.engines().get(name))}
 

@@ -1,4 +1,4 @@
-"""The exact commands that publish an image to a registry: built from our Dockerfile, or copied from its publisher."""
+"""Commands that publish an image to a registry. An image is built from our Dockerfile, or copied from its publisher."""
 
 import os
 import re
@@ -30,9 +30,10 @@ def pin_digest(reference: str, digest: str) -> str:
 
 
 def tag(spec: ImageSpec, digests: Mapping[str, str], revision: str) -> str:
-    """Return the tag for a push: the engine's version, a short digest of each base, and the revision of its source.
+    """Return the tag for a push.
 
-    Registries do not overwrite tags, so the tag contains everything that can change; deployments pull by digest.
+    The tag consists of the engine's version, a short digest of each base, and the revision of the source. Registries do
+    not overwrite tags, so the tag contains everything that can change. Deployments pull by digest.
     """
     names = [spec.upstream] if isinstance(spec, MirroredImage) else list(spec.versions.values())
     version = catalog.engines()[names[0]].version if names else "base"
@@ -41,7 +42,7 @@ def tag(spec: ImageSpec, digests: Mapping[str, str], revision: str) -> str:
 
 
 def references(spec: ImageSpec) -> dict[str, str]:
-    """Return the bases of an image, with tags, by argument name."""
+    """Return the reference with a tag of each base of an image, by build argument."""
     if isinstance(spec, MirroredImage):
         return {UPSTREAM: upstream(spec.upstream)}
     return {argument: upstream(name) for argument, name in spec.bases.items()}
@@ -67,7 +68,7 @@ def publish_command(spec: ImageSpec, registry: str) -> str:
 
 
 def import_command(image: Image, digest: str, source: str, registry: str) -> Command:
-    """Return the command with which an ACR imports an image from another registry, through its control plane.
+    """Return the command that imports an image into an ACR, whose control plane reads the other registry.
 
     Args:
         source: Host and prefix of the source registry.
@@ -107,7 +108,7 @@ def build_arguments(spec: BuiltImage, digests: Mapping[str, str]) -> dict[str, s
 
 
 def labels(spec: BuiltImage, digests: Mapping[str, str], revision: str) -> dict[str, str]:
-    """Return the image's OCI annotations."""
+    """Return the OCI annotations of an image as labels."""
     argument, base = next(iter(spec.bases.items()))
     prefix = "org.opencontainers.image"
     return {
@@ -167,7 +168,7 @@ def _copy(source: str, target: str) -> Command:
 
 
 def shell(command: Command) -> str:
-    """Return a command in a readable form, one option per line."""
+    """Format a command for a shell, with one option per line."""
     lines: list[str] = []
     for word in command:
         quoted = shlex.quote(word)

@@ -1,4 +1,4 @@
-"""Reads the licenses of the images' Python packages: ``python -m voice_ops.images.licenses``, which ``make lock`` runs.
+"""Licenses of the images' Python packages: ``python -m voice_ops.images.licenses``, which ``make lock`` runs.
 
 A wheel may bundle libraries under licenses other than its own: PyAV, under the BSD license, contains x264 and x265,
 which are under the GPL. Metadata and file lists are read from the index without downloading the wheel, and written to
@@ -42,7 +42,7 @@ class Package:
     """A Python package as described by its wheel.
 
     Attributes:
-        license: License according to its metadata: an SPDX expression, a name, or empty.
+        license: License according to the package's metadata: an SPDX expression, a name, or an empty string.
         libraries: Names of the shared libraries that the wheel bundles.
     """
 
@@ -54,7 +54,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Review:
-    """Reviewed licence decisions.
+    """Reviewed licenses of packages and libraries.
 
     Attributes:
         permitted: SPDX identifiers that images may contain.
@@ -98,7 +98,7 @@ class Review:
         return self._spdx_identifiers(*(_matching_expression(self.debian, each) for each in packages))
 
     def debian_problems(self, packages: Iterable[str]) -> list[str]:
-        """Return the Debian libraries that an image may not contain, as sentences."""
+        """Return a sentence for each Debian library that an image may not contain."""
         licenses = {each: _matching_expression(self.debian, each) for each in packages}
         return [
             f"Debian's {each} is under {license_ or 'no known license'}"
@@ -132,7 +132,7 @@ class Review:
 
 
 def _matching_expression(expressions: Mapping[str, str], name: str) -> str:
-    """Return the expression of the first matching name or pattern, or an empty text."""
+    """Return the expression of the first matching name or pattern, or an empty string."""
     return next((each for pattern, each in expressions.items() if fnmatchcase(name, pattern)), "")
 
 
@@ -145,7 +145,10 @@ def _is_satisfied(node: LicenseExpression, permitted: Iterable[str]) -> bool:
 
 
 def stated_license(metadata: str) -> str:
-    """Return the license in a package's metadata, in one line: expression, classifier or name."""
+    """Return the license that a package's metadata declares, as one line.
+
+    The expression takes precedence over the classifiers, and the classifiers over the name.
+    """
     message = email.parser.HeaderParser().parsestr(metadata)
     if expression := message.get("License-Expression"):
         return str(expression)
@@ -157,12 +160,12 @@ def stated_license(metadata: str) -> str:
 
 
 def bundled_libraries(files: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of shared libraries among a wheel's files, without Python extension modules."""
+    """Return the names of the shared libraries in a wheel, without Python extension modules."""
     return tuple(sorted({match[1] for path in files if (match := _BUNDLED.search(path))}))
 
 
 def installed(distribution: Distribution) -> Package:
-    """Return a package of this environment."""
+    """Return the description of a package that is installed in this environment."""
     files = [str(PurePosixPath(file)) for file in distribution.files or ()]
     name, licenses = canonicalize_name(distribution.name), stated_license(distribution.read_text("METADATA") or "")
     return Package(name, distribution.version, licenses, bundled_libraries(files))
@@ -205,7 +208,7 @@ def _is_compatible(tag: Tag, python: str) -> bool:
 
 
 def built_from_source(spec: BuiltImage) -> set[str]:
-    """Return the packages that an image compiles, which contain none of the libraries that their wheels bundle."""
+    """Return the packages that an image compiles. Unlike their wheels, these packages bundle no libraries."""
     return set(_SOURCE_BUILD.findall((spec.folder / "Dockerfile").read_text(encoding="utf-8")))
 
 
@@ -216,7 +219,7 @@ def pinned_packages(spec: BuiltImage) -> dict[str, str]:
 
 
 def main() -> None:
-    """Write ``images/packages.yaml``."""
+    """Write ``images/packages.yaml`` from the pinned packages of all images."""
     rows: dict[tuple[str, str], Package] = {}
     for spec in with_requirements():
         for name, version in pinned_packages(spec).items():

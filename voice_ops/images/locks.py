@@ -1,8 +1,8 @@
-"""Writes the hash-locked requirements of the images: ``python -m voice_ops.images.locks``, which ``make lock`` runs.
+"""Hash-locked requirements of the images: ``python -m voice_ops.images.locks``, which ``make lock`` runs.
 
-An image that is based on one with Python packages (``base.in``) only locks the packages that its layer adds: those that
-the base lacks, and those that the base, without this constraint, would have in another version. The layer is installed
-without dependencies, so it cannot replace torch, CUDA or the engine itself.
+If the base of an image contains Python packages (``base.in``), the lock contains only the packages that the image's
+layer adds. These are the packages that the base lacks, and those that ``base.in`` resolves to another version. The
+layer is installed without dependencies, so it cannot replace torch, CUDA or the engine itself.
 """
 
 import re
@@ -15,11 +15,11 @@ from voice_blueprint.images import BuiltImage, specs
 
 UV = Path(__file__).parents[2] / ".tools/bin/uv"
 PYTHONS = {"vllm": "3.12", "neuron-vllm": "3.12", "debian": "3.13"}
-"""Python version of each base on which images install requirements."""
+"""Python version of each base on which images install packages."""
 TARGET = "x86_64-manylinux_2_28"
 BASE_PACKAGES = "certifi"
-"""vLLM 0.33 requires a version of certifi that package indexes served only some days later. The base contains it, so
-the layer never does."""
+"""vLLM 0.33 requires a version of certifi that package indexes served only some days later. The base contains certifi,
+so the layer never does."""
 
 REQUIREMENTS = "requirements.in"
 BASE = "base.in"
@@ -36,12 +36,12 @@ def parse_lock(text: str) -> LockedPackages:
 
 
 def layer(required: LockedPackages, base: LockedPackages) -> LockedPackages:
-    """Return the packages to install in addition to those of a base."""
+    """Return the packages that a layer adds to a base."""
     return {name: block for name, block in required.items() if name not in base or base[name][0] != block[0]}
 
 
 def pins(spec: BuiltImage) -> list[str]:
-    """Return the versions of an image's packages in the catalogue."""
+    """Return a requirement for each engine of an image, with the version in the catalogue."""
     engines = [catalog.engines()[name] for name in spec.versions.values()]
     return [f"{engine.package}=={engine.version}" for engine in engines if engine.package]
 
@@ -73,7 +73,7 @@ def with_requirements() -> list[BuiltImage]:
 
 
 def main() -> None:
-    """Write the requirements of every image that has Python packages."""
+    """Write ``requirements.txt`` of every image that installs Python packages."""
     for spec in with_requirements():
         (spec.folder / "requirements.txt").write_text(lock(spec), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Builds and runs the images whose base is a plain distribution, without a registry or container daemon.
+"""Local builds and runs of the images based on a plain distribution, without a registry or container daemon.
 
 The base is bootstrapped from Debian's archive, committed to a temporary image storage, and passed to the Dockerfile by
 digest, as in a real build. Then the image's smoke test runs: ``images/<name>/smoke/run.sh`` in the image as its user,
@@ -21,7 +21,7 @@ from voice_ops.images.smoke import smoke_for
 
 TOOLS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "ip": "iproute2", "redis-server": "redis-server",
          "espeak-ng": "espeak-ng"}  # fmt: skip
-"""Programs and the Debian packages that contain them."""
+"""Debian package of each required program."""
 MIRROR = "http://deb.debian.org"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 APT_NO_CACHE = 'APT::Keep-Downloaded-Packages "false"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";'
@@ -29,7 +29,8 @@ CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 SMOKE = "smoke"
 DRIVE = "drive.sh"
 LOOPBACK_ONLY = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
-"""Command prefix for a separate network, in which ports used on this machine are free, and which no traffic leaves."""
+"""Command prefix that runs a program in a separate network, in which all ports are free. No traffic leaves this
+network."""
 Report = Callable[[str], None]
 
 
@@ -39,7 +40,7 @@ class RehearsalError(Exception):
 
 @dataclass(frozen=True)
 class ImageResult:
-    """Result for an image."""
+    """Size of an image, and the durations of its build and its smoke test."""
 
     name: str
     size_gib: float
@@ -49,10 +50,10 @@ class ImageResult:
 
 
 def install_tools() -> None:
-    """Install the required tools if possible.
+    """Install the missing tools with apt-get.
 
     Raises:
-        RehearsalError: A tool is missing and cannot be installed.
+        RehearsalError: A missing tool cannot be installed.
     """
     if all(map(shutil.which, TOOLS)):
         return
@@ -78,7 +79,7 @@ def _run(command: list[str], timeout_s: float = 1800) -> str:
 
 
 class Rehearsal:
-    """A temporary image storage."""
+    """A temporary image storage, in which images are built and run."""
 
     def __init__(self, folder: Path, report: Report) -> None:
         self._folder = folder
@@ -90,7 +91,7 @@ class Rehearsal:
         return _run([*prefix, "buildah", *storage, command, *arguments])
 
     def base(self, name: str) -> str:
-        """Return a distribution's base by digest; the first call bootstraps it."""
+        """Return the reference of a distribution's base with a digest. The first call bootstraps the base."""
         base = bases()[name]
         local = f"localhost/{name}:{base.bootstrap}"
         if name not in self._digests:
@@ -118,7 +119,7 @@ class Rehearsal:
         Path(archive).unlink()
 
     def build(self, spec: BuiltImage) -> str:
-        """Build one image from its Dockerfile; return its local reference."""
+        """Build an image from its Dockerfile, and return the local reference."""
         arguments = {argument: self.base(name) for argument, name in spec.bases.items()}
         arguments |= spec.build_args | self._current_packages(spec)
         reference = f"localhost/voice/{spec.name}:rehearsal"
@@ -181,7 +182,7 @@ class Rehearsal:
             self._buildah("commit", "--quiet", container, f"oci-archive:{archive}")
 
     def size_gib(self, reference: str) -> float:
-        """Return the size of an image's files."""
+        """Return the total size of an image's files."""
         with self._container(reference) as container:
             listing = _run(["du", "--summarize", "--bytes", self._buildah("mount", container)])
         return int(listing.split()[0]) / 2**30
@@ -195,7 +196,7 @@ class Rehearsal:
             self._run_inside(spec, reference)
 
     def _drive(self, spec: BuiltImage, reference: str) -> None:
-        """Run the smoke test with the image's command and files."""
+        """Run the smoke test on this machine with the image's command and files."""
         config = json.loads(self._buildah("inspect", "--type", "image", reference))["OCIv1"]["config"]
         with self._container(reference) as container:
             root = self._buildah("mount", container)
@@ -203,7 +204,7 @@ class Rehearsal:
             _run([*script, "env", *config["Env"], *config["Cmd"]])
 
     def _run_inside(self, spec: BuiltImage, reference: str) -> None:
-        """Run the smoke test in the image as its user, without network access except its own loopback interface."""
+        """Run the smoke test in the image as its user, without network access except to a loopback interface."""
         plan = smoke_for(spec.name)
         folder = self._folder / f"{spec.name}-{SMOKE}"
         shutil.copytree(spec.folder / SMOKE, folder)
@@ -224,7 +225,7 @@ class Rehearsal:
 
 @contextmanager
 def rehearsal(report: Report) -> Iterator[Rehearsal]:
-    """Open a rehearsal, whose storage is deleted at the end."""
+    """Open a rehearsal, and delete the image storage at the end of the context."""
     install_tools()
     with TemporaryDirectory(prefix="voice-images-") as folder:
         yield Rehearsal(Path(folder), report)

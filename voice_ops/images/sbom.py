@@ -60,7 +60,7 @@ def _library_component(package: Package, library: str, review: Review) -> dict[s
 
 
 def main(name: str, file: str) -> int:
-    """Write the licenses to a file; print packages that are not permitted, and return 1 if there are any."""
+    """Add licenses to an SBOM file. Print the packages that are not permitted, and return 1 if there are any."""
     spec = next(each for each in specs().values() if each.name == name)
     if not isinstance(spec, BuiltImage):  # licenses of a publisher's image are the publisher's responsibility
         return 0

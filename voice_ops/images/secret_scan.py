@@ -1,4 +1,4 @@
-"""Detects secrets in the tree, in templates, in logs, and in layers of images.
+"""Detection of secrets in source files, templates, logs and layers of images.
 
 The patterns are those of detect-secrets. `python -m voice_ops.images.secret_scan ARCHIVE...` scans images.
 """
@@ -29,14 +29,14 @@ from detect_secrets.plugins.base import RegexBasedDetector
 
 
 class HubTokenDetector(RegexBasedDetector):
-    """Tokens of Hugging Face, which deployments of gated models use."""
+    """Detector of Hugging Face tokens, which deployments of gated models use."""
 
     secret_type = "Hugging Face token"  # noqa: S105
     denylist = (re.compile(r"\bhf_[A-Za-z0-9]{34}\b"),)
 
 
 class TwilioKeyDetector(RegexBasedDetector):
-    """SIDs of Twilio's API keys. The SID of an account, `AC...`, is public, since every webhook contains it."""
+    """Detector of SIDs of Twilio's API keys. The SID of an account, ``AC...``, is in every webhook, and public."""
 
     secret_type = "Twilio API Key"  # noqa: S105
     denylist = (re.compile(r"\bSK[a-z0-9]{32}\b"),)
@@ -65,7 +65,7 @@ FALSE_POSITIVES = re.compile(r"EXAMPLE\b|\bsha512-")
 
 
 def scan_text(location: str, text: str) -> Iterator[str]:
-    """Yield the location and kind of each secret, but never the secret itself."""
+    """Yield the location and the kind of each secret in a text, but never the secret itself."""
     for detector in DETECTORS:
         for match in (match for shape in detector.denylist for match in shape.finditer(text)):
             begin = text.rfind("\n", 0, match.start()) + 1
@@ -97,7 +97,7 @@ def _scan_file(location: str, file: io.BufferedReader) -> Iterator[str]:
 
 
 def main(archives: list[str]) -> int:
-    """Print all findings; return 1 if there are any."""
+    """Print all findings, and return 1 if there are any."""
     results = [each for archive in archives for each in scan_archive(Path(archive))]
     print("\n".join(results) or f"no secrets in {', '.join(archives)}")
     return 1 if results else 0

@@ -1,4 +1,4 @@
-"""Signatures of images in a registry in cosign's format, read with skopeo, which uses docker's login."""
+"""Signatures of images in a registry, in cosign's format. They are read with skopeo, which uses docker's login."""
 
 import json
 import subprocess
@@ -14,11 +14,13 @@ _SIGNATURE = "dev.cosignproject.cosign/signature"
 
 
 class RegistryError(Exception):
-    """The registry is unavailable."""
+    """The signatures in a registry cannot be read."""
 
 
 def check_signatures(deployment: Deployment, key: ImageSigning, registry: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the problem with the file's list of digests and with each image, or ``None``.
+    """Yield the name and the problem of the file's list of digests and of each image.
+
+    The problem is ``None`` if the signature is valid.
 
     Raises:
         RegistryError: skopeo is not installed.

@@ -12,17 +12,17 @@ from voice_blueprint.engines.launch.vllm import DEFAULT_BODY_MIB
 
 @dataclass(frozen=True)
 class Smoke:
-    """Input of ``smoke/run.sh``, mounted as ``/smoke/launch.json``; the launchers' files are mounted at their paths."""
+    """Input of ``smoke/run.sh``, mounted as ``/smoke/launch.json``. The launchers' files are mounted at their paths."""
 
     launchers: tuple[Launcher, ...] = ()
     ports: dict[str, int] = field(default_factory=dict)
 
     def files(self) -> dict[str, str]:
-        """Return the content of each file that a launcher's program reads, by absolute path."""
+        """Return the content of each file that a program of the launchers reads, by absolute path."""
         return {path: text for launcher in self.launchers for path, text in launcher.files().items()}
 
     def document(self) -> dict[str, object]:
-        """Return the input of the test."""
+        """Return the content of ``launch.json``."""
         return {"commands": [launcher.command() for launcher in self.launchers], "ports": self.ports}
 
 

@@ -1,4 +1,4 @@
-"""Writes the snapshot of each Debian base: ``python -m voice_ops.images.snapshots``, which ``make lock`` runs.
+"""Snapshots of the Debian bases: ``python -m voice_ops.images.snapshots``, which ``make lock`` runs.
 
 A snapshot is a time at which Debian's archive contained every version that the images pin. It is only written while the
 archive contains all of them, so that https://snapshot.debian.org keeps them permanently.
@@ -22,7 +22,7 @@ Versions = Mapping[str, Collection[str]]
 
 
 def archive_suites(suite: str) -> tuple[str, ...]:
-    """Return the folders of a suite's archives on a mirror."""
+    """Return the folders of a suite's archives on a Debian mirror."""
     return (
         f"debian/dists/{suite}/main",
         f"debian/dists/{suite}-updates/main",
@@ -39,7 +39,7 @@ def versions(lists: str) -> Versions:
 
 
 def archive(suite: str) -> Versions:
-    """Return the current versions in Debian's archive."""
+    """Download the current versions of the packages of a suite from Debian's archive."""
     lists = []
     for archive_suite in archive_suites(suite):
         for each in LISTS:
@@ -49,7 +49,7 @@ def archive(suite: str) -> Versions:
 
 
 def missing_versions(base: Base, archive_versions: Versions) -> Iterator[str]:
-    """Yield a line for each version that an image with this base pins, and that the archive does not contain."""
+    """Yield a line for each version that the images with a base pin, but that the archive does not contain."""
     for spec in specs().values():
         if isinstance(spec, BuiltImage) and base.name in spec.bases.values():
             for argument, package in spec.packages.items():

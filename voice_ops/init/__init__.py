@@ -1,1 +1,1 @@
-"""`voice init`: a first deployment file."""
+"""`voice init`: write a first deployment file."""

@@ -1,4 +1,4 @@
-"""The questions of `voice init` and `voice new`; each answer is validated before the next question."""
+"""Prompts of `voice init` and `voice new`. Each answer is validated before the next prompt."""
 
 import math
 from collections.abc import Callable
@@ -39,11 +39,11 @@ DEFAULT_REGION = {Cloud.AWS: "us-east-1", Cloud.AZURE: "southcentralus"}
 AGENTS_QUESTION = "Agents that answer callers by speech?"
 DEFAULT_CALLS = 100
 HEADROOM = 1.25
-"""Ratio of the proposed budget to the expected month, since AWS Budgets notifies at 80 % spent."""
+"""Ratio of the proposed budget to the expected monthly cost. AWS Budgets sends a notification at 80 % of a budget."""
 
 
 class Answers(NamedTuple):
-    """Answers for a new file. ``calls`` is the maximum number of concurrent calls."""
+    """Validated answers for a new file. ``calls`` is the maximum number of concurrent calls."""
 
     cloud: Cloud
     region: str
@@ -52,9 +52,9 @@ class Answers(NamedTuple):
 
 
 def answers(cloud: Cloud | None, region: str | None, calls: int | None, *, agents: bool | None) -> Answers:
-    """Validate the options, and prompt for missing ones, validating each answer at once.
+    """Validate the options, prompt for missing options, and return all answers.
 
-    Without ``--agents``, the prompt for agents only appears if other options are prompted for as well.
+    The prompt for agents only appears if another option is missing as well.
 
     Raises:
         typer.Exit: An option is invalid, or standard input ends before the last answer.
@@ -84,12 +84,14 @@ def answers(cloud: Cloud | None, region: str | None, calls: int | None, *, agent
 
 
 def budget_for(files: list["PricedDraft"], budget: int | None, region_name: str) -> tuple["PricedDraft", int]:
-    """Return the first draft within the budget for an expected month, and the budget. Prompt for a missing budget.
+    """Return the first draft whose expected monthly cost is within the budget, and the budget.
+
+    If the budget is missing, prompt for it.
 
     Args:
         files: Drafts in order of preference.
-        budget: USD per month from the option.
-        region_name: Region, for messages.
+        budget: Value of the option, USD per month.
+        region_name: Name of the region, for messages.
 
     Raises:
         typer.Exit: The budget is too low for all drafts, or standard input ends.

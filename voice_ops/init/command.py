@@ -1,4 +1,4 @@
-"""`voice init`: a first deployment file, from a few answers."""
+"""`voice init`: write a first deployment file from a few answers."""
 
 import json
 import os
@@ -28,7 +28,7 @@ from voice_ops.output import out, stop
 from voice_sandbox.azure.errors import EngineError
 
 SCHEMA = ROOT / "deployments/schema.json"
-"""Schema for editors, to which the file's first line refers."""
+"""Schema for editors. The first line of the deployment file refers to it."""
 
 
 def init(
@@ -57,7 +57,7 @@ def init(
     with file.open("x", encoding="utf-8") as new:  # this mode also rejects a file that was created in the meantime
         new.write(draft.draft.text(usd, quote(schema)))
     if INSTALLED:
-        # The schema is next to the file, since the package's folder differs between environments.
+        # The schema is stored next to the file, since the package's folder differs between environments.
         (file.parent / schema).write_bytes(SCHEMA.read_bytes())
     named = deployment_name(file)
     out.print(
@@ -68,7 +68,7 @@ def init(
 
 
 def first_file(file: Path, requirements: Answers, budget: int | None) -> tuple[PricedDraft, int]:
-    """Return the contents of the file for these answers, its price, and the budget. Prompt for a missing budget.
+    """Return the priced draft of the file for these answers, and the budget. Prompt for a missing budget.
 
     Raises:
         typer.Exit: No file fits the answers or the budget.
@@ -88,7 +88,7 @@ def first_file(file: Path, requirements: Answers, budget: int | None) -> tuple[P
 
 
 def _write_schema(folder: Path) -> str:
-    """Return the file name of the schema next to a file, without overwriting another file."""
+    """Return a file name for the schema in a folder that does not belong to another file."""
     name, packaged_schema = "schema.json", SCHEMA.read_bytes()
     schema_file = folder / name
     if not schema_file.exists() or json.loads(packaged_schema)["description"].encode() in schema_file.read_bytes():

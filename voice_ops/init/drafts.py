@@ -1,4 +1,4 @@
-"""Drafts of a first file: their text, and their cost per month."""
+"""Creates drafts of a first file, and estimates their monthly cost."""
 
 import re
 import unicodedata
@@ -16,7 +16,7 @@ from voice_ops.init import sizes, small
 from voice_ops.init.answers import Answers, Cloud
 
 UNLIMITED_BUDGET = 10**12
-"""Budget of a draft that is priced before its budget is known; no price depends on it."""
+"""Budget of a draft that is priced before the budget is known. The price does not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Draft:
     values: Mapping[str, object]
 
     def text(self, budget: int, schema: str) -> str:
-        """Return the text of the file.
+        """Return the text of the file, in which values replace the placeholders.
 
         Args:
             budget: USD per month.
@@ -44,9 +44,9 @@ class Draft:
 
     @contextmanager
     def load(self, budget: int = UNLIMITED_BUDGET) -> Iterator[Deployment]:
-        """Yield the deployment of the file.
+        """Load the draft as a deployment.
 
-        The file exists during the context, since the Pulumi programs read it themselves.
+        The file exists until the context ends, since the Pulumi programs read the file themselves.
 
         Raises:
             DeploymentFileError: The file is invalid, which is a defect of the template.
@@ -58,7 +58,7 @@ class Draft:
 
 
 def deployment_name(file: Path) -> str:
-    """Return the name of a file as a valid deployment name: lower-case words and digits, joined by hyphens."""
+    """Return a valid deployment name for a file: lower-case words and digits, joined by hyphens."""
     plain = unicodedata.normalize("NFKD", file.stem).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
     named = words if words[:1].isalpha() else f"voice-{words}"
@@ -66,10 +66,10 @@ def deployment_name(file: Path) -> str:
 
 
 def drafts(requirements: Answers, name: str) -> list[Draft]:
-    """Return the files that match the answers in order of preference: large models on GPUs, a small one on CPUs.
+    """Return the drafts for the answers, in order of preference: large models on GPUs, then a small model on CPUs.
 
     Raises:
-        UnsupportedAnswersError: No file matches the answers.
+        UnsupportedAnswersError: No draft serves the answers.
     """
     result, refused = [], None
     try:
@@ -102,7 +102,7 @@ def _read(template: str) -> str:
 
 @dataclass(frozen=True)
 class MonthlyUsd:
-    """USD per month, without items that have no list price."""
+    """Low, expected and peak cost, USD per month. Items without a list price are excluded."""
 
     low: float
     expected: float
@@ -111,26 +111,26 @@ class MonthlyUsd:
 
 @dataclass(frozen=True)
 class PricedDraft:
-    """A draft with its price."""
+    """A draft and its monthly cost."""
 
     draft: Draft
     month: MonthlyUsd
 
     @property
     def name(self) -> str:
-        """Engine or accelerator of the calls."""
+        """Description of the hardware that serves the calls."""
         return self.draft.name
 
     @property
     def words(self) -> str:
-        """Expected USD per month, and their range."""
+        """Expected monthly cost and its range, as text."""
         return f"about {self.month.expected:,.0f} USD ({self.month.low:,.0f} to {self.month.peak:,.0f})"
 
 
 def price_drafts(draft_list: list[Draft]) -> Iterator[PricedDraft]:
-    """Price drafts in the same way as `voice cost`, from their templates and Pulumi resources; each takes seconds.
+    """Yield each draft with its monthly cost, which is estimated as in `voice cost`. Each estimate takes seconds.
 
-    Hosts without a price in their region are counted with the lowest price of another region.
+    The lowest price of another region is used for hosts without a price in their region.
     """
     from voice_ops.cost.command import price_list  # noqa: PLC0415  not needed by `voice init --help`
     from voice_ops.cost.estimate import Assumptions, price, sections  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Sizes of a new file for a number of calls: one fleet or pool with the cheapest sufficient GPU."""
+"""Sizes a new file for a number of calls, with one fleet or pool of the cheapest sufficient GPU."""
 
 import bisect
 import math
@@ -48,12 +48,12 @@ from voice_blueprint.file.model.serving import Load, Quantization
 
 CAPACITY_FACTOR = 1.1
 REQUEST_MARGIN = 1.5
-"""Ratio of the session API's rate limit to the requests at the peak, since refused callers repeat their requests."""
+"""Ratio of the session API's rate limit to the peak request rate. Refused callers repeat their requests."""
 ZONES = 2
 """Number of availability zones of a first file."""
 VAD_TYPE, VAD_QUEUES = "c8g.4xlarge", 4
 SMALL_TYPES = ("c8g.large", "c8g.xlarge")
-"""Types of the hosts in `deployments/small.yaml`."""
+"""Instance types in `deployments/small.yaml`."""
 SYSTEM_SIZE, SYSTEM_NODES = "Standard_D4ds_v5", HostCount(min=2, max=3)
 CPU_SIZE = "Standard_D8ds_v5"
 """VM size of the nodes of gateway, data plane and ASR tier on Azure."""
@@ -62,26 +62,26 @@ MODEL_CACHE_GIB = 1024
 """Minimum size of the share for weights."""
 _CPU_TIERS = (Tier.GATEWAY, Tier.VAD, Tier.ASR)
 FP8_CAPABILITY = (8, 9)
-"""Minimum compute capability for computing in FP8 (Ada and later); on older GPUs, FP8 only saves memory."""
+"""Minimum compute capability for computation in FP8 (Ada and later). On older GPUs, FP8 only saves memory."""
 
 
 _VAULT = f"/subscriptions/{PLACEHOLDER}/resourceGroups/certificates/providers/Microsoft.KeyVault/vaults/certificates"
 
 
 class UnsupportedAnswersError(ValueError):
-    """No file can be written for these answers. The message contains the reason and alternatives."""
+    """No deployment file is possible for these answers. The message contains the reason and alternatives."""
 
 
 def mean_calls(calls: int) -> int:
-    """Return the monthly mean for this number of calls at the peak, with the deployment file's default ratio."""
+    """Return the mean number of calls for a peak, with the default ratio of the deployment file."""
     return math.ceil(calls / CallLoad(calls=1).peak_factor)
 
 
 def bounds(calls: int, capacities: int) -> HostCount:
-    """Return bounds for the mean at the minimum and the peak at the maximum.
+    """Return the number of hosts for the mean number of calls as minimum, and for the peak as maximum.
 
-    The utilization is ``TARGET_UTILIZATION``. A tenth and one more unit are added for the peak, since the number of
-    calls varies, and an alert fires while a fleet is at its maximum.
+    The utilization is ``TARGET_UTILIZATION``. A tenth and one more host are added for the peak, since the number of
+    calls varies and an alert fires while a fleet is at its maximum.
     """
     low, high = (
         math.ceil(each / (capacities * TARGET_UTILIZATION)) for each in (mean_calls(calls), CAPACITY_FACTOR * calls)
@@ -90,7 +90,7 @@ def bounds(calls: int, capacities: int) -> HostCount:
 
 
 def regions(cloud: str) -> list[str]:
-    """Return the regions of a cloud that offer the required types for a first file, with GPUs or CPUs."""
+    """Return the regions of a cloud that offer the instance types for a first file, with GPUs or CPUs."""
     if cloud == "aws":
         return [name for name in catalog.regions() if _single_gpus(name) or offers_small_types(name)]
     sizes = catalog.vm_sizes()
@@ -99,7 +99,7 @@ def regions(cloud: str) -> list[str]:
 
 
 MAX_SMALL_CALLS = 20
-"""Number of calls that the hosts of `deployments/small.yaml` serve with the file's own margins."""
+"""Maximum number of calls for `deployments/small.yaml`, with the margins of that file."""
 
 
 def offers_gpus(cloud: str, region: str) -> bool:
@@ -108,7 +108,7 @@ def offers_gpus(cloud: str, region: str) -> bool:
 
 
 def max_calls(cloud: str, region: str, *, agents: bool) -> int:
-    """Return the maximum number of concurrent calls: that of one state store, or of the small file's CPUs."""
+    """Return the maximum number of concurrent calls, which one state store or the CPUs of the small file limit."""
     if not offers_gpus(cloud, region):
         return MAX_SMALL_CALLS
     if cloud == "aws":
@@ -134,7 +134,7 @@ def offers_small_types(region: str) -> bool:
 
 
 def _single_gpus(region: str) -> list[catalog.InstanceType]:
-    """Return the types with one GPU that a region offers, or none if the VAD hosts' type is not offered."""
+    """Return the instance types with one GPU in a region. The list is empty if the region lacks the VAD hosts' type."""
     types = catalog.instance_types().values()
     gpus = [each for each in types if each.accelerator and each.accelerator.kind == "gpu" and region in each.regions]
     offered = region in catalog.instance_types()[VAD_TYPE].regions
@@ -146,23 +146,23 @@ def _nodes() -> list[catalog.CacheNodeType]:
 
 
 def agent_units(calls: int) -> HostCount:
-    """Return the number of agent tasks or pods for this maximum of conversations."""
+    """Return the number of agent tasks or pods for a maximum number of conversations."""
     return bounds(calls, CONVERSATIONS_PER_CORE)
 
 
 def _sized_calls(calls: int, units: HostCount | None) -> int:
-    """Return the calls for which the other tiers are sized, which limit the conversations of agents."""
+    """Return the number of calls for which the other tiers are sized, so that they do not limit the agents."""
     return max(calls, math.ceil(units.max * CONVERSATIONS_PER_CORE * TARGET_UTILIZATION)) if units else calls
 
 
 def _required_capacity(calls: int, *, agents: bool) -> int:
-    """Return the calls that a store must have room for, so that the peak does not raise its alert."""
-    # The file contains the mean, rounded up, and its peak is twice that.
+    """Return the capacity in calls that a store requires so that its alert does not fire at the peak."""
+    # The file contains the mean, which is rounded up, and the peak is twice the mean.
     return math.ceil((calls + calls % 2) / (TARGET_UTILIZATION if agents else STORE_FILL))
 
 
 def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
-    """Return the values of `aws.yaml`.
+    """Return the values of the placeholders in `aws.yaml`.
 
     Raises:
         UnsupportedAnswersError: The region offers no suitable host, or one state store has no room for the calls.
@@ -224,7 +224,7 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
 
 
 def _throttle(calls: int) -> str:
-    """Return the rate limits of the session API with a margin for repeated requests; empty if the default suffices."""
+    """Return the setting of the session API's rate limits, or an empty text if the default is sufficient."""
     required_rate = math.ceil(REQUEST_MARGIN * peak_requests_per_s(CallLoad(calls=mean_calls(calls))))
     if required_rate <= Throttle().requests_per_s:
         return ""
@@ -232,7 +232,7 @@ def _throttle(calls: int) -> str:
 
 
 def _azure_pools(region: str, calls: int = 1) -> dict[str, tuple[int, Quantization]]:
-    """Return the sizes with one GPU that a region offers and that fit the model: sessions per replica, quantization."""
+    """Return the VM sizes in a region whose GPU fits the model, with their sessions per replica and quantization."""
     sizes, model = catalog.vm_sizes(), catalog.models()[AZURE_MODEL]
     if not all(region in sizes[name].regions for name in (SYSTEM_SIZE, CPU_SIZE)):
         return {}
@@ -254,7 +254,7 @@ def _azure_pools(region: str, calls: int = 1) -> dict[str, tuple[int, Quantizati
 
 
 def azure_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
-    """Return the values of `azure.yaml`.
+    """Return the values of the placeholders in `azure.yaml`.
 
     Raises:
         UnsupportedAnswersError: The region offers no suitable host, or one state store has no room for the calls.
@@ -293,9 +293,9 @@ def azure_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
 
 
 def _pod_range(nodes: int) -> str:
-    """Return the setting of a range with a /24 for each node and its upgrade.
+    """Return the setting of a pod range with a /24 for each node, including the nodes of an upgrade.
 
-    It is empty if the default is sufficient.
+    The text is empty if the default range is sufficient.
     """
     # Each of two pools rounds its surge up.
     max_nodes = nodes + surge_nodes(nodes) + 1
@@ -306,7 +306,7 @@ def _pod_range(nodes: int) -> str:
 
 
 def size_callers(calls: int, agents: HostCount | None = None) -> tuple[Callers, HostCount]:
-    """Return the caller tiers on Azure for a number of calls, and the number of nodes for their pods.
+    """Return the section `callers` for a number of calls on Azure, and the number of nodes for the pods.
 
     Raises:
         UnsupportedAnswersError: No state store has room for this number of calls.
@@ -332,7 +332,7 @@ def size_callers(calls: int, agents: HostCount | None = None) -> tuple[Callers, 
 
 
 def _callers(replicas: Mapping[Tier, HostCount], sku: RedisSku = "Balanced_B3") -> Callers:
-    """Return a section `callers` with these replicas, placeholders for names, and default sizes."""
+    """Return a section `callers` with these replicas, placeholder names and default sizes."""
     edge = AzureEdge(
         authorizer=NoAuthorizer(kind="none"),
         domain=AzureDomain(name="voice.example.com"),
@@ -354,5 +354,5 @@ def _too_many_calls_error(calls: int) -> UnsupportedAnswersError:
 
 
 def _min_price(usd_per_hour: Mapping[str, float]) -> float:
-    """Return the lowest price of any region, to compare types, since not every region's price is known."""
+    """Return the lowest price of all regions. It serves to compare types, since some regional prices are unknown."""
     return min(usd_per_hour.values(), default=math.inf)

@@ -1,4 +1,4 @@
-"""A first file for few calls: `deployments/small.yaml`, which only uses CPUs, with the answers filled in."""
+"""Creates a first file for few calls from `deployments/small.yaml`, which only uses CPUs."""
 
 import re
 from typing import TYPE_CHECKING
@@ -13,12 +13,12 @@ SOURCE = ROOT / "deployments/small.yaml"
 
 
 def is_supported(region: str, calls: int, *, agents: bool) -> bool:
-    """Return True if the small deployment serves this number of calls, and the region offers its types."""
+    """Return True if the small deployment can serve the calls, and the region offers its instance types."""
     return offers_small_types(region) and calls <= MAX_SMALL_CALLS and not agents
 
 
 def template(name: str, answers: "Answers") -> str:
-    """Return the text of the file, with ``$budget`` and ``$schema`` as placeholders."""
+    """Return the text of the file for the answers, with the placeholders ``$budget`` and ``$schema``."""
     text = SOURCE.read_text(encoding="utf-8")
     for pattern, value in {
         r"\$schema=.*": "$$schema=$schema",

@@ -1,4 +1,4 @@
-"""Driver of the gateway with the protocols of other services' clients: one socket, in real time."""
+"""Driver of the gateway with the protocols of other services' clients, over one WebSocket in real time."""
 
 import asyncio
 import json
@@ -21,14 +21,17 @@ from voice_ops.loadtest.trace import Trace
 
 @dataclass(frozen=True)
 class ClientSession:
-    """A WebSocket client that sends audio and an end message, until the last final or until the server closes."""
+    """Driver that sends audio and an end message over a WebSocket.
+
+    A request ends with the last final transcript, or when the server closes the connection.
+    """
 
     dialect: ClassVar[Dialect]
     endpoint: Endpoint
     recordings: tuple[Recording, ...]
 
     async def send(self, index: int, trace: Trace) -> None:
-        """Stream a recording; a piece of the response is committed text, or an interim or final result."""
+        """Stream a recording. Each committed text, interim result or final result is a piece of the response."""
         recording_index = index % len(self.recordings)
         trace.input_audio_s = self.recordings[recording_index].seconds
         path, _, query = self.dialect.path.partition("?")
@@ -71,12 +74,12 @@ class ClientSession:
 
 
 class OpenAi(ClientSession):
-    """All audio is one item, so its transcript is the last one."""
+    """Driver with OpenAI's protocol. All audio is one item, so the transcript of the item is the last one."""
 
     dialect = replace(DIALECTS[dialects.Api.OPENAI], first=SINGLE_TURN)
 
 
 class Deepgram(ClientSession):
-    """The server closes after the last final."""
+    """Driver with Deepgram's protocol. The server closes the connection after the last final result."""
 
     dialect = DIALECTS[dialects.Api.DEEPGRAM]

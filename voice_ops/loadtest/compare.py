@@ -29,7 +29,7 @@ STATISTICS: Mapping[str, Callable[[Values], float]] = {
 
 @dataclass(frozen=True)
 class Difference:
-    """A statistic of two endpoints, and the confidence interval of its difference."""
+    """A statistic of two endpoints, and the confidence interval of the difference."""
 
     metric: str
     statistic: str
@@ -50,13 +50,13 @@ class Difference:
 
 
 Round = tuple[Run, ...]
-"""The same requests to each endpoint: the measured one, and its baseline if there is one."""
+"""Runs with the same requests, one for the measured endpoint and one for the baseline if there is one."""
 
 
 async def interleave(
     generator: Generator, drivers: Sequence[Driver], load: Load, *, requests: int, rounds: int
 ) -> list[Round]:
-    """Apply the same load to the endpoints in turn; each receives ``requests`` requests in total."""
+    """Apply the same load to the endpoints in turn. Each endpoint receives ``requests`` requests in total."""
     sizes = [len(part) for part in np.array_split(np.arange(requests), rounds)]
     results = []
     for number, size in enumerate(sizes):
@@ -67,7 +67,7 @@ async def interleave(
 
 
 def differences(rounds: Sequence[Round], seed: int) -> list[Difference]:
-    """Return the differences of the median and the 95th percentile of every metric that both endpoints have.
+    """Return the differences of the median and the 95th percentile of every common metric, and of the request rate.
 
     A metric that is missing in a round, because every request failed, or zero everywhere, is omitted.
     """
@@ -82,7 +82,7 @@ def differences(rounds: Sequence[Round], seed: int) -> list[Difference]:
 
 
 def _values(run: Run, name: str) -> Values:
-    """Return one value per request: the mean if a request has several, since they are not independent."""
+    """Return one value per request. Several values of one request are not independent, so their mean is used."""
     results = [METRICS[name].values(trace) for trace in run.answered]
     return np.array([fmean(values) for values in results if values])
 

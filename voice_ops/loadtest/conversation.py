@@ -1,4 +1,4 @@
-"""Driver of an agent: sends a question in real time, and receives its spoken answer (OpenAI's realtime API)."""
+"""Driver of an agent with OpenAI's realtime API: sends a question in real time, and receives the spoken answer."""
 
 import asyncio
 import base64
@@ -25,13 +25,13 @@ BYTES_PER_S = 2 * SPOKEN_RATE
 
 @dataclass(frozen=True)
 class Conversation:
-    """``WS /v1/realtime``, speech to speech; a request is a conversation of one turn."""
+    """Driver of ``WS /v1/realtime``, speech to speech. Each request is a conversation of one turn."""
 
     endpoint: Endpoint
     recordings: tuple[Recording, ...]
 
     async def send(self, index: int, trace: Trace) -> None:
-        """Send a recording as a question. A piece of the response is a delta with audio."""
+        """Send a recording as a question. Each delta with audio is a piece of the response."""
         recording_index = index % len(self.recordings)
         trace.input_audio_s = self.recordings[recording_index].seconds
         async with self.endpoint.session.ws_connect(

@@ -57,13 +57,13 @@ class Driver(Protocol):
 
 @dataclass(frozen=True)
 class Chat:
-    """``POST /v1/chat/completions``, streamed."""
+    """Driver of ``POST /v1/chat/completions`` with a streamed response."""
 
     endpoint: Endpoint
     text: str = PASSAGE
 
     async def send(self, index: int, trace: Trace) -> None:
-        """Send a prompt; a piece of the response is an event with text, including reasoning."""
+        """Send a prompt. Each event with text, including reasoning, is a piece of the response."""
         prompt = rotate(self.text, index)
         trace.input_chars = len(prompt)
         body = {
@@ -84,13 +84,13 @@ class Chat:
 
 @dataclass(frozen=True)
 class Transcription:
-    """``POST /v1/audio/transcriptions`` with a file; streamed if the endpoint supports it."""
+    """Driver of ``POST /v1/audio/transcriptions``. The response is streamed if the endpoint supports it."""
 
     endpoint: Endpoint
     recordings: tuple[Recording, ...]
 
     async def send(self, index: int, trace: Trace) -> None:
-        """Send a recording; without a stream, the whole transcript is one piece."""
+        """Send a recording as a file. Without a stream, the whole transcript is one piece of the response."""
         recording = self.recordings[index % len(self.recordings)]
         trace.input_audio_s = recording.seconds
         form = aiohttp.FormData()
@@ -110,17 +110,17 @@ class Transcription:
 
 @dataclass(frozen=True)
 class Speech:
-    """``POST /v1/audio/speech``, streamed as raw PCM or as server-sent events."""
+    """Driver of ``POST /v1/audio/speech``. The response is streamed as raw PCM or as server-sent events."""
 
     endpoint: Endpoint
     text: str = PASSAGE
     reference: Recording | None = None
-    """Reference voice; the default is the endpoint's own, or the one in ``body``."""
+    """Reference voice. The default is the endpoint's voice, or the voice in ``body``."""
     sample_rate_hz: int = 24_000
     """Sample rate of the returned PCM, which the response does not specify."""
 
     async def send(self, index: int, trace: Trace) -> None:
-        """Send a text; a piece of the response is one read of the socket, or one event."""
+        """Send a text. A piece of the response is one read of the socket, or one event."""
         text = rotate(self.text, index)
         trace.input_chars = len(text)
         body: dict[str, Any] = {

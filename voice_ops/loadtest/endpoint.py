@@ -14,7 +14,7 @@ from voice_ops.call.access import Access, access
 from voice_ops.loadtest.failures import AnswerError, answer_text
 
 _BUFFER_BYTES = 2**22
-"""Maximum line length of an event stream: seconds of audio in base64."""
+"""Maximum line length of an event stream, which is sufficient for seconds of audio in base64."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Endpoint:
 
     @cached_property
     def session(self) -> aiohttp.ClientSession:
-        """HTTP client with as many connections as the load needs, without a timeout and without compression."""
+        """HTTP client without compression, timeouts, or a limit on the number of connections."""
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
@@ -71,7 +71,7 @@ class Endpoint:
             yield response
 
     async def served_models(self) -> list[str] | None:
-        """Return the models that the endpoint lists; None if the endpoint has no such list.
+        """Return the names of the models that the endpoint lists, or ``None`` if it has no list of models.
 
         Raises:
             AnswerError: The endpoint rejects the key, or fails.

@@ -1,4 +1,4 @@
-"""Events of the streamed APIs, limited to fields that a load test reads."""
+"""Events of the streamed APIs, with the fields that a load test reads."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -18,7 +18,7 @@ class Delta(BaseModel):
 
 
 class Choice(BaseModel):
-    """The only choice of a chunk."""
+    """The only choice of a chat completion chunk."""
 
     delta: Delta = Delta()
 
@@ -42,12 +42,12 @@ class Event(BaseModel):
     kind: str = ""
     """Kind of a transcript of the session API: partial or final."""
     complete: bool | None = None
-    """At the end of a session: whether all speech was transcribed."""
+    """Whether all speech was transcribed, at the end of a session."""
     error: Any = None
 
     @property
     def has_text(self) -> bool:
-        """Whether the event contains text: reasoning counts as text, a role or a finish reason does not."""
+        """Whether the event contains text. Reasoning counts as text, but a role or a finish reason does not."""
         deltas = (choice.delta for choice in self.choices)
         return bool(self.delta) or any(d.content or d.reasoning or d.reasoning_content for d in deltas)
 
@@ -76,9 +76,8 @@ def parse(data: str | bytes) -> Event:
 async def server_sent_events(response: aiohttp.ClientResponse) -> AsyncIterator[Event]:
     """Yield every server-sent event except ``[DONE]``.
 
-    The stream is read to its end, so that its connection can be reused.
-
-    All of these APIs write the JSON of an event on one line.
+    The stream is read to its end, so that the connection can be reused. All of these APIs write the JSON of an event on
+    one line.
 
     Raises:
         AnswerError: An event reports an error, or is malformed.

@@ -15,7 +15,7 @@ class AnswerError(Exception):
 
 
 FAILURES = (AnswerError, aiohttp.ClientError, OSError, TimeoutError)
-"""Errors of a request that are counted; any other exception is a defect of the harness."""
+"""Exceptions that count as a failed request. Any other exception is a defect of the harness."""
 
 INCOMPLETE_RESPONSE = "the connection was closed before the response was complete"
 
@@ -44,7 +44,7 @@ def answer_text(status: int, body: bytes) -> str:
 
 
 def error_message(answer: object) -> str:
-    """Return the message inside an error object: ``{"error": {"message": ...}}``, ``{"error": ...}`` or ``detail``."""
+    """Return the message of an error: ``{"error": {"message": ...}}``, ``{"error": ...}`` or ``{"detail": ...}``."""
     if isinstance(answer, dict):
         for key in ("error", "message", "detail"):
             if answer.get(key):

@@ -18,7 +18,7 @@ PASSAGE = " ".join(_PASSAGE.split())
 
 @dataclass(frozen=True)
 class Recording:
-    """A recording: the original file, and its audio as 16-bit PCM at 16 kHz."""
+    """A recording as the original file, and as 16-bit PCM at 16 kHz."""
 
     name: str
     wav: bytes
@@ -46,9 +46,9 @@ def read_recording(file: Path) -> Recording:
 
 
 def rotate(text: str, index: int) -> str:
-    """Return the text rotated so that it starts with another word.
+    """Rotate a text so that it starts with another word.
 
-    The result has the same length, but no prefix that a cache may contain from an earlier request.
+    The result has the same length, but shares no prefix with an earlier request that a cache may contain.
     """
     words = text.split()
     start = index % len(words)

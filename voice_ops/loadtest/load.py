@@ -1,8 +1,9 @@
-"""Load: start times of requests, and their results.
+"""Load generator with open and closed loops.
 
-Open loop: arrivals are a Poisson process drawn before the first request, and nothing delays them. Closed loop: a fixed
-number of callers, each of which starts its next request when the last one ends. In both, latency is measured from the
-scheduled start of a request, so that neither a stalled endpoint nor a busy client hides waiting (coordinated omission).
+In an open loop, arrivals are a Poisson process that is drawn before the first request, and nothing delays them. In a
+closed loop, each of a fixed number of callers starts a request when the previous one ends. In both, latency is measured
+from the scheduled start of a request, so that neither a stalled endpoint nor a busy client hides waiting (coordinated
+omission).
 """
 
 import asyncio
@@ -50,7 +51,7 @@ class Run:
     load: Load
     traces: list[Trace] = field(default_factory=list)
     elapsed_s: float = 0.0
-    """Time from the first scheduled start to the last end; for pooled runs, the sum."""
+    """Time from the first scheduled start to the last end. For merged runs, this is the sum of their times."""
     loop_lags_s: list[float] = field(default_factory=list)
     """Delays of the client's event loop, sampled every 10 ms, which limit the accuracy of timestamps."""
     cpu_s: float = 0.0
@@ -63,7 +64,7 @@ class Run:
 
 
 def merge_runs(runs: list[Run]) -> Run:
-    """Return several runs of the same load as one."""
+    """Merge several runs of the same load into one."""
     return Run(
         runs[0].load,
         [trace for run in runs for trace in run.traces],
@@ -82,7 +83,7 @@ class Generator:
     on_done: Callable[[Trace], None] = lambda _trace: None
 
     async def run(self, driver: Driver, load: Load, requests: int, first_index: int = 0) -> Run:
-        """Send requests with one load and wait for all responses.
+        """Send the requests of a load, and wait for all responses.
 
         Args:
             first_index: Number of the first request; the number determines the text or recording, and the arrivals.

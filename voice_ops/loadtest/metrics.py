@@ -1,4 +1,4 @@
-"""Metrics of each request, with units and definitions."""
+"""Metrics of a request, with units and definitions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

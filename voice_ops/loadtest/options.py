@@ -60,7 +60,7 @@ def parse_endpoint(  # noqa: PLR0917  one caller
 
 
 def select_api(api: Api | None, name: str | None, *, model: str, baseline: str | None) -> Api:
-    """Return the API to test: the one from the options, or that of a scenario."""
+    """Return the API to test, which the options or a scenario specify."""
     scenario = parse_scenario(name)
     if scenario is None:
         if api is None:
@@ -118,7 +118,7 @@ def _numbers(option: str, text: str, kind: type[N]) -> list[N]:
 
 
 def request_count(requests: int | None, load: Load, rounds: int) -> int:
-    """Return the number of requests per endpoint for a load level, at least its concurrency in each round."""
+    """Return the number of requests per endpoint, which is at least the concurrency of the load in each round."""
     concurrency = load.concurrency if isinstance(load, ClosedLoop) else 1
     min_requests = concurrency * rounds
     if requests is None:
@@ -133,7 +133,7 @@ def request_count(requests: int | None, load: Load, rounds: int) -> int:
 
 
 def parse_slo(limits: list[str], scenario: Scenario | None) -> Slo:
-    """Parse limits such as ``first:500``; without any, return those of the scenario."""
+    """Parse limits such as ``first:500``. Without limits, return those of the scenario."""
     if not limits and scenario:
         return scenario.slo
     slo = {}
@@ -149,7 +149,7 @@ def parse_slo(limits: list[str], scenario: Scenario | None) -> Slo:
 
 
 def parse_body(text: str) -> Mapping[str, Any]:
-    """Parse additional fields of every request."""
+    """Parse a JSON object with additional fields of every request."""
     try:
         body = json.loads(text)
     except ValueError as error:

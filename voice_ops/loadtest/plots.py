@@ -34,7 +34,7 @@ _RATE = {
 
 
 def save(report: Report, folder: Path) -> list[str]:
-    """Write the plots of a report to a folder and return their names."""
+    """Write the plots of a report to a folder, and return the names of the files."""
     _save(_results(report), folder / "results.png")
     if not report.comparisons:
         return ["results.png"]
@@ -95,7 +95,7 @@ def _label_axes(axes: Axes, title: str, x: str, y: str) -> None:
 
 
 def _distribution(axes: Axes, report: Report) -> None:
-    """Plot the share of requests whose first piece has arrived over time; failed requests never count as arrived."""
+    """Plot the share of requests with a first piece over time. Failed requests count as requests without a piece."""
     for result, name, color in zip(report.results, _names(report), _colors(report), strict=True):
         values = sorted(_first_response_times_ms(result))
         shares = 100 * np.arange(1, len(values) + 1) / len(result.run.traces)
@@ -153,7 +153,7 @@ def _plot_published(axes: Axes, report: Report, key: str, positions: Sequence[fl
 
 
 def _timeline(axes: Axes, report: Report) -> None:
-    """Plot the waiting time over the scheduled start of requests: a stall appears as a slope."""
+    """Plot the waiting time of each request over its scheduled start. A stall appears as a slope."""
     begin = min(trace.intended_s for result in report.results for trace in result.run.traces)
     for result, color in zip(report.results, _colors(report), strict=True):
         successes = [

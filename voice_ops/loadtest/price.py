@@ -14,7 +14,7 @@ def usd_per_hour(instance_type: str, region: str | None, gpus: int) -> tuple[flo
     supported.
 
     Args:
-        region: The default is the cheapest one.
+        region: Region of the price. The default is the cheapest one.
 
     Raises:
         PriceError: The catalogue does not contain the type, or its price in that region.

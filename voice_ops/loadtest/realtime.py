@@ -1,4 +1,4 @@
-"""Driver of vLLM's realtime transcription: audio over a WebSocket in real time.
+"""Driver of vLLM's realtime transcription, which sends audio over a WebSocket in real time.
 
 ``/v1/realtime`` accepts PCM16 mono at 16 kHz (vLLM 0.33.0, speech_to_text/realtime/protocol.py), as sessions of this
 platform do.
@@ -34,13 +34,16 @@ _END = {"type": "input_audio_buffer.commit", "final": True}
 
 @dataclass(frozen=True)
 class Realtime:
-    """``WS /v1/realtime``: ``session.update``, ``commit``, frames in real time, ``commit`` with ``final``."""
+    """Driver of ``WS /v1/realtime``.
+
+    The driver sends ``session.update``, ``commit``, the frames in real time, and ``commit`` with ``final``.
+    """
 
     endpoint: Endpoint
     recordings: tuple[Recording, ...]
 
     async def send(self, index: int, trace: Trace) -> None:
-        """Stream a recording; a piece of the response is a ``transcription.delta`` with text."""
+        """Stream a recording. Each ``transcription.delta`` with text is a piece of the response."""
         recording_index = index % len(self.recordings)
         trace.input_audio_s = self.recordings[recording_index].seconds
         async with self.endpoint.session.ws_connect(
@@ -61,9 +64,9 @@ class Realtime:
 
     @cached_property
     def _frames(self) -> list[list[str]]:
-        """All recordings as messages, encoded in advance.
+        """Messages with the frames of each recording.
 
-        This way, a client under load spends no time on base64.
+        They are encoded in advance, so that a client under load spends no time on base64.
         """
         return [
             [
@@ -75,7 +78,7 @@ class Realtime:
 
 
 async def feed(frames: Sequence[Frame], send: Callable[[Frame], Awaitable[None]], trace: Trace) -> None:
-    """Send frames in real time, and record when the last one was sent and the maximum delay."""
+    """Send frames in real time, and record the maximum delay and the time of the last frame."""
     start = perf_counter()
     for number, frame in enumerate(frames, start=1):
         due = start + number * FRAME_S

@@ -1,4 +1,4 @@
-"""Report: options, results and caveats."""
+"""Report of a load test: options, results and caveats."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

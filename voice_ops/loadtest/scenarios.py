@@ -1,4 +1,4 @@
-"""Built-in scenarios: the published figures of Voxtral TTS, which are printed next to the measured ones.
+"""Built-in scenarios with the published figures of Voxtral TTS, which are printed next to the measured ones.
 
 Mistral AI, "Voxtral TTS", arXiv 2603.25551, tables 7 and 8: one H200, vLLM-Omni, texts of 500 characters, reference
 voice of 10 s. Its RTF and its char/s are consistent if RTF is the time of a whole request over the duration of its
@@ -18,7 +18,7 @@ TEXT_CHARS = 500
 REFERENCE_S = 10
 
 Published = Mapping[str, float]
-"""Figures by the key of their row in the table of results."""
+"""Published figures by the key of a row in the table of results."""
 
 
 @dataclass(frozen=True)

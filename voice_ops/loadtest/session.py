@@ -38,10 +38,10 @@ class LoadTest:
 
     api: Api
     endpoints: Sequence[Endpoint]
-    """The measured endpoint, and its baseline if there is one. Without a model, the only served one is used."""
+    """The measured endpoint, and the baseline if there is one. The default model is the only one of an endpoint."""
     driver: Callable[[Endpoint], Driver]
     loads: Mapping[Load, int]
-    """Number of requests by load."""
+    """Number of requests to each endpoint, by load."""
     slo: Slo
     gpus: int
     usd_per_hour: float | None
@@ -104,7 +104,7 @@ class LoadTest:
         return replace(endpoint, model=endpoint.model or (served_models or [""])[0])
 
     async def _warm_up(self, driver: Driver) -> None:
-        """Send some uncounted requests, one at a time; at least one must succeed."""
+        """Send a few requests one at a time, which are not counted. The last one must succeed."""
         for index in range(self.warmup):
             trace = Trace(f"warm-up-{index}", perf_counter(), perf_counter())
             try:
@@ -121,7 +121,7 @@ def _failure(endpoint: Endpoint, reason: str) -> LoadTestError:
 
 
 class _LoadProgress:
-    """Shows the progress of a load."""
+    """Callback that shows the number of completed requests of a load."""
 
     def __init__(self, requests: int, progress: Progress) -> None:
         self._requests = requests

@@ -1,4 +1,4 @@
-"""The figures of a run."""
+"""Summary of a run: latency, throughput, goodput and cost."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from voice_ops.loadtest.metrics import METRICS
 from voice_ops.loadtest.trace import Trace
 
 Slo = Mapping[str, float]
-"""Limits by name of metric, in its unit."""
+"""Limit of each metric by name, in the unit of the metric."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Distribution:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Distribution | None":
-        """Return the distribution of values; None if there are none."""
+        """Calculate the distribution of values, or return ``None`` if there are no values."""
         if not values:
             return None
         p50, p95, p99 = (float(value) for value in np.percentile(values, [50, 95, 99]))
@@ -43,14 +43,14 @@ class Harness:
     loop_lag_ms: Distribution | None
     """Delays of the event loop, which limit the accuracy of timestamps."""
     pacing_lag_ms: Distribution | None
-    """For live streams: the maximum delay of a frame in each stream."""
+    """Maximum delay of a frame in each live stream."""
     cpu_share: float
     """Share of one core that the client uses; near 1, the client is the limit instead of the endpoint."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The figures of one load against one endpoint. Failed requests are only in ``failures``, not in distributions."""
+    """Results of one load against one endpoint. Distributions exclude failed requests, which ``failures`` contains."""
 
     load: str
     requests: int
@@ -74,11 +74,11 @@ class Summary:
 
 
 def summarize(run: Run, *, slo: Slo, gpus: int, usd_per_hour: float | None) -> Summary:
-    """Calculate the figures of a run.
+    """Calculate distributions and rates of a run.
 
     Args:
         gpus: Number of GPUs of the endpoint.
-        usd_per_hour: Price of the endpoint's hardware; None if unknown.
+        usd_per_hour: Price of the endpoint's hardware, or ``None`` if unknown.
     """
     answered = run.answered
     speech = [trace for trace in answered if trace.starved_s is not None]

@@ -20,7 +20,7 @@ _ONE_DECIMAL_MIN = 10
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of text; the first column is left-aligned."""
+    """A table of text with a left-aligned first column."""
 
     title: str
     headings: Sequence[str]
@@ -41,7 +41,7 @@ class Grid:
 
 
 def number(value: float) -> str:
-    """Return a figure with three significant digits, or with all digits before the decimal point if there are more."""
+    """Format a number with three significant digits, or with all digits before the decimal point if there are more."""
     if abs(value) >= _INTEGER_MIN:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= _ONE_DECIMAL_MIN else f"{value:.3g}"
@@ -69,7 +69,7 @@ _Cell = Callable[[Summary], str | None]
 
 
 def _rows(api: Api) -> list[tuple[str, str, _Cell]]:
-    """Return all rows: key, label, and cell for one summary."""
+    """Return the key and the label of each row, and the function that formats a cell of the row."""
     metrics: list[tuple[str, str, _Cell]] = [
         (
             metric.name,
@@ -96,7 +96,7 @@ def _rows(api: Api) -> list[tuple[str, str, _Cell]]:
 
 
 def results_grid(report: Report) -> Grid:
-    """Return the figures with a column for each endpoint and load, published ones below measured ones."""
+    """Create a table with a column for each endpoint and load. Published figures follow the measured ones."""
     has_several_endpoints = len({result.endpoint for result in report.results}) > 1
     rows = []
     for key, text, cell in _rows(report.api):
@@ -121,7 +121,7 @@ def _format_published(result: Result, key: str) -> str:
 
 
 def comparison_grid(report: Report, comparison: Comparison) -> Grid:
-    """Return the differences between two endpoints with one load."""
+    """Create a table of the differences between two endpoints with one load."""
     measured, baseline = dict.fromkeys(result.endpoint for result in report.results)
     rows = [
         [

@@ -1,4 +1,4 @@
-"""Timestamps of a request, seconds of ``time.perf_counter``."""
+"""Timestamps of a request, in seconds of ``time.perf_counter``."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -20,7 +20,7 @@ class Trace:
     output_audio_s: list[float] = field(default_factory=list)
     """Seconds of audio in each piece; empty for text APIs."""
     output_tokens: int | None = None
-    """Number of tokens as reported by the endpoint; None if the endpoint does not report them."""
+    """Number of tokens that the endpoint reports, or ``None`` if it reports none."""
     input_chars: int = 0
     input_audio_s: float = 0.0
     input_ended_s: float | None = None
@@ -44,7 +44,7 @@ class Trace:
 
     @property
     def first_s(self) -> float | None:
-        """Time from the scheduled start to the first piece; None if there was none."""
+        """Time from the scheduled start to the first piece, or ``None`` if no piece arrived."""
         return self.arrivals_s[0] - self.intended_s if self.arrivals_s else None
 
     @property
@@ -64,7 +64,7 @@ class Trace:
 
     @property
     def starved_s(self) -> float | None:
-        """Total pauses of a player that starts with the first piece; None without audio."""
+        """Total duration of pauses in a player that starts with the first piece, or ``None`` without audio."""
         if not self.output_audio_s:
             return None
         starved_total_s = 0.0

@@ -1,4 +1,4 @@
-"""Driver of this platform's session API: audio over a WebSocket in real time, transcripts as events."""
+"""Driver of this platform's session API, with audio over a WebSocket and transcripts as events."""
 
 import asyncio
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ _END = {"type": "end"}
 
 @dataclass(frozen=True)
 class VoiceSession:
-    """``POST /v1/sessions``, its WebSocket and its event stream; an interrupted stream is a failure."""
+    """Driver of ``POST /v1/sessions``, a WebSocket and an event stream. An interrupted stream is a failure."""
 
     endpoint: Endpoint
     recordings: tuple[Recording, ...]
 
     async def send(self, index: int, trace: Trace) -> None:
-        """Stream a recording; a piece of the response is a partial or final transcript with text."""
+        """Stream a recording. Each partial or final transcript with text is a piece of the response."""
         recording_index = index % len(self.recordings)
         trace.input_audio_s = self.recordings[recording_index].seconds
         opened = await self._open(trace)

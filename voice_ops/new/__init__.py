@@ -1,1 +1,1 @@
-"""`voice new`: a platform team's own repository, which uses this package as a dependency."""
+"""`voice new`: create a repository for a platform team, which depends on this package."""

@@ -1,4 +1,4 @@
-"""`voice new`: a platform team's own repository, with this package as its dependency."""
+"""`voice new`: create a repository for a platform team, which depends on this package."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ from voice_ops.new.repository import EXECUTABLE, files
 from voice_ops.output import out, stop
 
 NAME = "staging"
-"""Name of the first deployment and of its file."""
+"""Name of the first deployment and of the deployment file."""
 
 
 def new(

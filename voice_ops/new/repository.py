@@ -1,4 +1,4 @@
-"""The files of a platform team's repository, by path: templates, and files that this release ships."""
+"""Creates the files of a platform team's repository, from templates and files that this release ships."""
 
 import re
 from importlib.metadata import version
@@ -48,16 +48,16 @@ _PATH_REPLACEMENTS = {
     "`make setup`": "`.ci/setup`",
     "paths: [deployments/**]": "paths: [deployments/**, requirements.txt]",
 }
-"""Replacements for the differences between a checkout, for which shipped files are written, and a team's repository."""
+"""Text replacements in shipped files, which are written for a checkout, for the layout of a team's repository."""
 _REPOSITORY_JOBS = re.compile(r"^(?:ci|nightly):\n(?:  .*\n)+\n", re.MULTILINE)
-"""Jobs of GitLab that test this product; on GitHub, they are separate files."""
+"""GitLab jobs that test this product. On GitHub, these jobs are in separate files."""
 
 
 def files(name: str) -> dict[str, str]:
-    """Return the text of every file except the deployment file, by path.
+    """Return the text of each file of the repository except the deployment file, by path.
 
     Args:
-        name: Name of the deployment, and of its Pulumi stack.
+        name: Name of the deployment and of the Pulumi stack.
     """
     values = {"name": name, "version": version("voice-serve"), "home": HOME}
     results: dict[str, str] = {}

@@ -1,1 +1,1 @@
-"""`voice plan`: check a deployment file and size it."""
+"""`voice plan`: check a deployment file, and show its sizes and problems."""

@@ -1,4 +1,4 @@
-"""Calls per tier for `voice plan`: limiting factor, source, and sizes for a load."""
+"""Computes the calls and conversations per tier, and the sizes for a load, for `voice plan`."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from voice_ops.output import empty_table, format_range
 
 
 def _recommended_sizes(deployment: Deployment) -> dict[str, str]:
-    """Return the number of units that the load requires in each tier."""
+    """Return the recommended size of each tier for the load, as text."""
     load = deployment.load
     if load is None:
         return {}
@@ -23,11 +23,11 @@ def _recommended_sizes(deployment: Deployment) -> dict[str, str]:
 
 
 def capacity_table(deployment: Deployment) -> Table | None:
-    """Return the tiers with their calls and, with a load, the recommended settings; None without callers."""
+    """Return a table of the tiers with their calls and the recommended sizes; ``None`` if the file has no callers."""
     load, result, recommended = deployment.load, caller_tiers_for(deployment), _recommended_sizes(deployment)
     if not result:
         return None
-    # The memory of the store limits its calls; the other tiers limit concurrent calls.
+    # Memory limits the calls of the store, and concurrency those of the other tiers.
     tier_ranges = by_tier(result)
     tier, (_, max_calls) = min(tier_ranges.items(), key=lambda item: item[1][1])
     caption = f"at most {max_calls:,} concurrent calls, limited by {tier}"
@@ -56,7 +56,7 @@ def capacity_table(deployment: Deployment) -> Table | None:
 
 
 def conversation_tables(deployment: Deployment) -> Iterator[Table]:
-    """Yield the capacity of each tier for conversations and the units for a load, for each section with agents."""
+    """Yield a table of the conversations per tier, and the units for the load, for each section with agents."""
     for chain in _chains(deployment):
         recommended = _required_units(deployment, chain)
         bottleneck = min(chain, key=lambda each: each.most)
@@ -79,7 +79,7 @@ def conversation_tables(deployment: Deployment) -> Iterator[Table]:
 
 
 def conversations_as_dict(deployment: Deployment) -> list[dict[str, object]]:
-    """Return the conversations for ``--json``; the first part with the minimum is the limiting factor."""
+    """Return the conversations for ``--json``. The first part with the minimum is the limiting factor."""
     return [
         vars(each) | {"for_load": _required_units(deployment, chain).get(each.name)}
         for chain in _chains(deployment)
@@ -95,7 +95,10 @@ def _chains(deployment: Deployment) -> list[tuple[Link, ...]]:
 
 
 def _required_units(deployment: Deployment, chain: tuple[Link, ...]) -> dict[str, tuple[int, int]]:
-    """Return the units of each part for the mean and the peak of the load, in the AWS section if there is one."""
+    """Return the units of each part for the mean and the peak of the load.
+
+    The result is empty for the Azure section of a file that also has an AWS section.
+    """
     load = deployment.load
     if load is None or (deployment.aws_section and chain[0].location[0] == "azure"):
         return {}
@@ -104,7 +107,7 @@ def _required_units(deployment: Deployment, chain: tuple[Link, ...]) -> dict[str
 
 
 def capacity_as_dict(deployment: Deployment) -> list[dict[str, object]]:
-    """Return the capacity for ``--json``, with every bound."""
+    """Return the calls of each tier for ``--json``, with all limits."""
     recommended = _recommended_sizes(deployment)
     return [
         vars(each) | {"calls": each.calls, "most": each.max_calls, "for_load": recommended.get(each.name)}

@@ -1,4 +1,4 @@
-"""Cells for `voice plan`, if one deployment is too small for the load: cells, accounts, quotas and hosts."""
+"""Plans cells for `voice plan`, if the load exceeds one deployment: cells, accounts, quotas and prices."""
 
 import math
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from voice_ops.simulate.capacity import fleet_plans
 
 @dataclass(frozen=True)
 class Quota:
-    """Quota usage of the cells in one account and region at their maximum.
+    """Quota usage of all cells in one account and region, at their maximum size.
 
     Attributes:
         default: Default of a new account; ``None`` if it differs between accounts.
@@ -32,17 +32,17 @@ class Quota:
 
 @dataclass(frozen=True)
 class CellPlan:
-    """The cells of a load.
+    """Number and size of the cells for a load.
 
     Attributes:
         peak: Concurrent calls of the whole load at the peak.
         cells: Number of cells; one cell fewer is sufficient for the peak.
         cell_peak: Concurrent calls of a cell while another one is unavailable.
-        regions: Regions, which have the same number of cells; one without a name on Azure.
+        regions: Regions of the cells. Each has the same number of cells.
         accounts: Number of AWS accounts or Azure subscriptions.
         account_cells: Maximum number of cells of one account in one region.
-        usd_per_month: Hosts, tasks and replicas of all cells at list price, at the minimum and maximum.
-        not_priced: Fleets without a list price in the region, which ``usd_per_month`` excludes.
+        usd_per_month: List price of the hosts, tasks and replicas of all cells, at the minimum and maximum size.
+        not_priced: Fleets that ``usd_per_month`` excludes, since they have no list price in the region.
     """
 
     peak: int
@@ -57,7 +57,7 @@ class CellPlan:
 
 
 def cell_plan(deployment: Deployment) -> CellPlan | None:
-    """Return the cells of a deployment; ``None`` without cells, or if one cell is sufficient for the load.
+    """Return the cells of a deployment, or ``None`` if one deployment is sufficient for the load.
 
     Raises:
         ValueError: The file has no section for calls.

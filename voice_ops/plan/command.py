@@ -1,4 +1,4 @@
-"""`voice plan`: check a deployment file and size it."""
+"""`voice plan`: check a deployment file, and show its sizes and problems."""
 
 from collections import Counter
 from pathlib import Path

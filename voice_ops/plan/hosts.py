@@ -1,4 +1,4 @@
-"""The hosts of a deployment, for `voice plan`: AWS fleets and Azure node pools."""
+"""Builds the tables of AWS fleets and Azure node pools for `voice plan`."""
 
 from rich.table import Table
 
@@ -11,7 +11,7 @@ from voice_ops.output import empty_table, format_range
 
 
 def fleet_table(deployment: Deployment) -> Table:
-    """Return the fleets with their hosts, CPUs and list prices."""
+    """Return a table of the AWS fleets with their hosts, CPUs and list prices."""
     aws = deployment.aws
     table = empty_table(
         f"{deployment.name} ({deployment.environment}): fleets in {aws.region}",
@@ -35,7 +35,7 @@ def fleet_table(deployment: Deployment) -> Table:
 
 
 def pool_table(deployment: Deployment) -> Table:
-    """Return the pools with their nodes, CPUs and list prices."""
+    """Return a table of the Azure node pools with their nodes, CPUs and list prices."""
     azure = deployment.azure
     table = empty_table(
         f"{deployment.name} ({deployment.environment}): node pools in {azure.location}",

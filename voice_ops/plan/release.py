@@ -1,4 +1,4 @@
-"""A recorded release: the resources of its deployment, and the changes that a file would cause."""
+"""Records the resources of a release, and compares a file with a recorded release."""
 
 import json
 from collections.abc import Sequence
@@ -19,18 +19,17 @@ from voice_sandbox.rehearsals.aws_outages import outages
 
 MANIFEST, TEMPLATE = "manifest.json", ".template.json"
 UNUSED_SUFFIXES = (".metadata.json", "tree.json")
-"""Suffixes of metadata files, which contain source locations on the synthesizing machine; a deploy does not need
-them."""
+"""Suffixes of metadata files. They contain source locations on this machine, and a deploy does not need them."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of a file with a recorded release.
+    """The changes that a deploy of a file would make to a recorded release.
 
     Attributes:
         summary: Number of resources that are created, updated, replaced and deleted.
         outages: Unaccepted replacements and deletions of resources that serve calls or store state, and removed stacks.
-        hosts: Lines of the groups whose hosts a deploy replaces.
+        hosts: One line for each group whose hosts a deploy replaces.
     """
 
     summary: str
@@ -47,7 +46,7 @@ class Comparison:
 
     @classmethod
     def of(cls, deployment: Deployment, record_folder: Path, accepted: Sequence[str]) -> Self:
-        """Synthesize the templates and run the Pulumi programs, as a deploy would."""
+        """Compare a deployment with the recorded release in a folder."""
         ops: list[Op] = []
         outage_list: list[Outage] = []
         hosts: tuple[str, ...] = ()
@@ -77,7 +76,7 @@ class Comparison:
 
 
 def record(deployment: Deployment, folder: Path) -> None:
-    """Record the current resources of a deployment for later comparisons: the cloud assembly, and Pulumi's graphs."""
+    """Save the cloud assembly and Pulumi's graphs of a deployment in a folder, for later comparisons."""
     if deployment.aws_section:
         assembly_folder = _assembly(deployment, folder)
         with TemporaryDirectory(prefix="voice-record-") as work_folder:

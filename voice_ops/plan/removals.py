@@ -1,4 +1,7 @@
-"""Parts of a recorded release that were removed from the file. A deploy keeps them, and an operator deletes them."""
+"""Finds stacks and regions of a recorded release that were removed from the file.
+
+A deploy retains them, so an operator must delete them.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ Templates = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Step:
-    """A removed part, and the required action.
+    """Instructions for a stack or region that was removed from the file.
 
     Attributes:
-        name: A stack, or a region with all of its stacks; an operator accepts the step by this name.
+        name: Name of the stack or region, by which an operator accepts the removal.
         instructions: Actions of the operator, in order.
     """
 
@@ -30,12 +33,12 @@ class Step:
     instructions: str
 
     def outage(self) -> Outage:
-        """Return the removal as an entry in the list of outages."""
+        """Return the removal as an outage, with the instructions as remedy."""
         return Outage(self.name, f"{self.kind} {self.name}", (), self.instructions, is_removed=True)
 
 
 def removal_steps(deployment: Deployment, old: Templates, new: Templates, accepted: Sequence[str]) -> Iterator[Step]:
-    """Yield the stacks and regions of a recorded release that the file does not define."""
+    """Yield a step for each stack and region of a recorded release that the file no longer defines."""
     regions: dict[str, list[str]] = {}
     for stack in old:
         prefix, region = _prefix(deployment, stack)
@@ -52,7 +55,7 @@ def removal_steps(deployment: Deployment, old: Templates, new: Templates, accept
 
 
 def replaced_hosts(old: Templates, new: Templates) -> Iterator[str]:
-    """Yield a line for each group whose hosts a deploy replaces, with the differences of its launch template."""
+    """Yield a line for each group whose hosts a deploy replaces, with the changed launch template properties."""
     for stack in new:
         before, after = launches(old.get(stack, {})), launches(new[stack])
         for group, properties in changed_launches(old.get(stack, {}), new[stack]):
@@ -96,6 +99,6 @@ def _region_step(deployment: Deployment, region: str, stacks: int) -> Step:
 
 
 def _prefix(deployment: Deployment, stack: str) -> tuple[str, str]:
-    """Return the prefix of a stack's name and its additional region, if any."""
+    """Return the prefix of a stack's name, and the stack's region if that is not the first region."""
     match = re.match(rf"{re.escape(deployment.file_name)}-([a-z]{{2}}(?:-[a-z]+)+-\d)-", stack)
     return (match[0], match[1]) if match else (names.stack(deployment, ""), "")

@@ -1,4 +1,4 @@
-"""The sizing of a deployment's engines for `voice plan`: fit, limiting factors, and both layouts."""
+"""Builds the tables of engine sizes, layouts and refusals for `voice plan`."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ SizingResult = ServiceSizing | DoesNotFitError
 
 
 def sizing_tables(deployment: Deployment) -> list[Table]:
-    """Return the non-empty tables of engines, layouts, refusals and vLLM fleets."""
+    """Return the tables of engines, layouts, KV cache, vLLM fleets and refusals. Empty tables are omitted."""
     services = _services(deployment)
     tables = [
         _service_table(services),
@@ -29,7 +29,7 @@ def sizing_tables(deployment: Deployment) -> list[Table]:
 
 
 def sizing_as_dict(deployment: Deployment) -> dict[str, object]:
-    """Return the sizing for ``--json``: every sizing in full, and the verdict on each service."""
+    """Return the sizing of all services and fleets for ``--json``."""
     services = {
         name: vars(sizing)
         | ({"enough": sizing.is_sufficient, "verdict": sizing.summary} if isinstance(sizing, ServiceSizing) else {})

@@ -1,4 +1,4 @@
-"""Tokens of a spoken turn for a model with audio input, for `voice plan`."""
+"""Computes the tokens per spoken turn for models with audio input, for `voice plan`."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,7 @@ def turn_tables(deployment: Deployment) -> Iterator[Table]:
 
 
 def turns_as_dict(deployment: Deployment) -> list[dict[str, object]]:
-    """Return the turns for ``--json``."""
+    """Return the tokens of each turn as audio and as text, for ``--json``."""
     return [
         {
             "model": model.name,
@@ -52,4 +52,4 @@ def turns_as_dict(deployment: Deployment) -> list[dict[str, object]]:
 
 
 SHOWN_TURNS = (1, 2, 5, 6, TURNS)
-"""Turns in the table: the first, the last one that is all audio, and the one whose older questions are text."""
+"""Numbers of the turns in the table: the first two, the last with all questions as audio, the next, and the last."""

@@ -75,7 +75,7 @@ def _offline_rows(deployment: Deployment) -> Iterator[Row]:
 
 
 def _is_authenticated(rows: list[Row]) -> bool:
-    """Return True if a request to each account succeeded, so that the report is not based on the file only."""
+    """Return True if at least one request to each account succeeded."""
     responses: dict[str, bool] = {}
     for row in rows:
         if row.area not in {FILE, MODELS}:
@@ -146,13 +146,13 @@ def _permissions(
 
 
 def _unknown_quotas(rows: list[Row]) -> list[str]:
-    """Return the quota checks without a result."""
+    """Return the names of the quota checks without a result."""
     silent = {Status.NOT_ASKED, Status.UNANSWERED}
     return [f"{row.question} of {row.area}" for row in rows if row.question.endswith(QUOTAS) and row.status in silent]
 
 
 def _file(rows: list[Row], unknown: list[str], *, confirm: bool) -> list[dict[str, object]]:
-    """Request the missing increases; return the requests for ``--json``."""
+    """Request the missing increases, and return the requests for ``--json``."""
     increases = [row.increase for row in rows if row.increase]
     if unknown:
         print_error(f"required increases are unknown: there is no result for {', '.join(unknown)}")

@@ -25,11 +25,11 @@ _REFUSED = {
     ),
     404: ("the repository does not exist, or the token has no access to it", "check {token} and {page}"),
 }
-"""Meaning of Hugging Face's HTTP statuses, with remedies."""
+"""Meaning and remedy of each HTTP status of Hugging Face."""
 
 
 def file_rows(deployment: Deployment) -> Iterator[Row]:
-    """Yield the checks that only need the file."""
+    """Yield the results of checks that require only the file."""
     missing = [image for image in images_for(deployment) if image not in deployment.images]
     yield make_row(
         FILE,
@@ -41,7 +41,10 @@ def file_rows(deployment: Deployment) -> Iterator[Row]:
 
 
 def calls_rows(deployment: Deployment) -> Iterator[Row]:
-    """Report the calls that a file's tiers support. An excessive load has already been rejected by the checks."""
+    """Report the number of calls that a file's tiers support.
+
+    The checks of the file have already rejected an excessive load.
+    """
     tier_ranges, load = by_tier(caller_tiers_for(deployment)), deployment.load
     if not tier_ranges:
         return
@@ -52,7 +55,7 @@ def calls_rows(deployment: Deployment) -> Iterator[Row]:
 
 
 def licence_rows(deployment: Deployment) -> Iterator[Row]:
-    """Report for every model whether its licence permits the use."""
+    """Report whether the licence of each model permits the use."""
     for card in cards(deployment):
         yield _licence(deployment, card)
 

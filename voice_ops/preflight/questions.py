@@ -1,4 +1,4 @@
-"""Requests to a cloud: errors become results, and requests stop without valid credentials."""
+"""Checks that query a cloud. Errors become results, and the checks stop if the credentials are rejected."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ def run_questions(
     Args:
         area: The cloud's name in the report.
         questions: Checks by topic; the report contains the topic if a check has no result.
-        errors: Exceptions of its SDK.
+        errors: Exceptions of the cloud's SDK.
         explain: Function that explains an exception.
     """
     for index, (topic, rows_for) in enumerate(questions.items()):
@@ -45,12 +45,12 @@ def run_questions(
 
 
 def unanswered_rows(area: str, topics: Iterable[str], reason: str, remedy: str = "") -> Iterator[Row]:
-    """Report the skipped checks, with the remedy at the first."""
+    """Report the skipped checks. Only the first result contains the remedy."""
     for index, topic in enumerate(topics):
         yield Row(area, topic, Status.NOT_ASKED, reason, remedy=remedy if index == 0 else "")
 
 
 def first_line(text: str, limit: int = 200) -> str:
-    """Return the first line of a cloud's message, truncated."""
+    """Return the first line of a message, truncated to ``limit`` characters."""
     line = text.strip().splitlines()[0] if text.strip() else "no reason given"
     return line if len(line) <= limit else f"{line[: limit - 1]}…"

@@ -1,4 +1,4 @@
-"""Comparison of a quota with a deployment's need, for both clouds."""
+"""Comparison of quotas with a deployment's need, for both clouds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ QUOTAS = "quotas and open requests"
 
 @dataclass(frozen=True)
 class Pending:
-    """A pending request for an increase.
+    """A request for a quota increase that the cloud has not completed.
 
     Attributes:
         desired: The requested limit, if known.
@@ -24,7 +24,7 @@ class Pending:
 
 @dataclass(frozen=True)
 class QuotaState:
-    """A quota, its usage by others, and the deployment's need.
+    """A quota with its usage by others and the deployment's need.
 
     Attributes:
         name: The cloud's name of the quota.
@@ -44,7 +44,7 @@ class QuotaState:
 
 
 def quota_row(area: str, state: QuotaState, pending: Pending | None, file: Callable[[int], str]) -> Row:
-    """Compare a quota with the need.
+    """Compare a quota with the deployment's need.
 
     A limit below the minimum need blocks the deploy; a limit below the maximum need restricts scaling. A quota with a
     pending request is never requested again.
@@ -52,7 +52,7 @@ def quota_row(area: str, state: QuotaState, pending: Pending | None, file: Calla
     Args:
         area: The cloud's name in the report.
         state: The quota.
-        pending: A pending request for it.
+        pending: A pending request to increase the quota.
         file: Function that requests a limit.
     """
     desired = state.others + state.high

@@ -1,4 +1,4 @@
-"""Rows of a preflight report: subject, result, requirement and remedy."""
+"""Preflight report with the subject, result, requirement and remedy of each check."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class Increase:
 
 @dataclass(frozen=True)
 class Row:
-    """A result."""
+    """The result of a check."""
 
     area: str
     question: str
@@ -84,13 +84,18 @@ class Row:
 
 
 def make_row(area: str, question: str, result: str, requirement: str = "", *, blocks: str = "", warns: str = "") -> Row:
-    """Return a result. A result that blocks the deploy or warns has a remedy; any other result is OK."""
+    """Create the result of a check.
+
+    Args:
+        blocks: Remedy, if the result blocks the deploy.
+        warns: Remedy, if the result is a warning.
+    """
     status = Status.BLOCKS if blocks else Status.WARNING if warns else Status.SUFFICIENT
     return Row(area, question, status, result, requirement, blocks or warns)
 
 
 def print_report(console: Console, rows: Iterable[Row]) -> None:
-    """Print a table per area with remedies."""
+    """Print a table of results for each area, followed by the remedies."""
     for area, members in groupby(rows, key=lambda row: row.area):
         answers = list(members)
         table = FullTable(title=area, title_justify="left", box=box.SIMPLE_HEAD)

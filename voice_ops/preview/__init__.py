@@ -1,1 +1,1 @@
-"""`voice preview azure`: the resources that the Pulumi programs would create."""
+"""`voice preview azure`: show the resources that the Pulumi programs would create."""

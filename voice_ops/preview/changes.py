@@ -1,4 +1,4 @@
-"""Changes of a deployment compared with a recorded one, with the affected services and their downtime."""
+"""Compares a deployment with recorded previews, and finds the services that the changes affect."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from voice_sandbox.rehearsals.azure_outages import outages
 
 
 def rehearse(deployment: Deployment) -> tuple[list[CreatedProject], list[PolicyViolation]]:
-    """Run the Pulumi programs of a deployment and the policy pack; a failure ends the command."""
+    """Run the Pulumi programs of a deployment and the policy pack. Exit if one of them fails."""
     try:
         with Rehearsal.of(deployment) as rehearsal:
             return rehearsal.run(), rehearsal.violations()
@@ -29,15 +29,15 @@ def rehearse(deployment: Deployment) -> tuple[list[CreatedProject], list[PolicyV
 
 
 def recordings(folder: Path, deployment: Deployment, rehearsed: Sequence[CreatedProject]) -> list[Path]:
-    """Return the folders with the recorded previews of each project."""
+    """Return the path of each project's recorded preview."""
     return [state.state_file(folder, deployment.name, each.project.name) for each in rehearsed]
 
 
 def steps_since(recorded: Sequence[Path], rehearsed: Sequence[CreatedProject]) -> list[list[Step]]:
-    """Return the changes of each project; all resources are new without a record."""
+    """Return the changes of each project since its recorded preview. Without a record, all resources are new."""
     return [compare(state.load(file), each.preview.graph) for file, each in zip(recorded, rehearsed, strict=True)]
 
 
 def unaccepted_outages(steps: Sequence[list[Step]], accepted: Sequence[str]) -> list[Outage]:
-    """Return the affected services without those that are accepted by name."""
+    """Return the outages that the changes cause, except for outages that the operator has accepted by name."""
     return [outage for changes in steps for outage in outages(changes, accepted)]

@@ -1,4 +1,4 @@
-"""`voice preview`: resources that a deployment would create, without access to the cloud."""
+"""`voice preview`: show the resources that a deployment would create, without access to the cloud."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,7 +86,10 @@ def report(
     dependencies: bool,
     accepted: Sequence[str] = (),
 ) -> None:
-    """Print previews with the changes since the last one. Store them for the next one unless something is rejected."""
+    """Print the preview of each project with the changes since the last preview.
+
+    The previews are stored for the next comparison unless a policy, a service or an outage rejects the change.
+    """
     files = recordings(preview_folder, deployment, rehearsed)
     steps = steps_since(files, rehearsed)
     outages_found = unaccepted_outages(steps, accepted)

@@ -1,4 +1,4 @@
-"""Terminal output of a preview of Pulumi projects."""
+"""Renders and prints a preview of Pulumi projects."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ _VALUE_WIDTH = 60
 
 
 def tree(graph: Graph, steps: Sequence[Step], *, dependencies: bool = False) -> Tree:
-    """Return a stack's resources as a tree of parents and children, with the change of each.
+    """Return the resources of a stack as a tree of parents and children, with the change of each resource.
 
     Args:
-        graph: The planned stack.
+        graph: Resources of the planned stack.
         steps: Change of each resource.
         dependencies: Whether to show the dependencies of each resource.
     """
@@ -57,9 +57,9 @@ def tree(graph: Graph, steps: Sequence[Step], *, dependencies: bool = False) -> 
 
 
 def _in_order(graph: Graph) -> list[Resource]:
-    """Return the resources below the stack: parents first, components before others, by type and name.
+    """Return the resources below the stack, ordered by depth, with components first, and by type and name.
 
-    Pulumi registers a resource as soon as its inputs are known, so Pulumi's order differs between runs.
+    Pulumi's own order differs between runs, since a resource is registered as soon as its inputs are known.
     """
     depths: dict[str, int] = {}
     for resource in graph.resources:
@@ -84,13 +84,13 @@ def _shorten(value: object) -> str:
 
 
 def describe_counts(graph: Graph) -> str:
-    """Return a line with the number of resources and their types."""
+    """Return a text with the number of resources, in total and by type."""
     counts: Counter[str] = Counter(dict(sorted(graph.counts().items())))
     return f"{counts.total()} resources: {describe_types(counts)}"
 
 
 def print_violations(console: Console, violations: Sequence[PolicyViolation]) -> None:
-    """Print a policy pack's violations, mandatory ones first."""
+    """Print the violations of a policy pack. Violations of mandatory policies come first."""
     for violation in sorted(violations, key=lambda violation: not violation.mandatory):
         mark = "[red]✗ refused[/]" if violation.mandatory else "[yellow]! advice[/]"
         resource_name = violation.resource or "the stack"
@@ -100,7 +100,7 @@ def print_violations(console: Console, violations: Sequence[PolicyViolation]) ->
 
 
 def print_refused(console: Console, refusals: Sequence[Refused]) -> None:
-    """Print the responses of Azure's services that reject a request."""
+    """Print the requests that Azure's services would reject, with the response and a remedy."""
     for answer in refusals:
         mark = styled("[red]✗ refused by Azure[/] [bold]{}[/] {}", answer.code, answer.resource)
         console.print(mark, soft_wrap=True)

@@ -1,1 +1,1 @@
-"""Stacks that were removed from the deployment file: discovery, draining, and deletion."""
+"""`voice prune`: find, drain and delete stacks that were removed from the deployment file."""

@@ -70,10 +70,10 @@ def prune(
 
 
 def prune_region(removal: Removal, report: Callable[[str], None]) -> None:
-    """Drain a region's removed stacks, delete them, and deploy the alarms of the remaining ones.
+    """Drain and delete the removed stacks of a region, and deploy the alarms of the remaining stacks.
 
     Raises:
-        CdkError: A stack of the file that imports from a removed one could not be deployed.
+        CdkError: A stack of the file that imports from a removed stack could not be deployed.
         DeletionError: A stack could not be deleted.
         DrainError: Hosts or tasks did not drain in time.
     """

@@ -1,4 +1,4 @@
-"""Drains hosts and tasks of removed stacks before anything is deleted."""
+"""Drains the hosts and tasks of removed stacks before the stacks are deleted."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from voice_ops.prune.removals import GROUP, SERVICE, Removal
 
 POLL_S = 5.0
 DNS_CACHE_S = 60.0
-"""Time after which clients resolve a name again: Route 53's TTL of alias records to an API. Source:
+"""Time after which clients resolve a name again. It is Route 53's TTL of alias records to an API. Source:
 https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/resource-record-sets-choosing-alias-non-alias.html"""
 TASK_S = 300
-"""Maximum time for ECS to stop unprotected tasks: the 120 s of Fargate, and a margin."""
+"""Maximum time for ECS to stop unprotected tasks, which is Fargate's timeout of 120 s and a margin."""
 HEALTH_CHECK = "AWS::Route53::HealthCheck"
 
 
 class DrainError(Exception):
-    """Hosts or tasks did not drain in time. The message contains the next step."""
+    """Hosts or tasks did not drain in time."""
 
 
 def drain(removal: Removal, report: Callable[[str], None]) -> None:
-    """Drain hosts and tasks of removed stacks, VAD hosts first, since their calls depend on the other tiers.
+    """Drain the hosts and tasks of removed stacks.
+
+    VAD hosts are drained first, since their calls depend on the other tiers.
 
     Raises:
-        DrainError: Hosts still exist after the maximum time of their hooks.
+        DrainError: Hosts or tasks still exist after the maximum time.
     """
     if removal.is_whole_region:
         _redirect_callers(removal, report)
@@ -52,7 +54,7 @@ def drain(removal: Removal, report: Callable[[str], None]) -> None:
 
 
 def _redirect_callers(removal: Removal, report: Callable[[str], None]) -> None:
-    """Make the regions' shared name resolve to the other regions, by inverting this region's health check."""
+    """Invert the health check of the region, so that the shared name resolves to the other regions."""
     route53: Any = removal.account.session.client("route53")
     checks = [check for _, check in removal.of_type(HEALTH_CHECK)]
     for check in checks:
@@ -78,7 +80,7 @@ def _hosts(removal: Removal, groups: list[str]) -> dict[str, int]:
 
 
 def _max_drain_s(removal: Removal, groups: list[str]) -> int:
-    """Return the maximum delay of a termination by the groups' hooks, with any number of heartbeats."""
+    """Return the maximum time by which the hooks of groups can delay a termination, in seconds."""
     client: Any = removal.account.session.client("autoscaling")
     hooks = [
         hook
@@ -103,7 +105,7 @@ def _scale_in(removal: Removal, services: list[str]) -> None:
 
 
 def _stop(removal: Removal, services: list[str]) -> None:
-    """Stop each task regardless of its protection: it receives SIGTERM, and is killed after Fargate's stop timeout."""
+    """Stop all tasks regardless of their protection. Fargate kills a task that does not end within the stop timeout."""
     ecs: Any = removal.account.session.client("ecs")
     for arn in services:
         cluster, name = arn.split("/")[-2:]

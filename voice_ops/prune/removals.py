@@ -1,4 +1,4 @@
-"""Existing stacks that the file no longer defines, in its regions and in removed ones."""
+"""Finds existing stacks that the file no longer defines, in its regions and in removed regions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ GROUP, SERVICE = "AWS::AutoScaling::AutoScalingGroup", "AWS::ECS::Service"
 
 @dataclass(frozen=True)
 class Removal:
-    """The removed stacks of a region.
+    """The stacks of a region that were removed from the file.
 
     Attributes:
-        account: The deployment in this region; without templates if the whole region was removed.
-        stacks: Names of the removed stacks, importing stacks first.
-        live: Templates of all existing stacks of the deployment in this region.
+        account: Account of the deployment in the region. It has no templates if the whole region was removed.
+        stacks: Names of the removed stacks, in the order of their deletion.
+        live: Templates of all existing stacks of the deployment in the region.
     """
 
     account: Account
@@ -35,12 +35,12 @@ class Removal:
 
     @property
     def is_whole_region(self) -> bool:
-        """Whether the whole region was removed."""
+        """Whether the whole region was removed from the file."""
         return not self.account.templates
 
     @cached_property
     def physical_ids(self) -> dict[str, dict[str, str]]:
-        """Physical ids by stack and logical id, without stacks whose deletion has begun."""
+        """Physical ids of the resources, by stack and logical id. Stacks whose deletion has begun have none."""
         states = self.account.stacks()
         return {
             stack: {} if states.get(stack) in {None, "DELETE_IN_PROGRESS"} else self.account.physical_ids(stack)
@@ -48,14 +48,14 @@ class Removal:
         }
 
     def of_type(self, kind: str) -> Iterator[tuple[str, str]]:
-        """Yield stack and physical id of each resource of a type."""
+        """Yield the stack and physical id of each resource of a type."""
         for stack in self.stacks:
             for logical, physical_ids in self.physical_ids[stack].items():
                 if self.live[stack]["Resources"].get(logical, {}).get("Type") == kind:
                     yield stack, physical_ids
 
     def importers(self) -> list[str]:
-        """Return the stacks of the file that, as deployed, import from a removed one."""
+        """Return the remaining stacks whose deployed template imports from a removed stack."""
         return [
             stack
             for stack, template in self.live.items()
@@ -63,7 +63,7 @@ class Removal:
         ]
 
     def hosts(self) -> Counter[str]:
-        """Count hosts and running tasks by stack."""
+        """Return the number of hosts and running tasks, by stack."""
         count = Counter(dict.fromkeys(self.stacks, 0))
         scaling: Any = self.account.session.client("autoscaling")
         for stack, group in self.of_type(GROUP):
@@ -77,17 +77,17 @@ class Removal:
 
 
 def leaving(accounts: Sequence[Account]) -> list[Removal]:
-    """Return the removed parts by region: first the regions of the file, then removed ones.
+    """Return the removed stacks of each region, with the regions of the file first.
 
-    The result is empty for a region where an earlier command was interrupted between the deletion of stacks and the
-    deploy of alarms.
+    A removal has no stacks if an earlier command was interrupted between the deletion of stacks and the deploy of
+    alarms.
     """
     results = [_removed_parts(account) for account in (*accounts, *removed_regions(accounts[0]))]
     return [each for each in results if each.stacks or _has_stale_alarms(each)]
 
 
 def _has_stale_alarms(removal: Removal) -> bool:
-    """Return True if deployed alarms of a region watch a fleet that is not in the file."""
+    """Return True if the deployed alarms of a region monitor a fleet that is not in the file."""
     watching = names.stack(removal.account.deployment, "observability")
     if watching not in removal.account.templates or watching not in removal.live:
         return False
@@ -106,7 +106,7 @@ def _alarm_fleets(template: Mapping[str, Any]) -> set[str]:
 
 
 def missing_capacity(removal: Removal) -> Iterator[str]:
-    """Report the capacity that calls on the removed hosts require and that does not exist yet."""
+    """Yield a message for each reason why the remaining hosts may lack capacity for the calls of the removed hosts."""
     account = removal.account
     file = account.deployment.source.file
     live = account.stacks()

@@ -1,1 +1,1 @@
-"""`voice restore`: restores the state store from a snapshot."""
+"""`voice restore`: restore the state store from a snapshot."""

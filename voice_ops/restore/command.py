@@ -1,4 +1,4 @@
-"""`voice restore`: show the effect of a restore of the state store; with --deploy, restore it."""
+"""`voice restore`: list snapshots of the state store, create a snapshot, or restore the store."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -133,7 +133,7 @@ def _print_plan(account: Account, snapshot: Snapshot) -> None:
 
 
 def restore_store(account: Account) -> None:
-    """Deploy the changes for the file's snapshot, and make programs connect to the new store."""
+    """Deploy the store that is restored from the file's snapshot, and the services that connect to the store."""
     deployment = account.deployment
     with TemporaryDirectory(prefix="voice-restore-") as home:
         cdk = Cdk(OperatorAws(account.caller["Account"], account.region), deployment, Path(home))

@@ -1,4 +1,4 @@
-"""Snapshots of the state store: list, create and copy."""
+"""Lists, creates and copies snapshots of the state store."""
 
 import time
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from voice_ops.aws.account import Account
 
 POLL_S = 10.0
 MAX_WAIT_S = 3600
-"""Timeout of a snapshot; a snapshot of some GB takes minutes."""
+"""Timeout for the creation of a snapshot. A snapshot of some GB takes minutes."""
 AVAILABLE = "available"
 
 
 class SnapshotError(Exception):
-    """A snapshot cannot be used, or was not created. The message contains the reason."""
+    """A snapshot cannot be restored, or was not created."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Snapshot:
     """A snapshot of a replication group.
 
     Attributes:
-        source: Creator; ``automated`` snapshots are deleted with their group.
+        source: Source of the snapshot. Snapshots with the source ``automated`` are deleted with their group.
         created_at: Creation time; ``None`` while the snapshot is being created.
-        version: Version of its engine, and therefore the oldest version that can restore it.
+        version: Engine version, which is the minimum version that can restore the snapshot.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Snapshot:
 
 
 def snapshots(account: Account) -> Iterator[Snapshot]:
-    """Yield the snapshots of all current and former stores of the deployment, newest last."""
+    """Yield the snapshots of all current and former stores of the deployment, from the oldest to the newest."""
     results = (_snapshot(each) for each in account.list_all("elasticache", "describe_snapshots", "Snapshots"))
     prefix = names.state_prefix(account.deployment)
     own_snapshots = [each for each in results if each.group == prefix or each.group.startswith(f"{prefix}-")]
@@ -48,7 +48,7 @@ def snapshots(account: Account) -> Iterator[Snapshot]:
 
 
 def requested_snapshot(account: Account) -> Snapshot:
-    """Return the snapshot that the file specifies.
+    """Return the snapshot from which the file restores the store.
 
     Raises:
         SnapshotError: The snapshot cannot be restored.
@@ -70,7 +70,7 @@ def requested_snapshot(account: Account) -> Snapshot:
 
 
 def create_snapshot(account: Account, name: str, source: str | None) -> Snapshot:
-    """Create a snapshot of the store, or copy the snapshot ``source``, and return it once it is available.
+    """Create a snapshot of the store, or copy the snapshot ``source``. Return the snapshot when it is available.
 
     Raises:
         SnapshotError: The snapshot was not created.

@@ -1,1 +1,1 @@
-"""`voice rollout`: the hosts that a deploy replaces, and a deploy with probes and rollback."""
+"""`voice rollout`: show the hosts that a deploy replaces, and deploy with probes and rollback."""

@@ -1,4 +1,4 @@
-"""A rollout on AWS: the hosts that a deploy would replace, and a deploy with monitoring."""
+"""Shows the hosts that a deploy on AWS would replace, and deploys with monitoring."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -22,11 +22,11 @@ from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
 @dataclass(frozen=True)
 class Probe:
-    """A call that is made before a deploy and after each replacement of hosts.
+    """Options of a test call that is made before a deploy and after each replacement of hosts.
 
     Attributes:
         url: URL of the session API.
-        auth: Authorizer of that API, as in `voice call`.
+        auth: Authorizer of the session API, as in `voice call`.
         api_key_env: Environment variable with the API's key or token.
         recording: Recording that is streamed.
         transcript: Text of the recording.
@@ -40,7 +40,11 @@ class Probe:
 
 
 def rollout_on_aws(regions: Sequence[Deployment], probe: Probe, *, deploy: bool, as_json: bool) -> None:
-    """Show the replacements of a deploy in each region, and optionally deploy; exit if the deploy fails."""
+    """Show the hosts that a deploy would replace in each region, and optionally deploy.
+
+    Raises:
+        typer.Exit: A quota is too small, artifacts are missing, or the deploy fails or is rolled back.
+    """
     finished: list[str] = []
     try:
         accounts = [Account(each, templates(each), sign_in(each)) for each in regions]
@@ -62,7 +66,7 @@ def rollout_on_aws(regions: Sequence[Deployment], probe: Probe, *, deploy: bool,
 
 
 def _print_plans(plans: list[tuple[Account, list[Roll]]], name: str, *, as_json: bool) -> None:
-    """Print the replacements of each region's deploy, and exit if a quota is too small for one of them."""
+    """Print the replacements in each region. Exit if a quota is too small or artifacts are missing."""
     unused_stacks = {account.region: sorted(account.undefined_stacks()) for account, _ in plans}
     if as_json:
         rows = [roll for _, result in plans for roll in result]
@@ -110,7 +114,10 @@ def _print_rolls(rolls: list[Roll]) -> None:
 def create_probe(
     url: str | None, auth: str | None, api_key_env: str | None, recording: Path | None, transcript: Path | None
 ) -> Callable[[], str]:
-    """Measure the current latency and word errors, and return a function that compares a new call with them."""
+    """Return a function that makes a test call and compares it with a first call, which is made at once.
+
+    The function returns the reason if the new call is worse, and otherwise an empty text.
+    """
     if url is None:
         return lambda: ""
     if recording is None or transcript is None:
@@ -138,13 +145,13 @@ def create_probe(
 
 
 def roll_out(account: Account, rolls: list[Roll], probe: Callable[[], str]) -> str:
-    """Deploy the stacks of these groups, and monitor their rollout.
+    """Deploy the stacks whose hosts are replaced, and monitor the rollout.
 
     Returns:
         The reason why the probe rolled the deploy back, or an empty text.
 
     Raises:
-        CdkError: A deploy failed; the message contains the alarm if one has rolled it back.
+        CdkError: A deploy failed. If an alarm rolled the deploy back, the message contains the alarm.
     """
     earlier_ids, deployment_future = newest_ids(account, rolls), Future[None]()
     with TemporaryDirectory(prefix="voice-rollout-") as home:

@@ -1,4 +1,4 @@
-"""A rollout on Azure: the pods that a deploy of the file would replace, and a Kubernetes rollout with monitoring."""
+"""Shows the pods that a deploy on Azure would replace, and monitors a Kubernetes rollout."""
 
 import math
 import os
@@ -21,7 +21,7 @@ from voice_sandbox.azure.errors import EngineError
 
 POLL_S = 10.0
 START_S = 300.0
-"""Start-up time of a pod without a startup probe, including the node that it may wait for. ASSUMED."""
+"""Start-up time of a pod without its startup probes, including the wait for a node. ASSUMED."""
 GRACE_S = 30
 """Kubernetes' default of terminationGracePeriodSeconds."""
 MAX_SHOWN = 3
@@ -30,7 +30,7 @@ DEPLOY = "pulumi -C stacks/voice_stacks/azure/workloads up --policy-pack ../poli
 
 @dataclass(frozen=True)
 class Roll:
-    """The rollout of one Deployment.
+    """The replacement of the pods of one Kubernetes Deployment.
 
     Attributes:
         pods: Desired number of pods.
@@ -48,7 +48,7 @@ class Roll:
 
 
 def rolls(new: DefinedWorkloads, now: Mapping[tuple[str, str], LiveDeployment]) -> list[Roll]:
-    """Return the Deployments whose pods a deploy of the file would replace."""
+    """Return the rollouts of the Deployments whose pods a deploy of the file would replace."""
     changed = {key: tuple(differences(new, key, now[key].manifest)) for key in new.deployments if key in now}
     return [_roll(key, now[key], settings) for key, settings in changed.items() if settings]
 
@@ -58,13 +58,13 @@ def _roll(key: tuple[str, str], now: LiveDeployment, changed: tuple[str, ...]) -
 
 
 def _batch_size(now: LiveDeployment) -> int:
-    """Return the number of pods that are replaced at the same time: the surge, or the maximum of unavailable pods."""
+    """Return the number of pods that are replaced at the same time: the surge or the maximum of unavailable pods."""
     limits = now.manifest["spec"].get("strategy", {}).get("rollingUpdate", {}).values()
     return max([1, *(each for each in limits if isinstance(each, int))])
 
 
 def longest_s(now: LiveDeployment) -> float:
-    """Return the time after which a rollout of a Deployment has timed out, seconds."""
+    """Return the timeout of a Deployment's rollout, in seconds."""
     spec = now.manifest["spec"]["template"]["spec"]
     starts = [_window_s(each.get("startupProbe")) for each in spec["containers"]]
     init_container_s = sum(_window_s(each.get("startupProbe")) for each in spec.get("initContainers") or ())
@@ -79,7 +79,7 @@ def _window_s(probe: Mapping[str, Any] | None) -> float:
 def rollout_on_azure(
     deployment: Deployment, *, follow: bool, as_json: bool, environment: Mapping[str, str] = os.environ
 ) -> None:
-    """Show the replacements of a deploy, or monitor a rollout in progress; exit if the rollout fails."""
+    """Show the pods that a deploy would replace, or monitor a rollout in progress. Exit if the rollout fails."""
     subscription = subscription_in(environment)
     if isinstance(subscription, Refusal):
         raise stop(f"{subscription.result}: {subscription.remedy}", FAILED)
@@ -107,7 +107,7 @@ def rollout_on_azure(
 
 
 def watch(kubernetes: Kubernetes, new: DefinedWorkloads) -> int:
-    """Report each change until every Deployment of the file is rolled out, and return the number of Deployments.
+    """Report progress until every Deployment of the file is rolled out, and return the number of Deployments.
 
     Raises:
         typer.Exit: A Deployment has timed out.

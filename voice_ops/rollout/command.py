@@ -1,4 +1,4 @@
-"""`voice rollout`: replacements of a deploy, and a monitored deploy on AWS or rollout on Kubernetes."""
+"""`voice rollout`: show the hosts or pods that a deploy replaces, and monitor their replacement."""
 
 from pathlib import Path
 from typing import Annotated

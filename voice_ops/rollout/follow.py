@@ -13,7 +13,7 @@ POLL_S = 10.0
 
 @dataclass(frozen=True)
 class Step:
-    """Progress of a group's refresh."""
+    """Progress of the instance refresh of an Auto Scaling group."""
 
     group: str
     status: str
@@ -25,7 +25,7 @@ class Step:
 
 
 def steps(account: Account, rolls: list[Roll], earlier_ids: dict[str, str]) -> Iterator[Step]:
-    """Yield the newest refresh of each group that started after the deploy."""
+    """Yield the progress of each group's newest refresh, unless that refresh is older than the deploy."""
     for roll in rolls:
         newest = _newest_refreshes(account, roll.group)
         if newest and newest["InstanceRefreshId"] != earlier_ids.get(roll.group):
@@ -48,10 +48,10 @@ def follow(
     report: Callable[[str], None],
     probe: Callable[[], str],
 ) -> str:
-    """Report each change until the deploy has ended, and run the probe after each step of a group.
+    """Report each change until the deploy has ended, and run the probe whenever a group makes progress.
 
     Args:
-        earlier_ids: Each group's newest refresh before the deploy.
+        earlier_ids: Id of each group's newest refresh before the deploy.
         probe: Function that returns a problem, or an empty text.
 
     Returns:
@@ -74,7 +74,7 @@ def follow(
 
 
 def _roll_back(account: Account, rolls: list[Roll]) -> None:
-    """Cancel the update in progress, so that CloudFormation restores the previous launch templates."""
+    """Cancel the updates in progress, so that CloudFormation restores the previous launch templates."""
     client = account.session.client("cloudformation")
     for stack in dict.fromkeys(roll.stack for roll in rolls):
         if account.stacks().get(stack) == "UPDATE_IN_PROGRESS":

@@ -1,4 +1,4 @@
-"""Parts of a rollout on AWS, which later commands continue."""
+"""Runs a rollout on AWS in time-limited parts, each in a command of its own."""
 
 import threading
 import time
@@ -30,10 +30,10 @@ CLI_EXIT_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class Part:
-    """A time-limited part of a rollout, which later parts continue.
+    """Options of a time-limited part of a rollout, which later parts continue.
 
     Attributes:
-        label: Label of a new rollout; empty to continue one.
+        label: Label of a new rollout, or empty to continue the current rollout.
         minutes: Maximum duration of this part, less than the lifetime of the credentials.
     """
 
@@ -42,7 +42,11 @@ class Part:
 
 
 def roll_part_on_aws(regions: Sequence[Deployment], part: Part) -> None:
-    """Start or continue a rollout, region by region; exit with its state."""
+    """Start or continue a rollout, region by region.
+
+    Raises:
+        typer.Exit: The rollout is still in progress, was rolled back, or failed.
+    """
     try:
         accounts = [Account(each, templates(each), sign_in(each)) for each in regions]
         current_rollouts = [stored_rollout(account) for account in accounts]
@@ -68,7 +72,7 @@ def roll_part_on_aws(regions: Sequence[Deployment], part: Part) -> None:
 
 
 def label_on_aws(regions: Sequence[Deployment]) -> str:
-    """Return the label of the current rollout; empty if there is none."""
+    """Return the label of the current rollout, or an empty text if there is none."""
     try:
         accounts = [Account(each, {}, sign_in(each)) for each in regions]
         labels = [
@@ -82,7 +86,7 @@ def label_on_aws(regions: Sequence[Deployment]) -> str:
 
 
 def _check_part(accounts: list[Account], current_rollouts: list[StoredRollout | None], part: Part) -> None:
-    """Exit if another rollout is in progress, or if there is none to continue."""
+    """Exit if the part conflicts with the current rollout. Print a note if there is no rollout to continue."""
     rolled_back = next((each for each in current_rollouts if each and each.rolled_back_region), None)
     if rolled_back and not part.label:
         raise stop(
@@ -111,7 +115,7 @@ def _advance(account: Account, rollout: StoredRollout, clock: Clock) -> Outcome:
 
 
 class Deploy:
-    """The deploy of one stack by the CDK CLI."""
+    """Deploys one stack with the CDK CLI, in another thread."""
 
     def __init__(self, cdk: Cdk, stack: str) -> None:
         self._cdk, self._done = cdk, Future[None]()

@@ -1,4 +1,4 @@
-"""Hosts that a deploy would replace, in order, with the maximum duration and the number of additional hosts."""
+"""Plans the replacement of hosts by a deploy: order, maximum duration and additional vCPUs."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -17,15 +17,15 @@ from voice_ops.preflight.aws.quotas import vcpu_room
 
 @dataclass(frozen=True)
 class Roll:
-    """The rollout of a group.
+    """The replacement of the hosts of one Auto Scaling group.
 
     Attributes:
-        hosts: Desired number of hosts, including its warm pool.
+        hosts: Desired number of hosts, including the warm pool.
         at_a_time: Number of hosts that are replaced at the same time.
         longest_s: Maximum duration, if every host needs its full warm-up and drain time.
         more_vcpus: Additional vCPUs while old and new hosts run.
-        quota: Quota of these vCPUs.
-        room_vcpus: Unused vCPUs of this quota; ``None`` if unknown.
+        quota: Quota that limits the vCPUs of these hosts.
+        room_vcpus: Unused vCPUs of the quota; ``None`` if unknown.
         changed: Properties of the launch template that differ.
         guards: Alarms that roll the group back.
     """
@@ -43,7 +43,7 @@ class Roll:
 
 
 def rolls(account: Account) -> list[Roll]:
-    """Return the hosts that a deploy of the file would replace, in its order."""
+    """Return the groups whose hosts a deploy of the file would replace, in the order of the deploy."""
     live = account.live_templates()
     cached_quota = cache(partial(vcpu_room, account))
     return [
@@ -54,7 +54,7 @@ def rolls(account: Account) -> list[Roll]:
 
 
 def shortages(rolls: Sequence[Roll]) -> Iterator[str]:
-    """Report the missing quota of each group whose rollout would wait for hosts."""
+    """Yield a message for each group whose additional vCPUs exceed the quota."""
     for roll in rolls:
         if roll.room_vcpus is not None and roll.more_vcpus > roll.room_vcpus:
             yield (
@@ -65,7 +65,7 @@ def shortages(rolls: Sequence[Roll]) -> Iterator[str]:
 
 
 def missing_artifacts(account: Account, rolls: Sequence[Roll]) -> Iterator[str]:
-    """Report the missing artifacts of each fleet whose new hosts could not start without them."""
+    """Yield a message for each fleet whose new hosts could not start, because its artifacts are incomplete."""
     changed_fleets = {account.groups[roll.group].fleet for roll in rolls}
     for fleet, location, complete in prepared(account):
         if fleet.name in changed_fleets and not complete:

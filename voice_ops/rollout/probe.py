@@ -1,4 +1,4 @@
-"""A test call with a known transcript: word errors, and the delay of the last words."""
+"""Makes a test call with a known transcript, and measures its word error rate and latency."""
 
 import asyncio
 import time
@@ -15,15 +15,15 @@ from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEven
 LAST_FINAL_TIMEOUT_S = 120
 """Maximum time from the end of the audio to the end of the session's events."""
 MAX_ERROR_RATE_INCREASE = 0.05
-"""Maximum increase of the word error rate compared with the previous release."""
+"""Maximum increase of the word error rate over the previous release."""
 MAX_LATENCY_FACTOR = 1.5
-"""Maximum factor by which a final may be slower, in addition to 500 ms, which are not noticeable."""
+"""Maximum ratio of the latency of finals to that of the previous release. ``LATENCY_TOLERANCE_S`` is added."""
 LATENCY_TOLERANCE_S = 0.5
 
 
 @dataclass(frozen=True)
 class CallMeasurement:
-    """Transcript of one call.
+    """Measured quality of one call.
 
     Attributes:
         word_error_rate: Share of words that are wrong, missing or additional.
@@ -34,7 +34,7 @@ class CallMeasurement:
     final_s: float
 
     def is_worse_than(self, before: "CallMeasurement") -> str:
-        """Return the reason, or an empty text."""
+        """Return the reason if this call is worse than an earlier one, and otherwise an empty text."""
         if self.word_error_rate > before.word_error_rate + MAX_ERROR_RATE_INCREASE:
             return f"{self.word_error_rate:.0%} of the words are wrong, {before.word_error_rate:.0%} before the rollout"
         if self.final_s > before.final_s * MAX_LATENCY_FACTOR + LATENCY_TOLERANCE_S:
@@ -43,7 +43,7 @@ class CallMeasurement:
 
 
 def measure(server: str, headers_for: Access, recording: Path, transcript: str) -> CallMeasurement:
-    """Stream a recording by WebSocket, as browsers do, and wait for all transcripts.
+    """Stream a recording over a WebSocket, wait for all transcripts, and return the measured quality.
 
     Raises:
         CallError: The session is rejected, interrupted, or does not end.
@@ -83,7 +83,7 @@ async def _measure(server: str, headers_for: Access, recording: Path, transcript
 
 
 def word_error_rate(expected: str, transcript: str) -> float:
-    """Return the word error rate, ignoring case and punctuation."""
+    """Return the word error rate of a transcript. Case and punctuation are ignored."""
     desired, result = (
         "".join(each if each.isalnum() or each.isspace() else " " for each in text.lower()).split()
         for text in (expected, transcript)

@@ -1,4 +1,4 @@
-"""A rollout in parts, which continues in CloudFormation while processes with new credentials monitor it."""
+"""Continues a rollout that is stored in the account, so that any process can monitor the next part."""
 
 import hashlib
 import json
@@ -16,10 +16,10 @@ from voice_ops.aws.refusals import error_code
 from voice_sandbox.rehearsals.cdk import CdkError
 
 MIN_REMAINING_S = 120.0
-"""Minimum remaining time for starting a stack: publishing its assets and creating its change set takes about a
+"""Minimum remaining time to start a stack. Publishing the assets and creating the change set takes about a
 minute."""
 START_TIMEOUT_S = 300.0
-"""Maximum time from the start of a stack's deploy to its update, after which this part ends."""
+"""Maximum time from the start of a stack's deploy to the start of its update."""
 _ROLLED_BACK = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "UPDATE_FAILED")
 
 
@@ -36,10 +36,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class StoredRollout:
-    """A rollout in progress, as stored in a parameter of the account.
+    """A rollout in progress, which is stored in a parameter of the account.
 
     Attributes:
-        templates: Hash of its templates.
+        templates: Hash of the templates.
         label: Label given by the operator or pipeline, such as a revision.
         at: Start time, ISO 8601.
         rolled_back_region: Reason for a rollback, or empty.
@@ -57,7 +57,7 @@ def digest(templates: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def stored_rollout(account: Account) -> StoredRollout | None:
-    """Return the rollout in progress that the account stores, or ``None``."""
+    """Return the rollout that is stored in the account, or ``None`` if no rollout is in progress."""
     try:
         result = account.session.client("ssm").get_parameter(Name=names.rollout_parameter(account.deployment))
     except ClientError as error:
@@ -68,7 +68,7 @@ def stored_rollout(account: Account) -> StoredRollout | None:
 
 
 def store_rollout(account: Account, rollout: StoredRollout) -> None:
-    """Store a rollout in the account, replacing an earlier one."""
+    """Store a rollout in the account, and replace any earlier one."""
     account.session.client("ssm").put_parameter(
         Name=names.rollout_parameter(account.deployment),
         Value=json.dumps(asdict(rollout)),
@@ -79,25 +79,25 @@ def store_rollout(account: Account, rollout: StoredRollout) -> None:
 
 
 def delete_rollout(account: Account) -> None:
-    """Delete the stored rollout."""
+    """Delete the record of the rollout from the account."""
     account.session.client("ssm").delete_parameter(Name=names.rollout_parameter(account.deployment))
 
 
 def begin(account: Account, label: str, now: datetime) -> StoredRollout:
-    """Record that the rollout of the file's templates has started."""
+    """Record in the account that the rollout of the file's templates has started."""
     rollout = StoredRollout(digest(account.templates), label, now.astimezone(UTC).isoformat(timespec="seconds"))
     store_rollout(account, rollout)
     return rollout
 
 
 class Deploying(Protocol):
-    """The deploy of a stack in another process."""
+    """A deploy of a stack that runs in the background."""
 
     def has_ended(self) -> bool:
-        """Return True if the process has ended; raise ``CdkError`` if it failed."""
+        """Return True if the deploy has ended. Raise ``CdkError`` if it failed."""
 
     def stop_cli(self) -> None:
-        """End the process without stopping CloudFormation."""
+        """Stop the CLI without stopping CloudFormation."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,11 @@ def advance(
     clock: Clock,
     report: Callable[[str], None],
 ) -> Outcome:
-    """Start and monitor the file's stacks one after another.
+    """Deploy the file's stacks one after another, and monitor them.
 
-    The function returns once all stacks are deployed, one was rolled back, or the time limit is reached.
+    The function returns when all stacks are deployed, a stack was rolled back, or the time limit is reached.
 
-    Each call reads the state from the account, so that any other process can make the next call.
+    Each call reads the state from the account, so that the next call can be made by another process.
 
     Args:
         deploy: Function that starts the deploy of a stack.
@@ -185,7 +185,7 @@ def _begin(account: Account, stack: str, deploying: Deploying, clock: Clock) -> 
 
 
 def _state(account: Account, stack: str, rollout: StoredRollout) -> str:
-    """Return the state of a stack: ``deployed``, ``pending``, ``in progress ...`` or ``rolled back ...``."""
+    """Return the state of a stack, which is ``deployed``, ``pending``, ``in progress ...`` or ``rolled back ...``."""
     client = account.session.client("cloudformation")
     status = account.stacks().get(stack)
     if status in {None, "REVIEW_IN_PROGRESS"}:

@@ -1,4 +1,4 @@
-"""`voice rotate`: new passwords for the state store's users."""
+"""`voice rotate`: rotate the passwords of the state store's users."""
 
 from voice_ops.aws.account import Account, sign_in
 from voice_ops.aws.refusals import ERRORS, command_error

@@ -1,6 +1,6 @@
-"""The two steps of a rotation. A user of ElastiCache has up to two passwords, both of which are valid.
+"""Performs the two steps of a rotation. A user of ElastiCache can have two valid passwords.
 
-In the first step, the user accepts the old and a new password, and the secret contains the new one. Hosts read the
+In the first step, a new password is added to the user and stored in the secret. Hosts read the
 secret every few minutes, and use it for new connections. In the second step, the old password is removed.
 """
 
@@ -17,8 +17,10 @@ from voice_ops.aws.account import Account
 LENGTH = 48
 FIELD = "password"
 SETTLE_TIME = timedelta(minutes=15)
-"""Three times the interval at which hosts read the secret (userdata/voice_userdata/steps/drain.sh); tasks need less
-time."""
+"""Time after which all programs use the new password.
+
+It is three times the interval at which hosts read the secret (userdata/voice_userdata/steps/drain.sh).
+"""
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,9 @@ class User:
 
     Attributes:
         id: Id in ElastiCache.
-        secret: Id of the secret with its password.
+        secret: Id of the secret that contains the password.
         passwords: Number of valid passwords.
-        changed: Time of the secret's last change.
+        changed: Time of the last change of the secret.
     """
 
     id: str
@@ -47,7 +49,7 @@ class User:
 
 
 def users(account: Account) -> Iterator[User]:
-    """Yield the users of programs, without `default`."""
+    """Yield the users with which programs sign in, without the user `default`."""
     stack = names.stack(account.deployment, "state")
     physical_names, elasticache = account.physical_ids(stack), account.session.client("elasticache")
     secrets = account.session.client("secretsmanager")
@@ -62,7 +64,7 @@ def users(account: Account) -> Iterator[User]:
 
 
 def begin(account: Account, user: User) -> None:
-    """Add a new password to the user, and store it in the secret."""
+    """Add a new password to the user, and store the password in the secret."""
     secrets = account.session.client("secretsmanager")
     passwords_json = json.loads(secrets.get_secret_value(SecretId=user.secret)["SecretString"])
     new = secrets.get_random_password(PasswordLength=LENGTH, ExcludePunctuation=True)["RandomPassword"]
@@ -71,7 +73,7 @@ def begin(account: Account, user: User) -> None:
 
 
 def end(account: Account, user: User) -> None:
-    """Remove all passwords except the one in the secret."""
+    """Remove all passwords of the user except the password in the secret."""
     secrets = account.session.client("secretsmanager")
     _set_passwords(account, user, json.loads(secrets.get_secret_value(SecretId=user.secret)["SecretString"])[FIELD])
 

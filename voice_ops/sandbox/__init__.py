@@ -1,1 +1,1 @@
-"""`voice sandbox`: the rehearsal of both clouds."""
+"""`voice sandbox`: rehearse the deployment to both clouds on this machine."""

@@ -1,4 +1,4 @@
-"""The Azure section of `voice sandbox`: the Pulumi programs, rehearsed on the local engine."""
+"""Rehearses the Pulumi programs of an Azure section on the local engine, for `voice sandbox`."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ from voice_sandbox.rehearsals.azure import Rehearsal
 
 
 def rehearse_azure(deployment: Deployment, progress: Progress) -> bool:
-    """Preview, check, create and tear down the Azure section of a deployment; return True if everything succeeded.
+    """Rehearse the Azure section of a deployment, from preview to teardown. Return True if every step succeeded.
 
     Raises:
         EngineError: A program fails, or the engine rejects a resource.
@@ -28,7 +28,7 @@ def rehearse_azure(deployment: Deployment, progress: Progress) -> bool:
 
 
 def rehearse(rehearsal: Rehearsal, progress: Progress) -> bool:
-    """Rehearse projects; return True if no policy and no service rejects them.
+    """Rehearse the projects of a deployment. Return True if no policy and no Azure service rejects them.
 
     Raises:
         EngineError: A program fails, or the engine rejects a resource.

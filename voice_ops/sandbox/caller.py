@@ -1,7 +1,7 @@
-"""A call through a VAD host's virtual machine; gateway and Whisper engine are processes on this machine.
+"""Makes calls through the virtual machine of a VAD host. Gateway and Whisper engine are processes on this machine.
 
-Two cores are too slow for a second virtual machine (docs/guides/hosts.md). The engine's process is configured like its
-container in the launch template of the ASR fleet.
+A second virtual machine would be too slow on two cores (docs/guides/hosts.md). The process of the engine has the same
+settings as the container in the launch template of the ASR fleet.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LAST_WORDS_S = 120
 
 
 class PeerServices(VoicePath):
-    """Gateway and ASR host as processes that use the hosts' own store, each as its tier's user."""
+    """Gateway and ASR engine as processes that use the store of the hosts. Each signs in as the user of its tier."""
 
     def __init__(self, cloud: Cloud, folder: Path) -> None:
         super().__init__(folder, tiny_en(None))
@@ -44,12 +44,12 @@ class PeerServices(VoicePath):
         self._stack = ExitStack()
 
     def start(self) -> Gateway:
-        """Start the gateway and the engine, route callers' packets to the load balancer, and wait for capacity."""
+        """Start the gateway and the engine, wait until they can accept calls, and return the gateway."""
         address = self._cloud.network.services
         gateway = self.start_gateway(VOICE_MEDIA_HOST=self._cloud.network.public)
         rendered = self._cloud.environment(self._asr_group, Image.WHISPER_ENGINE, "i-beside", address)
         weights = self._stack.enter_context(closing(Weights(rendered["VOICE_MODEL"], self.model)))
-        # Settings that differ from those of a container: names, secrets, certificate authorities, disks.
+        # Settings that differ from those of a container, such as names, secrets and disks.
         cache_settings = {"VOICE_CACHE_DIR": str(self.folder), "HF_ENDPOINT": f"http://127.0.0.1:{weights.port}"}
         self.start_engine(**rendered | self._store(Tier.ASR) | cache_settings)
         self.wait_ready()
@@ -82,7 +82,7 @@ class PeerServices(VoicePath):
 
 @dataclass(frozen=True)
 class CallTranscripts:
-    """Transcripts of one call with the demo's recording.
+    """Latency and word error rate of one call with the demo's recording.
 
     Attributes:
         first_s: Time from the first packet to the first words.
@@ -104,13 +104,13 @@ async def transcribe_call(
     target_address: str | None = None,
     sources: Sequence[str] = ("",),
 ) -> CallTranscripts:
-    """Stream the demo's sample and wait for all transcripts.
+    """Stream the demo's recording, wait for all transcripts, and return the measurements.
 
     Args:
         during_stream: Function that runs in another thread during the stream.
-        times: Number of repetitions without a pause.
+        times: Number of times that the recording is streamed, without pauses in between.
         target_address: Address to send to, bypassing the load balancer.
-        sources: Source addresses, used in turn.
+        sources: Source addresses, which are used one after another.
 
     Raises:
         CallError: The session is rejected, interrupted, or does not end.

@@ -1,4 +1,4 @@
-"""`voice sandbox`: rehearse a deployment on this machine."""
+"""`voice sandbox`: rehearse the deploy and teardown of a file on this machine."""
 
 import shlex
 import shutil
@@ -30,7 +30,7 @@ FILE_HELP = "Deployment file to rehearse."
 HOSTS_HELP = "Boot the file's hosts in virtual machines instead. Requires root on Debian."
 ENGINES_HELP = "Run a conversation with the demo agent instead, on a vLLM with the file's flags."
 MAX_LISTED_CLAIMS = 10
-"""Maximum number of checks that are printed individually."""
+"""Maximum number of checks for which passed checks are printed individually too."""
 KEEP_HELP = "Keep the local AWS running, and print its address and how to stop it."
 
 
@@ -129,13 +129,16 @@ def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bo
 
 
 def print_alert(message: Message) -> None:
-    """Print what a subscriber of the alerts received."""
+    """Print an alert as a subscriber receives it."""
     out.print(f"  SNS notified a subscriber: {message.subject}", soft_wrap=True)
     out.print(f"  {message.cause}; {message.description}", soft_wrap=True)
 
 
 def print_claims(claims: list[Claim]) -> bool:
-    """Print the number of passed checks, and the failed ones, or all if there are few; return True if all passed."""
+    """Print the number of passed checks and each failed check. Return True if all checks passed.
+
+    Passed checks are printed too if there are at most ``MAX_LISTED_CLAIMS`` checks.
+    """
     broken = [claim for claim in claims if not claim.passed]
     out.print(f"  {len(claims) - len(broken)} of {len(claims)} checks passed")
     for claim in claims if len(claims) <= MAX_LISTED_CLAIMS else broken:
@@ -144,7 +147,7 @@ def print_claims(claims: list[Claim]) -> bool:
 
 
 def drill_table(outcomes: list[Outcome]) -> Table:
-    """Return a table of the drill's scenarios with the capacities before and after each."""
+    """Return a table of the scenarios of a scaling drill, with the capacities before and after each."""
     table = FullTable(title="scaling drill: desired capacity of each group", title_justify="left", box=box.SIMPLE_HEAD)
     for heading in ("fleet", "scenario", "before", "after", ""):
         table.add_column(heading)

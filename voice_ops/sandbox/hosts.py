@@ -1,4 +1,4 @@
-"""`voice sandbox --hosts`: boots a deployment's hosts in virtual machines, from launch to termination."""
+"""`voice sandbox --hosts`: boot a deployment's hosts in virtual machines, from launch to termination."""
 
 from __future__ import annotations
 
@@ -40,19 +40,18 @@ from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.claim import Claim
 
 EXPECTED_MINUTES = 15
-"""Expected duration on two idle cores, if root and images exist."""
+"""Expected duration on two idle cores, if the root file system and the images exist."""
 LONG_CALL_REPEATS = 3
-"""Number of times that a caller repeats the sample of 24 s, to fill a host for as long as the alarm of its fleet
-requires."""
+"""Number of times that a caller streams the sample of 24 s. The load must last until the alarm of the fleet fires."""
 _SHARED = ("voice_blueprint/contract", "images/runtime", "images/bases.yaml", "images/debian.sh", ".dockerignore")
-"""Sources that several images share."""
+"""Source paths on which all of these images depend."""
 
 
 def rehearse_hosts(deployment: Deployment, progress: Progress) -> bool:
-    """Run a VAD host of a deployment from launch to termination; return True if all checks passed.
+    """Run a VAD host of a deployment from launch to termination. Return True if all checks passed.
 
     Raises:
-        HostsError: A host does not start, or a program of its environment fails.
+        HostsError: A host does not start, or a program that the host depends on fails.
     """
     home = Path(mkdtemp(prefix="voice-hosts-"))
     begin = time.monotonic()
@@ -73,13 +72,15 @@ def rehearse_hosts(deployment: Deployment, progress: Progress) -> bool:
 
 @contextmanager
 def host_environment(deployment: Deployment, home: Path, progress: Progress) -> Iterator[Cloud]:
-    """Create missing root file systems and images, deploy, and start the services that hosts need, in one namespace.
+    """Deploy to the local AWS, and yield the cloud services that hosts need, in one network namespace.
+
+    Missing root file systems and images are built first.
 
     Args:
-        home: Folder of logs and consoles of the machines.
+        home: Folder for the logs and consoles of the machines.
 
     Raises:
-        HostsError: A part cannot be created.
+        HostsError: A file system, an image or a service cannot be created.
     """
     with progress.phase("root file system of the machines"):
         root = disk()
@@ -99,7 +100,7 @@ def host_environment(deployment: Deployment, home: Path, progress: Progress) -> 
 
 
 def _archive(image: Image, root: Disk, progress: Progress) -> Path:
-    """Return an image as an archive, which is rebuilt if the image's sources have changed."""
+    """Return the archive of an image. Build the image if its sources have changed since the last build."""
     archive = CACHE / "images" / f"{image}-{_sources_hash(image)}.tar"
     if archive.exists():
         return archive
@@ -143,7 +144,7 @@ def _rehearse_vad_host(cloud: Cloud, progress: Progress) -> bool:
 
 
 def _calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progress: Progress) -> Iterator[Claim]:
-    """Make a call, and terminate the host during a second one."""
+    """Make calls through the host, terminate the host during the last call, and yield the checks."""
     with progress.phase("gateway and Whisper next to it"):
         gateway = peers.start()
     with progress.phase("its target is healthy"):
@@ -184,7 +185,7 @@ def _calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progre
 
 
 def _call_across_hosts(cloud: Cloud, host: Host, other: Host, gateway: Gateway, progress: Progress) -> Iterator[Claim]:
-    """Launch the host that the fleet requests, and make calls whose source port and address change during the call."""
+    """Launch a second host, and make calls whose source port or address changes during the call."""
     with progress.phase(f"launch {other.instance} of {other.group}"):
         launch(cloud, other)
         targets = [balanced(cloud, each) for each in (host, other)]
@@ -202,7 +203,7 @@ def _call_across_hosts(cloud: Cloud, host: Host, other: Host, gateway: Gateway, 
 
 
 def _addresses_per_host(cloud: Cloud, host: Host, other: Host) -> list[str]:
-    """Return an address for each of two hosts whose flows the load balancer sends to it."""
+    """Return a caller's address for each of two hosts, so that the load balancer sends its flow to that host."""
     addresses = {cloud.balancer.choose((caller, 0)): caller for caller in CALLERS}
     return [addresses[each.address] for each in (host, other) if each.address in addresses]
 

@@ -1,4 +1,4 @@
-"""A deployment's first month on the local AWS: day-2 operations, performed with the `voice` commands."""
+"""Rehearses the first month of a deployment on the local AWS: day-2 operations with the `voice` commands."""
 
 import base64
 import os
@@ -35,22 +35,22 @@ from voice_sandbox.rehearsals.claim import Claim
 
 Step = Callable[[], Iterator[Claim]]
 PARAMETER = "/rehearsal/{fleet}"
-"""Name of the parameter with a fleet's machine images."""
+"""Template for the name of the parameter that contains a fleet's machine images."""
 SNAPSHOT = "before-the-loss"
 SERVE_STEP = "digests: hosts come up, and deletion is refused from now on"
 BAD_IMAGE = "a rollout that an alarm rolls back"
 REDIS = "redis-server"
 MANIFEST = '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}'
-"""An image that is pushed between two deployments."""
+"""Manifest of an image that is pushed between two deployments."""
 
 
 def last(template: Mapping[str, Any]) -> str:
-    """Return the resource of a template that is created last."""
+    """Return the logical id of the resource that CloudFormation creates last."""
     return in_order(dependencies(template["Resources"]))[-1]
 
 
 def hosts(aws: LocalAws, group: str, region: str | None = None) -> dict[str, tuple[str, str]]:
-    """Return machine image and user data of the hosts in service and in the warm pool."""
+    """Return the machine image and user data of each host of a group, including the warm pool, by instance id."""
     ec2, client = aws.client("ec2", region), aws.client("autoscaling", region)
     (result,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
     boots = {}
@@ -63,7 +63,7 @@ def hosts(aws: LocalAws, group: str, region: str | None = None) -> dict[str, tup
 
 
 def fail_once(deployment: Deployment, rehearsal: Rehearsal) -> None:
-    """Deploy all stacks with a failure in the last resource of the edge, so that the next deploy is a second attempt.
+    """Deploy all stacks while the last resource of the edge stack fails. The next deploy is then a second attempt.
 
     Raises:
         DrillError: The deploy did not fail, or failed for another reason.
@@ -82,15 +82,15 @@ def fail_once(deployment: Deployment, rehearsal: Rehearsal) -> None:
 
 
 class Month:
-    """Runs the month for one region of a deployed file, and changes the first ASR fleet.
+    """Rehearses the operations of a month in one region of a deployed file, with changes to the first ASR fleet.
 
-    Missing digests and machine images of the file are replaced by placeholders; rollouts do not pause.
+    Placeholders replace missing digests and machine images of the file. Rollouts do not pause.
 
     Args:
         deployment: The file in that region, as ``Deployment.in_regions`` returns it.
 
     Attributes:
-        steps: Operations in order, with the checks of each.
+        steps: Operations by name, in order. Each operation yields its checks.
     """
 
     def __init__(self, deployment: Deployment, rehearsal: Rehearsal) -> None:
@@ -111,7 +111,7 @@ class Month:
         }
 
     def play(self, step: Step) -> list[Claim]:
-        """Run a step with the credentials of a signed-in operator."""
+        """Run a step with the credentials of an operator in the environment, and return its checks."""
         before = dict(os.environ)
         try:
             environment = self._aws.environment(self._rehearsal.home)
@@ -186,7 +186,7 @@ class Month:
             yield Claim("its sessions are there", self._ask(account, "GET session:7") == "open")
 
     def fail_over(self) -> Iterator[Claim]:
-        """Fail the primary node of the store, for a game day. This is not a step of the month."""
+        """Fail over the primary node of the store, for a game day. This operation is not a step of the month."""
         account, group = self._account(self._now), names.state_group(self._now)
         client = self._client("elasticache")
         self._ask(account, "SET session:7 open")
@@ -261,7 +261,7 @@ class Month:
         account = self._account(deployment)
         for _, location, _ in prepared(account):
             bucket, _, name = location.removeprefix("s3://").partition("/")
-            # Output of a fleet's job, since no machine boots here.
+            # The marker that a fleet's job would write, since no machine boots here.
             self._client("s3").put_object(Bucket=bucket, Key=f"{name}/complete", Body=b"complete")
         roll_out(account, rolls(account), lambda: "")
 
@@ -274,7 +274,7 @@ class Month:
         return image
 
     def _ask(self, account: Account, command: str) -> str:
-        """Send a command to the store if it is a Redis server."""
+        """Send a command to the store and return the reply, or an empty text if there is no Redis server."""
         socket = self._rehearsal.home / f"{names.state_group(account.deployment)}.sock"
         if not shutil.which(REDIS):
             return ""
@@ -283,7 +283,7 @@ class Month:
 
 
 def with_digests(deployment: Deployment) -> Deployment:
-    """Return a file as it is after its first deploy, with digests, machine images and hosts."""
+    """Return the deployment as it is after a first deploy, with digests, machine images and hosts."""
     placeholder_digests = {
         image: f"sha256:{number:064x}" for number, image in enumerate(images_for(deployment), start=1)
     }

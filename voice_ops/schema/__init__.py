@@ -1,1 +1,1 @@
-"""`voice schema`: the JSON schema of deployment files."""
+"""`voice schema`: print the JSON schema of deployment files."""

@@ -1,4 +1,4 @@
-"""`voice schema`: the settings of a deployment file, for editors."""
+"""`voice schema`: print the JSON schema of deployment files."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The JSON schema of deployment files, with a description of every setting."""
+"""Generates the JSON schema of deployment files, with a description of each setting."""
 
 import ast
 import inspect
@@ -20,9 +20,9 @@ _REF = "#/$defs/"
 
 
 class _DocstringSchema(GenerateJsonSchema):
-    """Describes each setting by the docstring below it.
+    """Schema generator that uses the docstring below each setting as its description.
 
-    pydantic can read docstrings as well (``use_attribute_docstrings``), but would do so at the start of each command.
+    pydantic's option ``use_attribute_docstrings`` would read the docstrings at the start of each command.
     """
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
@@ -45,7 +45,10 @@ def _docstrings(model: type) -> Iterator[tuple[str, str]]:
 
 @cache
 def _classes(module: str) -> dict[str, list[ast.stmt]]:
-    """Return the members of a module's classes. Reading the source of each class separately takes ten times as long."""
+    """Return the statements of each class in a module.
+
+    The module is parsed once, since parsing each class separately takes ten times as long.
+    """
     parsed = ast.parse(inspect.getsource(sys.modules[module]))
     return {node.name: node.body for node in parsed.body if isinstance(node, ast.ClassDef)}
 
@@ -53,8 +56,8 @@ def _classes(module: str) -> dict[str, list[ast.stmt]]:
 def schema() -> Schema:
     """Return the JSON schema of deployment files.
 
-    A setting's description is the docstring below it in the model, otherwise that of its type. The value that selects a
-    variant (``kind: iam``) is described by the docstring of the variant.
+    The description of a setting is the docstring below the setting in the model, or otherwise the docstring of its
+    type. The docstring of a variant describes the value that selects the variant (``kind: iam``).
     """
     schema = Deployment.model_json_schema(schema_generator=_DocstringSchema)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -70,7 +73,7 @@ def schema() -> Schema:
 
 
 def types_in(setting: Schema) -> list[str]:
-    """Return the names of the types of a setting or of its items."""
+    """Return the names of the types that a setting or its items may have."""
     return list(dict.fromkeys(_setting_types(setting)))
 
 

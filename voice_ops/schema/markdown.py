@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from voice_ops.schema.document import Schema, types_in
 
 ENTRY = "deployment-file"
-"""The page with the file's own settings and a list of all sections."""
+"""Name of the page with the top-level settings and a list of all sections."""
 
 _PAGES = {
     ENTRY: ("The deployment file", ()),
@@ -18,7 +18,7 @@ _PAGES = {
     f"{ENTRY}/azure-services": ("Azure: inference services", ("azure.services", "azure.router")),
     f"{ENTRY}/azure-callers": ("Azure: callers and agents", ("azure.cpu_pool", "azure.callers", "azure.agents")),
 }
-"""Title of each page, and the sections on it: a section is on the page with the longest matching prefix of its path."""
+"""Title and path prefixes of each page. A section is on the page with the longest prefix of the section's path."""
 
 _HEAD = """\
 # The deployment file
@@ -34,15 +34,14 @@ Editors complete settings and describe them where the first line of a file is
 """
 
 _MAX_LISTED = 16
-"""Maximum number of values in a table. There are more types, regions and metrics, for which editors offer
-completion."""
+"""Maximum number of values that are listed in a table. For longer lists, editors offer completion."""
 
 _WORDS = {"string": "text", "boolean": "`true` or `false`", "integer": "whole number", "number": "number"}
-"""Readable names of plain types."""
+"""Readable names of the types of plain values."""
 
 
 def render(schema: Schema) -> dict[str, str]:
-    """Return the pages by their path below ``docs``, without suffix: sections in the order of the model."""
+    """Return the text of each page, by path below ``docs`` without suffix. Sections have the order of the model."""
     sections = dict(_sections(schema, "", schema, set()))
     titles = {id(part): title for title, part in sections.items()}
     pages: dict[str, list[str]] = {page: [] for page in _PAGES}
@@ -56,14 +55,14 @@ def render(schema: Schema) -> dict[str, str]:
 
 
 def _page(title: str) -> str:
-    """Return the page of a section."""
+    """Return the name of the page that contains a section."""
     parts = {prefix: page for page, (_, prefixes) in _PAGES.items() for prefix in prefixes}
     matches = [prefix for prefix in parts if re.match(rf"{re.escape(prefix)}(?![a-z_])", title)]
     return parts[max(matches, key=len)] if matches else ENTRY
 
 
 def _contents(sections: Mapping[str, Schema]) -> str:
-    """Return a table of all pages and their sections, with the anchors of the former single page."""
+    """Return a table of all pages and their sections, with an anchor for each section."""
     lines = ["| Page | Sections |", "|---|---|"]
     for page, (heading, _) in _PAGES.items():
         links = []
@@ -83,7 +82,7 @@ def _back_link(page: str) -> str:
 
 
 def _link(page: str, title: str) -> str:
-    """Return the relative link from a page to a section."""
+    """Return the relative URL of a section for a link on a page."""
     target = _page(title)
     if target == page:
         return f"#{_heading_anchor(title)}"
@@ -114,7 +113,7 @@ def _section(schema: Schema, title: str, part: Schema, titles: Mapping[int, str]
 
 
 def _sections(schema: Schema, path: str, part: Schema, visited: set[str]) -> Iterator[tuple[str, Schema]]:
-    """Yield title and schema of a part of the file and of all its children, each type only at its first location."""
+    """Yield the title and schema of a section and its subsections. Each type is only yielded at its first location."""
     yield path or "The whole file", part
     for name, setting in part["properties"].items():
         kinds = [kind for kind in types_in(setting) if _is_section(schema, kind)]
@@ -133,12 +132,12 @@ def _is_section(schema: Schema, kind: str) -> bool:
 
 
 def _selector_value(section: Schema) -> str:
-    """Return the value that selects a section out of several."""
+    """Return the value that selects one of several variants of a section."""
     return next(str(setting["const"]) for setting in section["properties"].values() if "const" in setting)
 
 
 def _type(schema: Schema, setting: Schema) -> str:
-    """Return the type and bounds of a value that is not a section, in readable form."""
+    """Describe the type and bounds of a setting that is not a section, in Markdown."""
     match setting:
         case {"$ref": _}:
             return _type(schema, schema["$defs"][types_in(setting)[0]])
@@ -179,7 +178,7 @@ def _default(setting: Schema) -> str:
 
 
 def _line(text: str) -> str:
-    """Return a docstring as one line of Markdown."""
+    """Convert a docstring to one line of Markdown for a table."""
     return _cell(" ".join(text.split()).replace("``", "`"))
 
 
@@ -188,5 +187,5 @@ def _cell(text: str) -> str:
 
 
 def _heading_anchor(title: str) -> str:
-    """Return GitHub's anchor of a heading."""
+    """Return the anchor that GitHub generates for a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")

@@ -1,5 +1,5 @@
-"""Simulates callers, fleets, alarms and Auto Scaling for a deployment file.
+"""Simulation of callers, fleets, alarms and Auto Scaling for a deployment file.
 
-The scaling rules are the objects from which alarms are rendered, evaluated by ``voice_blueprint.aws.alarms`` and
-``voice_blueprint.aws.autoscaling``.
+The simulator uses the rule objects from which the alarms are rendered. ``voice_blueprint.aws.alarms`` and
+``voice_blueprint.aws.autoscaling`` evaluate these rules.
 """

@@ -8,9 +8,11 @@ from voice_ops.simulate.capacity import FleetPlan
 
 @dataclass
 class Account:
-    """Quotas of the AWS account, vCPUs by quota code; codes that are not listed are unlimited.
+    """Quotas and capacity of the AWS account.
 
     Attributes:
+        quotas: vCPUs by quota code. Codes that are not listed are unlimited.
+        used: vCPUs of current hosts, by quota code.
         lost_zones: Zones that are unavailable.
         spot_sold_out: Whether no spot capacity is available.
         refused_launches: Number of launches that a quota rejected, including retries.
@@ -23,7 +25,7 @@ class Account:
     refused_launches: int = 0
 
     def take(self, plan: FleetPlan) -> bool:
-        """Count a new host if it can be launched; spot hosts have their own quotas."""
+        """Count a new host, and return True if the account can launch it. Spot hosts have their own quotas."""
         if plan.spot and self.spot_sold_out:
             return False
         kind = plan.instance_type
@@ -37,7 +39,7 @@ class Account:
         return True
 
     def release(self, plan: FleetPlan) -> None:
-        """Release a host."""
+        """Subtract the vCPUs of a terminated host."""
         if plan.instance_type:
             self.used[plan.instance_type.quota_code] -= plan.instance_type.vcpus
 

@@ -1,7 +1,7 @@
-"""Replay of alerts: which of a file's alerts fire during the simulation.
+"""Replay of a file's alerts, which shows the alerts that fire during the simulation.
 
-The rule is the object from which the alarm on AWS, or the rule of Prometheus or Azure Monitor, is rendered. Alerts on
-metrics that do not follow from calls and hosts, such as a real-time factor, are not replayed.
+A replay uses the rule object from which the alarm on AWS, or the rule of Prometheus or Azure Monitor, is rendered.
+Alerts on metrics that do not follow from calls and hosts, such as a real-time factor, are not replayed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNHEALTHY_S = 300.0
 MINUTE_S = 60
 
 Read = Callable[["Simulation"], Values]
-"""Samples of a tick."""
+"""Function that returns the samples of a tick."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class AlertRule:
     """An alert on metrics that follow from calls and hosts.
 
     Attributes:
-        id: Id, which is the name of the runbook.
+        id: Id of the alert, which is also the name of its runbook.
         name: Name of the alarm or rule.
         readers: Functions that return the samples of each series.
         statistics: Statistic of each series over a period.
@@ -66,7 +66,11 @@ class AlertRule:
 
 @dataclass(frozen=True)
 class Firing:
-    """A time at which an alert fired, seconds of the trace."""
+    """An alert that fired.
+
+    Attributes:
+        at_s: Time since the start of the trace, s.
+    """
 
     id: str
     name: str
@@ -74,7 +78,7 @@ class Firing:
 
 
 class Replay:
-    """One alert during a simulation."""
+    """Evaluation of one alert during a simulation."""
 
     def __init__(self, simulation: Simulation, watched: AlertRule) -> None:
         self._simulation, self._watched = simulation, watched
@@ -138,7 +142,7 @@ _STATISTICS: Mapping[str, Callable[[Values], float]] = {
 def watched(deployment: Deployment, simulation: Simulation) -> Iterator[AlertRule]:
     """Yield the alerts of a file that can be replayed.
 
-    If the file has both sections, only the alerts of the AWS section are replayed, since callers use that one.
+    If the file has both sections, only the alerts of the AWS section are replayed, since callers use that section.
     """
     if deployment.aws_section:
         for alert in aws_alerts(deployment):
@@ -185,7 +189,7 @@ _TARGETS = {
 
 
 def _series(simulation: Simulation, series: Series) -> Read | None:
-    """Return the samples of a series, or ``None`` if the series cannot be derived from calls and hosts."""
+    """Return a reader of a series, or ``None`` if the series does not follow from calls and hosts."""
     metric, dimensions = series.metric.name, series.dimensions
     if metric in _COUNTED and len(dimensions) == 2:  # noqa: PLR2004  deployment and fleet
         return _ledger_increase(_COUNTED[metric])
@@ -227,7 +231,10 @@ def _store_percent(run: Simulation) -> Values:
 
 
 def _ledger_increase(field: str) -> Read:
-    """Return the increase of a ledger's field since the last sample. The ledger is reset at the start of the trace."""
+    """Return a reader of the increase of a ledger's field since the previous sample.
+
+    The ledger is reset at the start of the trace.
+    """
     before = [0]
 
     def read(run: Simulation) -> Values:
@@ -261,7 +268,10 @@ def _windows(alert: AzureAlert) -> tuple[int, ...]:
 
 
 def _share(values: Sequence[float | None]) -> float | None:
-    """Return the value of the rule on refusals, over one minute instead of five."""
+    """Return the percentage of refused sessions, or 0 for fewer than ``MIN_REFUSED`` refusals.
+
+    The period is one minute, whereas the rule on refusals uses five.
+    """
     refused, admitted = (value or 0.0 for value in values)
     if not refused + admitted:
         return None
@@ -295,7 +305,7 @@ def _azure_reads(simulation: Simulation, alert: AzureAlert) -> tuple[Read, ...] 
 
 
 def _deployment_name(fleet: Fleet) -> str:
-    """Return the target of ``service-down`` for a fleet: its service, or its tier."""
+    """Return the name of a fleet's service or tier, which is the target of the alert ``service-down``."""
     return fleet.plan.name.partition(" on ")[0]
 
 

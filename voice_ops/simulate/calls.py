@@ -1,4 +1,4 @@
-"""Aggregated calls: their number on each host, and the numbers of new and ended calls per tick.
+"""Aggregated calls: the number of calls on each host, and the numbers of new and ended calls per tick.
 
 A call occupies a slot at each front (a gateway task and a VAD host, if there are any) and one on an ASR host. A
 conversation also occupies a slot at an agent. If its language model accepts audio, it is still assumed to occupy all of
@@ -27,7 +27,7 @@ from voice_ops.simulate.traces import Trace
 Counts = NDArray[np.int64]
 
 REDIAL_SHARE = 0.8
-"""Share of refused or cut-off callers who call again, so that one in five gives up each time. ASSUMED."""
+"""Share of refused or cut-off callers who call again. One in five gives up each time. ASSUMED."""
 REDIAL_S = 15.0
 """Mean time until refused or cut-off callers call again. ASSUMED."""
 
@@ -74,7 +74,7 @@ class Calls:
         mean_s: Mean length of a call; lengths are exponentially distributed.
         cross_zone: Whether the load balancer distributes callers over all zones.
         seed: Seed of new callers, which do not depend on the fleets.
-        store_calls: Maximum calls of the state store; ``None`` without one.
+        store_calls: Maximum number of calls of the state store, or ``None`` without a state store.
         redial_share: Share of refused or cut-off callers who call again.
     """
 
@@ -98,7 +98,10 @@ class Calls:
         self.arriving, self.random = np.random.default_rng(arrival_seed), np.random.default_rng(leaving_seed)
 
     def arrivals(self, now: float, tick_s: float) -> int:
-        """Return the new callers of a tick: the increase of the trace, and replacements for ended calls."""
+        """Draw the number of new callers of a tick.
+
+        New callers raise the number of calls to that of the trace, and replace ended calls.
+        """
         requested, later = self.trace.at(now), self.trace.at(now + tick_s)
         arrived = int(
             self.arriving.poisson(max(0.0, later - requested + (requested + later) / 2 * tick_s / self.mean_s))
@@ -125,7 +128,7 @@ class Calls:
             self._refuse_calls(full)
 
     def _count_redials(self, tick_s: float) -> int:
-        """Return the number of repeated calls within a tick."""
+        """Draw the number of callers who call again within a tick."""
         if not self.waiting_to_redial:
             return 0
         redials = int(self.random.binomial(self.waiting_to_redial, 1 - math.exp(-tick_s / REDIAL_S)))
@@ -171,7 +174,7 @@ class Calls:
             self._remove_ended(front, ended, carried)
 
     def _remove_ended(self, front: Fleet, count: int, carried: int) -> None:
-        """Remove a front's random share of ending calls."""
+        """Remove a random share of the ended calls from a front."""
         if not count:
             return
         front_calls = int(front.calls.sum())
@@ -189,7 +192,7 @@ class Calls:
             fleet.calls -= lost
 
     def _enter(self, count: int) -> int:
-        """Assign callers a slot in each tier; return how many succeeded."""
+        """Assign callers a slot in each tier, and return the number of admitted callers."""
         if self.store_calls is not None:
             count = min(count, max(0, self.store_calls - self.carried))
         admitted = self._fill(count) if count else 0
@@ -208,7 +211,9 @@ class Calls:
         return admitted
 
     def _distribute_calls(self, front: Fleet, count: int) -> int:
-        """Distribute calls over a front's hosts as the load balancer does, and over agents with forwarding.
+        """Distribute calls over a front's hosts as the load balancer does.
+
+        Agents and ASR pods also accept the calls that full hosts of their fleet cannot.
 
         Returns:
             The number of calls with a free slot.
@@ -230,7 +235,7 @@ class Calls:
         return int(assigned.sum())
 
     def _fill(self, count: int) -> int:
-        """Assign calls to ASR hosts; return how many succeeded."""
+        """Assign calls to ASR hosts, and return the number of assigned calls."""
         remaining = count
         for kind in RECOGNISES:
             fleets = [fleet for fleet in self.asr if fleet.plan.kind == kind]
@@ -240,7 +245,7 @@ class Calls:
 
 
 def _assign_to_freest(fleets: Sequence[Fleet], count: int) -> int:
-    """Assign each call in turn to the host with the most free slots; return how many succeeded."""
+    """Assign each call in turn to the host with the most free slots, and return the number of assigned calls."""
     free = np.concatenate([np.where(fleet.open, np.maximum(fleet.plan.slots - fleet.calls, 0), 0) for fleet in fleets])
     count = min(count, int(free.sum()))
     assigned = free - _level(free, count)
@@ -250,7 +255,7 @@ def _assign_to_freest(fleets: Sequence[Fleet], count: int) -> int:
 
 
 def _split_by_fleet(fleets: Sequence[Fleet], counts: Counts) -> list[Counts]:
-    """Split counts of the hosts of several fleets by fleet."""
+    """Split an array with one count per host into one array per fleet."""
     return np.split(counts, np.cumsum([len(fleet.calls) for fleet in fleets])[:-1])
 
 

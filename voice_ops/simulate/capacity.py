@@ -39,12 +39,12 @@ TASK_S = 60.0
 """Time from the request for a Fargate task to its first successful health check. ASSUMED: AWS publishes no figure."""
 
 NODE_S = 300.0
-"""Time from a pending pod to a node that accepts it. ASSUMED; with an engine's cold start, it is the 15 to 25 minutes
-that scaling assumes."""
+"""Time from a pending pod to a node that accepts the pod. ASSUMED. Together with an engine's cold start, this time is
+the 15 to 25 minutes that scaling assumes."""
 
 Kind = Literal["gateway", "agent", "vad", "asr", "neuron", "gpu", "cpu"]
-"""Kind of fleet. ``asr`` is for cluster pods that call a transcription service; other kinds of that tier transcribe
-themselves."""
+"""Kind of fleet. Cluster pods of the kind ``asr`` call a transcription service. The other kinds of the ASR tier
+transcribe themselves."""
 RECOGNISES: tuple[Kind, ...] = ("neuron", "gpu", "cpu")
 """Kinds of fleets that recognize speech, in the order in which their hosts are filled."""
 PEAK_SHARE = 0.8
@@ -53,7 +53,12 @@ PEAK_SHARE = 0.8
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase of a boot, seconds; ``warm_s`` is its duration for a warm pool host."""
+    """A phase of a boot.
+
+    Attributes:
+        cold_s: Duration for a new host, s.
+        warm_s: Duration for a host from the warm pool, s.
+    """
 
     name: str
     cold_s: float
@@ -135,7 +140,10 @@ class FleetPlan:
 
 
 def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]]) -> tuple[FleetPlan, ...]:
-    """Return the VAD fleet, the ASR fleets in file order, gateway service and agents; for Azure, replicas, then pods.
+    """Return the inputs of the simulation for each fleet.
+
+    On AWS, the fleets are VAD, the ASR fleets in file order, the gateway service and the agents. On Azure, the fleets
+    of replicas precede those of pods.
 
     Args:
         boot_s: Measured cold and warm boot times by fleet, seconds.
@@ -152,12 +160,12 @@ def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]
 
 
 def store_calls(deployment: Deployment) -> int | None:
-    """Return the maximum calls of the state store; ``None`` without one."""
+    """Return the maximum number of calls of the state store, or ``None`` without a state store."""
     return next((each.calls for each in caller_tiers_for(deployment) if each.tier is Tier.STATE), None)
 
 
 def regular_peak(plans: tuple[FleetPlan, ...], store: int | None = None) -> float:
-    """Return ``PEAK_SHARE`` of the maximum calls, which the smallest tier on the path of a call limits."""
+    """Return ``PEAK_SHARE`` of the maximum number of calls of the smallest tier on the path of a call."""
     fronts = [plan.max_hosts * plan.slots for plan in plans if plan.kind not in RECOGNISES and plan.share == 1]
     asr = sum(plan.max_hosts * plan.slots for plan in plans if plan.kind in RECOGNISES)
     return PEAK_SHARE * min([asr, *fronts, *([] if store is None else [store])])
@@ -228,7 +236,7 @@ def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
 
 
 def _services(deployment: Deployment) -> Iterator[FleetPlan]:
-    """Yield the services of tasks."""
+    """Yield the gateway service and, if the file has agents, the service of the agents."""
     aws, service = deployment.aws, deployment.aws.edge.gateway
     size = (service.vcpu, service.memory_gib)
     bound = binding_bound(gateway_task(service))
@@ -264,7 +272,10 @@ def _service(  # noqa: PLR0917  two callers
 
 
 def _pods(deployment: Deployment) -> Iterator[FleetPlan]:
-    """Yield the tiers on a cluster's CPU pool. Each further pod waits for a new node, although a node fits several."""
+    """Yield the tiers on a cluster's CPU pool.
+
+    Each additional pod is assumed to wait for a new node, although a node fits several pods.
+    """
     azure, callers = deployment.azure, deployment.azure.callers
     if not (callers and azure.cpu_pool):
         return
@@ -302,7 +313,7 @@ def _conversations(deployment: Deployment) -> float:
 
 
 def _replicas(azure: Azure) -> list[FleetPlan]:
-    """Return the services that accept audio, one fleet per pool; a host is a replica.
+    """Return one fleet for each pool of each service that accepts audio. A host of these fleets is a replica.
 
     Every replica beyond the initial ones waits for a new node, although some nodes fit two. A caller without a free
     slot counts as refused, although vLLM queues requests.

@@ -1,4 +1,4 @@
-"""Calls of a deployment with cells, of which some are simulated as a sample of all.
+"""Simulation of a sample of cells, from which the results of all cells of a deployment are extrapolated.
 
 Cells share nothing, and a router that selects one by the hash of a session distributes callers randomly. Each cell is
 therefore the same simulation with other callers, and a few of them represent all. The calls of a lost cell are cut off.
@@ -22,10 +22,10 @@ from voice_ops.simulate.traces import NOTICED_S, REGION_LOST_S, REGION_RESTORED_
 SAMPLES = 3
 """Number of simulated cells, with different callers."""
 LOSSES = ("cell-loss", "account-loss", "cell-region-loss")
-"""Values of ``--load`` for the loss of one cell, of an account's and of a region's cells at the peak."""
+"""Values of ``--load`` for a loss at the peak: of one cell, of an account's cells, and of a region's cells."""
 CELL_TICK_S = DAY_TICK_S
-"""Tick of a simulated cell, also for short traces: the difference between samples exceeds that between ticks of 1 s and
-10 s."""
+"""Tick of a simulated cell, s, also for short traces. Samples differ more from each other than ticks of 1 s and 10 s
+do."""
 _DURATION_S = 120 * 60.0
 
 
@@ -88,7 +88,7 @@ def lost_cells(deployment: Deployment, name: str) -> int:
 
 
 def loss(peak: float, count: int, lost: int, name: str) -> Trace:
-    """Return the calls of a remaining cell, while others are lost from minute 20 to minute 80.
+    """Return the trace of a remaining cell while others are lost from minute 20 to minute 80.
 
     Args:
         peak: Calls of a cell while one is lost.
@@ -112,7 +112,7 @@ def loss(peak: float, count: int, lost: int, name: str) -> Trace:
 def sample(
     plans: tuple[FleetPlan, ...], policy: Policy, trace: Trace, settings: Settings, count: int = SAMPLES
 ) -> list[Result]:
-    """Simulate some cells with different callers."""
+    """Simulate ``count`` cells, each with different callers."""
     return [
         Simulation(plans, policy, trace, replace(settings, seed=settings.seed + number)).run()
         for number in range(count)
@@ -120,7 +120,7 @@ def sample(
 
 
 def combine_cells(results: Sequence[Result], count: int, trace: Trace, lost: int = 0) -> TotalResults:
-    """Return the results of all cells, extrapolated from the simulated ones.
+    """Extrapolate the results of the simulated cells to all cells.
 
     Args:
         results: Results of simulated cells with the trace.

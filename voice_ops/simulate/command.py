@@ -34,7 +34,10 @@ from voice_ops.simulate.traces import BUILT_IN, DAY, Trace, TraceError, designed
 from voice_ops.simulate.tune import search, tune_table
 
 SWEEP = (0.4, 0.7, 1.0, 1.5)
-"""Utilization of an ASR host with all slots used: limited by slots, by both, or by compute."""
+"""Utilizations to simulate for an ASR host with all slots used.
+
+Below 1.0, the slots limit the host. Above 1.0, its compute does.
+"""
 
 T = TypeVar("T")
 
@@ -168,7 +171,10 @@ def _has_cells(deployment: Deployment) -> bool:
 def _simulate_cells(
     deployment: Deployment, plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings, first: Result
 ) -> TotalResults | None:
-    """Return the results of all cells of a file with several cells, the first of which has been simulated."""
+    """Return the results of all cells, or ``None`` if the file does not have several cells.
+
+    ``first`` is the result of the first cell, which has already been simulated.
+    """
     if deployment.whole_deployment is None or not _has_cells(deployment):
         return None
     others = replace(settings, seed=settings.seed + 1)

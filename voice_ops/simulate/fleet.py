@@ -27,7 +27,8 @@ RETRY_S = 60.0
 DRAIN_POLL_S = 5.0
 """Interval at which userdata/voice_userdata/steps/drain.sh checks whether its containers have ended."""
 SPOT_DRAIN_S = 100.0
-"""Maximum drain time of a host, of the two minutes after a spot notice (userdata/voice_userdata/steps/drain.sh)."""
+"""Maximum drain time of an interrupted spot host, which terminates two minutes after the notice
+(userdata/voice_userdata/steps/drain.sh)."""
 
 
 class State(Enum):
@@ -43,7 +44,7 @@ class State(Enum):
 
 @dataclass(eq=False)
 class Host:
-    """A host.
+    """A simulated host of a fleet.
 
     Attributes:
         number: Position in the order of its group's launches.
@@ -58,7 +59,7 @@ class Host:
 
 
 class Members:
-    """The hosts that count as a group's capacity, oldest first.
+    """Hosts that count as a group's capacity. Iteration starts with the oldest host.
 
     All operations take constant time: Auto Scaling adds and removes hosts one at a time, and a group can have
     thousands.
@@ -116,7 +117,7 @@ class CallMover(Protocol):
 
 
 class Fleet:
-    """The hosts of a fleet as arrays, one entry per host that can have calls.
+    """The hosts of a fleet as arrays, with one entry for each host that can have calls.
 
     Attributes:
         calls: Number of calls per host.
@@ -183,9 +184,9 @@ class Group:
     """An Auto Scaling group.
 
     Attributes:
-        hosts: Hosts that count as its capacity, oldest first.
+        hosts: Hosts that count as the group's capacity.
         leaving: Draining hosts.
-        pool: Zones of the hosts in its warm pool.
+        pool: Zone of each host in the warm pool.
         preparing: Number of hosts that are being prepared for the pool.
     """
 
@@ -251,7 +252,10 @@ class Group:
         self._fill_pool()
 
     def roll(self, rollout: Rollout) -> Steps:
-        """Replace the current hosts, as an instance refresh does: new ones first if there is capacity."""
+        """Replace the current hosts as an instance refresh does.
+
+        If the fleet can exceed its maximum, new hosts start before old hosts drain.
+        """
         old = set(self.hosts)
         marks = [len(old) * (100 - mark) / 100 for mark in rollout.checkpoint_percentages]
         while outdated_hosts := [host for host in self.hosts if host in old]:
@@ -273,7 +277,7 @@ class Group:
         self._spare_launches = 0
 
     def _has_reserved_capacity(self) -> bool:
-        """Return True if a reservation has free capacity; draining hosts still use it up."""
+        """Return True if the reservation has capacity for another host. Draining hosts still use the reservation."""
         return self.fleet.plan.surges or len(self.hosts) + len(self.leaving) < self.plan.max_hosts
 
     def retire(self, host: Host, budget_s: float) -> None:

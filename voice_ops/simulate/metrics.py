@@ -1,4 +1,4 @@
-"""Metrics of hosts as a function of their calls, and their aggregation by CloudWatch.
+"""Metrics of hosts as a function of the number of calls, and the aggregation of metrics by CloudWatch.
 
 The utilization of every accelerator is assumed to be proportional to its calls. The utilization with all slots used is
 not measured; it is ``Fleet.busy_at_full``, which reports vary.
@@ -38,7 +38,7 @@ def busy_percent(fleet: Fleet) -> Values:
 
 
 def ring_percent(fleet: Fleet) -> Values:
-    """Return the maximum occupancy of a receive ring of each host within a second.
+    """Return the maximum occupancy of each host's receive ring within a second, percent.
 
     Packets of many callers arrive at a core randomly, and each requires constant time. In such a queue (M/D/1), the
     probability of finding x packets is about exp(-2 x (1 - u) / u) at utilization u, and the maximum over n packets is
@@ -70,7 +70,7 @@ def check_modelled(plan: FleetPlan) -> None:
     """Reject a rule on a metric that is not simulated.
 
     Raises:
-        ValueError: The rule reads such a metric; the message contains the simulated ones.
+        ValueError: A rule uses such a metric. The message lists the supported metrics.
     """
     for rule in plan.rules:
         if rule.metric not in MODELS:
@@ -86,11 +86,11 @@ _AGGREGATIONS: dict[Statistic, tuple[Callable[[Values], float], Callable[[float,
     Statistic.MAXIMUM: (np.maximum.reduce, max),
     Statistic.MINIMUM: (np.minimum.reduce, min),
 }
-"""Functions of a statistic that combine the samples of a tick, and of two ticks."""
+"""Two functions for each statistic: one combines the samples of a tick, the other combines two ticks."""
 
 
 class Period:
-    """Samples of an alarm's period, one per host and tick."""
+    """Aggregate of the samples in an alarm's period, with one sample per host and tick."""
 
     def __init__(self, statistic: Statistic) -> None:
         self._statistic = statistic
@@ -105,7 +105,7 @@ class Period:
             self._count += values.size
 
     def close(self) -> float | None:
-        """Return the period's datapoint, ``None`` without samples, and start the next one."""
+        """End the period, and return its datapoint or ``None`` if there are no samples."""
         value, count, self._count = self._value, self._count, 0
         if not count:
             return None

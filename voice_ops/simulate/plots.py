@@ -17,7 +17,7 @@ _DAY_H = 20
 
 
 def draw(results: Sequence[Result], title: str, folder: Path) -> Path:
-    """Write ``calls.png`` with a column per policy; return its path.
+    """Write ``calls.png`` with a column per policy, and return the path of the file.
 
     Raises:
         OSError: The folder cannot be created or written to.

@@ -1,4 +1,4 @@
-"""Scaling policies that are compared."""
+"""Scaling policies that `voice simulate` compares."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -107,6 +107,6 @@ PEERS = SEED, CPU, QUEUE
 
 
 def configured(plans: tuple[FleetPlan, ...]) -> Policy:
-    """Return the file's own rules with its warm pools."""
+    """Return the policy that consists of the file's own rules and warm pools."""
     pooled = any(plan.warm_hosts for plan in plans)
     return Policy("file, warm pool" if pooled else "file", _file, warm_pools=True)

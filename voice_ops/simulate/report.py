@@ -18,7 +18,7 @@ _HOUR_S = 3600
 
 @dataclass(frozen=True)
 class Summary:
-    """Figures of a policy.
+    """Results of one policy.
 
     Attributes:
         offered_calls: Number of callers.
@@ -60,7 +60,7 @@ class Summary:
 
 
 def summarize(result: Result) -> Summary:
-    """Calculate the figures of a result."""
+    """Calculate the totals of a policy from its time series."""
     course, ledger = result.course, result.ledger
     hours = result.tick_s / _HOUR_S
     host_hours = {name: float(hosts.sum()) * hours for name, hosts in course.hosts.items()}
@@ -96,7 +96,7 @@ def _longest_shortage(short: np.ndarray[tuple[int], np.dtype[np.bool_]], tick_s:
 
 
 def as_dict(trace: Trace, results: Sequence[Result], swept: Mapping[float, Result], *, seed: int) -> dict[str, object]:
-    """Return all results for ``--json``; the time series has one value per minute."""
+    """Return all results for ``--json``, with one value per minute in each time series."""
     text = shortfall(results[-1])
     return {
         "trace": trace.name,
@@ -158,7 +158,7 @@ def policy_table(title: str, summaries: Sequence[Summary]) -> Table:
 
 
 def alert_lines(result: Result) -> str:
-    """Return the alerts of the file that fire, with the time of the first and the number of firings."""
+    """Return a line for each alert that fires, with the time of the first firing and the number of firings."""
     if not result.firings:
         return "alerts that fire: none"
     first: dict[str, float] = {}
@@ -170,7 +170,7 @@ def alert_lines(result: Result) -> str:
 
 
 def sweep_table(swept: Mapping[float, Result]) -> Table:
-    """Return the refused calls with the file's own rules, by the utilization of a fully occupied ASR host."""
+    """Create a table of the results of the file's own rules, by the utilization of a fully occupied ASR host."""
     first_result = next(iter(swept.values()))
     table = empty_table(
         f"{first_result.policy}, by how busy a full host is", [""], [f"{busy:.0%} busy" for busy in swept]
@@ -183,7 +183,7 @@ def sweep_table(swept: Mapping[float, Result]) -> Table:
 
 
 def percent(part: float, total: float) -> str:
-    """Return a percentage with one decimal, but never 0 for a positive share."""
+    """Format a share as a percentage with one decimal. Small positive shares are formatted as ``< 0.1%``."""
     return f"{part / total:.1%}" if part / total >= 0.0005 else "< 0.1%"  # noqa: PLR2004  a smaller share would be formatted as 0.0%
 
 
@@ -199,7 +199,7 @@ def _time_to_capacity(summary: Summary) -> str:
 
 
 def fleet_table(plans: Sequence[FleetPlan]) -> Table:
-    """Return the inputs of the simulation for each fleet."""
+    """Create a table of the simulation's inputs for each fleet."""
     table = empty_table(
         "taken to be",
         ["fleet"],

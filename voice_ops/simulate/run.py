@@ -20,8 +20,8 @@ from voice_ops.simulate.policies import Policy, scalers_for
 from voice_ops.simulate.traces import Outage, SpotWave, Trace
 
 LEAD_IN_S = 1_800
-"""Duration of the lead-in, which is not counted: the load remains at the trace's first value while each policy adjusts
-the sizes of fleets."""
+"""Duration of the lead-in, s, which the results exclude. The load remains at the trace's first value while each policy
+adjusts the sizes of fleets."""
 START_LOAD = 0.7
 """Initial utilization, if the file's bounds allow it."""
 SHORT_TRACE_S, SHORT_TRACE_TICK_S, DAY_TICK_S = 6 * 3600, 1, 10
@@ -36,7 +36,7 @@ ASR_GAP_S = 5.0
 
 
 class Watcher(Protocol):
-    """A reader of metrics during the simulation: a scaler or an alert."""
+    """A scaler or an alert, which reads metrics during the simulation."""
 
     def sample(self) -> None:
         """Record the samples of a tick."""
@@ -59,7 +59,7 @@ class Settings:
         rollout: Settings of the replacement.
         busy_at_full: Utilization of an ASR host with all slots used.
         silent: Metrics that no host publishes from the start of the trace.
-        store_calls: Maximum calls of the state store; ``None`` without one.
+        store_calls: Maximum number of calls of the state store, or ``None`` without a state store.
         redial_share: Share of refused or cut-off callers who call again.
     """
 
@@ -87,7 +87,7 @@ class TimeSeries:
         second: End of the tick.
         wanted: Requested calls.
         carried: Active calls.
-        places: Maximum calls of the tiers in service, limited by the smallest.
+        places: Maximum number of calls of the smallest tier in service.
         refused: Cumulative number of refused callers and cut-off calls.
         hosts: Charged hosts by fleet.
         stopped: Hosts in warm pools, by fleet.
@@ -103,7 +103,7 @@ class TimeSeries:
 
     @classmethod
     def of(cls, ticks: int, fleets: list[str]) -> Self:
-        """Return an empty time series."""
+        """Create time series of zeros."""
         hosts, stopped = ({name: np.zeros(ticks, np.int64) for name in fleets} for _ in range(2))
         carried, places, refused = (np.zeros(ticks, np.int64) for _ in range(3))
         return cls(np.zeros(ticks), np.zeros(ticks), carried, places, refused, hosts, stopped)
@@ -162,7 +162,7 @@ class Simulation:
         self._series = TimeSeries.of(ticks, [plan.name for plan in plans])
 
     def make_calls(self) -> Calls:
-        """Return the callers of the fleets."""
+        """Create the callers for all fleets."""
         fronts = [fleet for fleet in self.fleets if fleet.plan.kind not in RECOGNISES]
         asr = [fleet for kind in RECOGNISES for fleet in self.fleets if fleet.plan.kind == kind]
         settings = self._settings
@@ -194,7 +194,7 @@ class Simulation:
             self.env.process(self._interrupt())
 
     def run(self) -> Result:
-        """Simulate the lead-in and the trace."""
+        """Simulate the lead-in and the trace, and return the results of the trace."""
         self.begin()
         self.env.run(until=len(self._series.second) * self.tick_s + self.tick_s / 2)
         return Result(

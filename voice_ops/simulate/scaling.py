@@ -17,7 +17,7 @@ from voice_ops.simulate.metrics import MODELS, Period, load_percent
 
 
 class Scaler(ABC):
-    """Changes the size of a fleet.
+    """Base class of scalers, which change the size of a fleet.
 
     Attributes:
         actions: Number of actions.
@@ -35,7 +35,7 @@ class Scaler(ABC):
 
 
 class AlarmScaler(Scaler):
-    """An alarm and its action."""
+    """Base class of scalers that execute the action of an alarm."""
 
     def __init__(self, env: simpy.Environment, alarm: AlarmRule, period_s: int, statistic: Statistic) -> None:
         self._env, self._alarm, self._period_s = env, alarm, period_s
@@ -63,14 +63,14 @@ class AlarmScaler(Scaler):
 
 
 class StepScaler(AlarmScaler):
-    """A scaling rule: an alarm on the whole fleet, and a step policy for each of its groups."""
+    """Scaler for a scaling rule, with an alarm on the whole fleet and a step policy for each group."""
 
     def __init__(self, env: simpy.Environment, fleet: Fleet, rule: ScalingRule) -> None:
         super().__init__(env, alarm_for(rule), rule.period_s, rule.statistic)
         self._fleet, self._rule, self._bands = fleet, rule, rule.bands
 
     def sample(self) -> None:
-        """Record the current metrics of the hosts."""
+        """Record the current values of the rule's metric."""
         if self._rule.metric not in self._fleet.silent:
             self._period.add(MODELS[self._rule.metric](self._fleet)[self._fleet.live])
 
@@ -87,7 +87,7 @@ _TRACKING_PERIOD_S = 60
 
 
 class Tracker(AlarmScaler):
-    """One of the two alarms of a target tracking policy on the utilization of a group's slots.
+    """Scaler for one of the two alarms of a target tracking policy on the utilization of a group's slots.
 
     The alarms are those that AWS creates: three minutes above the target, and fifteen minutes below 90 % of it. The
     capacity is proportional to the metric, rounded up to whole hosts:
@@ -145,14 +145,16 @@ def tracked(size: GroupSize, value: float, target: float = CPU_TARGET, *, grows:
 _SYNC_S, _TOLERANCE = 15, 0.1
 DEFAULT_SCALE_UP = Pace(pods=4, percent=100, period_s=15, settle_s=0)
 DEFAULT_SCALE_DOWN = Pace(pods=0, percent=100, period_s=15, settle_s=300)
-"""https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#default-behavior"""
+"""Default rate limits of Kubernetes:
+https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#default-behavior"""
 
 
 class QueueScaler(Scaler):
-    """KEDA's scaling of a group by running and waiting requests, through a Kubernetes autoscaler.
+    """Scaler of a group by running and waiting requests, like KEDA with a Kubernetes autoscaler.
 
-    Every 15 s, it requests hosts for all of these requests at the target utilization, with a tolerance of a tenth and
-    rate limits. A refused caller counts as waiting, which favours this policy, since callers do not wait here.
+    Every 15 s, the scaler requests hosts for all of these requests at the target utilization, with a tolerance of a
+    tenth and rate limits. A refused caller counts as waiting, which favours this policy, since callers do not wait
+    here.
 
     Args:
         share: The group's share of waiting calls.
@@ -210,6 +212,11 @@ class QueueScaler(Scaler):
 
 
 def queued(size: GroupSize, hosts: float) -> int:
-    """Return the hosts for a queue length: the target utilization, or the current number within its tolerance."""
+    """Return the desired number of hosts for a queue.
+
+    Args:
+        size: The group.
+        hosts: Number of hosts that the queue requires. Within the tolerance, the current number is kept.
+    """
     is_within_tolerance = abs(hosts - size.desired) <= _TOLERANCE * size.desired
     return size.desired if is_within_tolerance else math.ceil(hosts)

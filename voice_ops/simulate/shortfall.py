@@ -1,4 +1,4 @@
-"""Analysis of refused calls: capacity at that time, time until new capacity, and the cost of a reserve."""
+"""Analysis of refused calls: the capacity at the time, the time until new capacity, and the cost of a reserve."""
 
 import math
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from voice_ops.simulate.capacity import RECOGNISES, FleetPlan
 from voice_ops.simulate.run import Result
 
 SCATTER = 4.0
-"""Number of standard deviations of concurrent calls from the trace; the standard deviation is the square root of their
-number, and larger deviations are rare."""
+"""Margin for deviations of the number of calls from the trace, in standard deviations. A standard deviation is the
+square root of the number of calls, and larger deviations are rare."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Shortfall:
 
 
 def shortfall(result: Result) -> Shortfall | None:
-    """Return the first shortfall of a policy that refused calls; ``None`` if each tier had enough slots."""
+    """Return the first shortfall of a policy that refused calls, or ``None`` if each tier had enough slots."""
     course = result.course
     short = np.flatnonzero(course.wanted > course.places)
     if not result.ledger.refused or not short.size:
@@ -94,7 +94,7 @@ def shortfall(result: Result) -> Shortfall | None:
 
 
 def _required_front_hosts(plan: FleetPlan, calls: float) -> int:
-    """Return the number of hosts for randomly distributed calls; agents and ASR pods share them evenly."""
+    """Return the number of hosts for randomly distributed calls. Agents and ASR pods share calls evenly."""
     parts = len(plan.groups)
     if plan.kind in {"agent", "asr"}:
         return parts * math.ceil((calls + SCATTER * math.sqrt(calls)) / (plan.slots * parts))
@@ -102,7 +102,10 @@ def _required_front_hosts(plan: FleetPlan, calls: float) -> int:
 
 
 def reserve_for(fleets: list[FleetPlan], calls: float) -> dict[str, int]:
-    """Return the hosts of each fleet for these calls, cheapest first; empty if the capacity is insufficient."""
+    """Return the number of hosts of each fleet for a number of calls, starting with the cheapest slots.
+
+    The result is empty if the fleets' maximum is insufficient.
+    """
     hosts = {plan.name: sum(group.min_hosts for group in plan.groups) for plan in fleets}
     missing = calls - sum(hosts[plan.name] * plan.slots for plan in fleets)
     for plan in sorted(fleets, key=lambda plan: (plan.usd_per_hour or math.inf) / max(plan.slots, 1)):
@@ -114,7 +117,7 @@ def reserve_for(fleets: list[FleetPlan], calls: float) -> dict[str, int]:
 
 
 def with_reserve(plans: tuple[FleetPlan, ...], reserve: Mapping[str, int]) -> tuple[FleetPlan, ...]:
-    """Return the fleets of the file with the reserve as minimum, evenly distributed over groups."""
+    """Return the fleets with the reserve as their minimum, distributed evenly over the groups of each fleet."""
 
     def at_minimum(plan: FleetPlan) -> FleetPlan:
         min_hosts = reserve.get(plan.name, 0) // len(plan.groups)

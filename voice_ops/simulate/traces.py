@@ -28,7 +28,7 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True)
 class Outage:
-    """Loss of a whole zone, which has no hosts when it returns.
+    """Loss of a whole zone. When the zone returns, it has no hosts.
 
     Attributes:
         zone: Index among the deployment's availability zones.
@@ -41,7 +41,7 @@ class Outage:
 
 @dataclass(frozen=True)
 class SpotWave:
-    """Interruption of all spot hosts at once; no spot capacity is available until the end."""
+    """Interruption of all spot hosts at once. No spot capacity is available until ``end_s``."""
 
     start_s: float
     end_s: float
@@ -49,7 +49,7 @@ class SpotWave:
 
 @dataclass(frozen=True)
 class Trace:
-    """Concurrent calls over time without refusals, interpolated linearly between points.
+    """Number of concurrent calls over time if none are refused, interpolated linearly between points.
 
     Attributes:
         seconds: Time of each point, ascending from 0.
@@ -86,7 +86,7 @@ class Trace:
         return max(self.calls)
 
     def at(self, second: float) -> float:
-        """Return the requested calls at a time; before the first point, those of the first point."""
+        """Return the number of requested calls at a time. The first value also applies before the first point."""
         return float(np.interp(second, *self._points))
 
     @cached_property
@@ -101,7 +101,7 @@ NOTICED_S = HEALTH_CHECK_INTERVAL_S * HEALTH_CHECK_FAILURES
 
 
 def diurnal(peak: float) -> Trace:
-    """Return a day of office hours: a fifth of the peak at 03:00, the peak at 15:00."""
+    """Return a day of office hours, with a fifth of the peak at 03:00 and the peak at 15:00."""
     seconds = np.arange(0, 24 * _HOUR + 1, 5 * _MINUTE)
     share = 0.6 - 0.4 * np.cos((seconds / _HOUR - 3) * math.pi / 12)
     return Trace("diurnal", tuple(map(float, seconds)), tuple(map(float, peak * share)))
@@ -120,9 +120,10 @@ def az_outage(peak: float) -> Trace:
 
 
 def region_loss(peak: float) -> Trace:
-    """Return a trace at half the peak, and at the full peak while the other of two regions is lost (minute 20 to 80).
+    """Return the trace of one of two regions, while the other is lost from minute 20 to minute 80.
 
-    The callers of the lost region arrive once health checks have detected the loss, as cached DNS records expire.
+    Each region serves half the peak, and the remaining region serves the full peak during the loss. The callers of the
+    lost region arrive once health checks have detected the loss, as cached DNS records expire.
     """
     detected, restored = REGION_LOST_S + NOTICED_S, REGION_RESTORED_S
     failover_s, failback_s = ALIAS_TTL_S + detected, ALIAS_TTL_S + restored
@@ -150,7 +151,7 @@ DAY = "day"
 
 
 def designed(deployment: Deployment) -> Trace:
-    """Return the day that a file is designed for.
+    """Return the trace of the day that a file is designed for.
 
     Raises:
         DayError: The CSV file cannot be read, or its mean or peak differs from the load's.
@@ -168,7 +169,7 @@ BUILT_IN: dict[str, Callable[[float], Trace]] = {
     "spot-wave": spot_wave,
     "flash-crowd": flash_crowd,
 }
-"""Functions of the peak that return traces, by the value of ``--load``."""
+"""Functions that create a trace from its peak, by the value of ``--load``."""
 
 
 def read(file: Path) -> Trace:

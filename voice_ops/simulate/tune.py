@@ -1,4 +1,4 @@
-"""Searches by simulation for the cheapest minimums, thresholds and steps with an acceptable share of refused callers.
+"""Search by simulation for the cheapest minimums, thresholds and steps with an acceptable share of refused callers.
 
 Each round tries every single change of every fleet, and keeps the one that saves the most refused callers for its cost.
 """
@@ -19,11 +19,11 @@ from voice_ops.simulate.traces import Trace
 Plans = tuple[FleetPlan, ...]
 
 TICK_S = 10
-"""Tick of the simulation: the minimum period of an alarm, since a search simulates hundreds of hours."""
+"""Tick of the simulation, s: the minimum period of an alarm. A search simulates hundreds of hours."""
 MORE_HOSTS = 1.25
 """Factor by which a minimum is increased."""
 THRESHOLD_STEP, LOWEST_THRESHOLD = 10.0, 50.0
-"""Step and minimum of thresholds, percent of the slots; a fleet that scales out below half of its slots is never
+"""Step and minimum of thresholds, percent of the slots. A fleet that scales out below half of its slots is never
 filled."""
 MAX_ROUNDS = 20
 DAYS_PER_MONTH = HOURS_PER_MONTH / 24
@@ -46,7 +46,9 @@ class Outcome:
 
 
 def search(plans: Plans, trace: Trace, settings: Settings, bound: float) -> list[Outcome]:
-    """Return the outcomes from the unchanged file to the first that meets the bound, or to the best one.
+    """Return the outcome of each round, starting with the unchanged file.
+
+    The last outcome is the first that meets the bound, or the best one.
 
     Args:
         bound: Maximum share of refused callers, 0 to 1.
@@ -66,7 +68,10 @@ def search(plans: Plans, trace: Trace, settings: Settings, bound: float) -> list
 
 
 def _savings_rank(now: Outcome) -> Callable[[Outcome], float]:
-    """Return the rank of outcomes: refused callers saved per USD. Outcomes without additional cost rank first."""
+    """Return a function that ranks outcomes by the refused callers saved per USD.
+
+    Outcomes without additional cost rank first.
+    """
 
     def rank(outcome: Outcome) -> float:
         return (now.refused - outcome.refused) / max(1.0, outcome.usd_per_month - now.usd_per_month)
@@ -75,7 +80,7 @@ def _savings_rank(now: Outcome) -> Callable[[Outcome], float]:
 
 
 def evaluate(change: str, plans: Plans, trace: Trace, settings: Settings) -> Outcome:
-    """Simulate a trace."""
+    """Simulate a trace with these plans, and calculate the share of refused callers and the cost."""
     result = Simulation(plans, configured(plans), trace, settings).run()
     ledger, usd = result.ledger, 0.0
     for plan in plans:
@@ -86,7 +91,7 @@ def evaluate(change: str, plans: Plans, trace: Trace, settings: Settings) -> Out
 
 
 def changes(plans: Plans) -> Iterator[tuple[str, Plans]]:
-    """Yield every single change."""
+    """Yield each change of a single minimum or rule, with the changed plans."""
     for number, plan in enumerate(plans):
         for change, changed in _fleet_variants(plan):
             yield change, (*plans[:number], changed, *plans[number + 1 :])
@@ -117,7 +122,7 @@ def _rule_variants(rule: ScalingRule, max_hosts: int) -> Iterator[tuple[str, Sca
 
 
 def tune_table(path: list[Outcome], bound: float) -> Table:
-    """Return the changes in the order of the search, each with its result."""
+    """Create a table of the changes and their results, in the order of the search."""
     met = path[-1].refused <= bound
     caption = "set the last value of each fleet and rule in the file" if met else "no further change refuses less"
     table = empty_table(f"at most {bound:.1%} refused", ["change"], ["refused", "USD a month"], caption=caption)

@@ -1,1 +1,1 @@
-"""Read-only comparison of a running deployment with its file."""
+"""`voice status`: compare a running deployment with its file."""

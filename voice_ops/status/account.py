@@ -1,4 +1,4 @@
-"""Stacks, alarms, drift and cost of a deployment."""
+"""Compares stacks, deletion protection, alarms, drift and cost of a deployment with its file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROTECTED = {"Key": "deletion_protection.enabled", "Value": "true"}
 
 
 def stack_rows(account: Account) -> Iterator[Row]:
-    """Compare the stacks of the file with the existing ones."""
+    """Compare the stacks of the file with the existing stacks."""
     live = account.stacks()
     for stack in account.templates:
         state = live.get(stack, "not deployed")
@@ -44,7 +44,7 @@ def stack_rows(account: Account) -> Iterator[Row]:
 
 
 def protection_rows(account: Account) -> Iterator[Row]:
-    """Report the stacks and load balancers that are protected against deletion, and those that should be."""
+    """Compare the deletion protection of stacks and load balancers with the file."""
     result = account.list_all("cloudformation", "describe_stacks", "Stacks[?StackStatus != 'DELETE_COMPLETE']")
     live = {each["StackName"]: bool(each.get("EnableTerminationProtection")) for each in result}
     is_protected = {stack: live[stack] for stack in account.templates if stack in live}
@@ -67,7 +67,7 @@ def protection_rows(account: Account) -> Iterator[Row]:
 
 
 def alarm_rows(account: Account) -> Iterator[Row]:
-    """Report every alarm in ALARM, and metrics that hosts in service should publish but do not; count the others."""
+    """Report each alarm in ALARM, the missing metrics of hosts in service, and the number of alarms by state."""
     desired = [
         resource["Properties"]["AlarmName"]
         for resource in account.resources("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
@@ -100,7 +100,7 @@ def alarm_rows(account: Account) -> Iterator[Row]:
 
 
 def _own_metrics(alarm: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield fleet and name of each metric of our own hosts that an alarm reads."""
+    """Yield the fleet and name of each metric that an alarm reads and that hosts publish themselves."""
     stats = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
     for metric in (alarm, *stats):
         if metric.get("Namespace") == NAMESPACE:
@@ -118,7 +118,7 @@ def _silent_metric_rows(account: Account, silent: Mapping[str, set[str]]) -> Ite
 
 
 def drift_rows(account: Account) -> Iterator[Row]:
-    """Run CloudFormation's drift detection for every stack, which takes some seconds each."""
+    """Run CloudFormation's drift detection for each stack, which takes some seconds per stack."""
     client = account.session.client("cloudformation")
     live = account.stacks()
     runs = {
@@ -131,7 +131,7 @@ def drift_rows(account: Account) -> Iterator[Row]:
 
 
 def cost_rows(account: Account) -> Iterator[Row]:
-    """Query Cost Explorer, which charges 0.01 USD, for the cost of the current month."""
+    """Report the cost of the current month. The request to Cost Explorer costs 0.01 USD."""
     today = datetime.now(UTC).date()
     answer = account.session.client("ce", region_name=COSTS_REGION).get_cost_and_usage(
         TimePeriod={"Start": today.replace(day=1).isoformat(), "End": (today + timedelta(days=1)).isoformat()},

@@ -1,4 +1,4 @@
-"""Status of an AWS section: stacks, hosts, tasks, alarms, images, drift, cost to date."""
+"""Compares an AWS section with its account, in all topics of `voice status`."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -15,7 +15,7 @@ from voice_ops.synthesis import templates
 
 
 def deployment_rows(deployment: Deployment) -> Iterator[Row]:
-    """Compare a deployment's account with its file, or report missing credentials."""
+    """Compare the account of a deployment with the file. Missing credentials become a result."""
     try:
         session = sign_in(deployment)
     except ERRORS as error:
@@ -26,7 +26,7 @@ def deployment_rows(deployment: Deployment) -> Iterator[Row]:
 
 
 def aws_rows(account: Account) -> Iterator[Row]:
-    """Query all resources of the account. Errors become results."""
+    """Compare an account with the file in all topics. Errors of AWS become results."""
     topics: dict[str, Callable[[Account], Iterable[Row]]] = {
         "stacks": whole.stack_rows,
         "deletion protection": whole.protection_rows,

@@ -1,4 +1,4 @@
-"""Status of an Azure section: the cluster, its pools, and each Deployment with its pods and images."""
+"""Compares an Azure section with the cluster, its node pools and its Deployments."""
 
 import os
 from collections import Counter
@@ -24,14 +24,14 @@ from voice_sandbox.azure.errors import EngineError
 DEPLOY_WORKLOADS = "deploy the file: pulumi -C stacks/voice_stacks/azure/workloads up --policy-pack ../policy"
 DEPLOY_CLUSTER = "deploy the file: pulumi -C stacks/voice_stacks/azure/cluster up --policy-pack ../policy"
 RUNNING = ("Succeeded", "Running")
-"""Expected provisioning state and power state of a cluster."""
+"""Provisioning state and power state of a healthy cluster."""
 DIGEST_LENGTH, MAX_SHOWN = 19, 4
 ERRORS = (AzureError, EngineError)
 
 
 @dataclass(frozen=True)
 class State:
-    """A deployment file, and the cluster that it describes."""
+    """A deployment and its cluster, whose objects are read on first use."""
 
     deployment: Deployment
     cluster: Cluster
@@ -46,7 +46,7 @@ class State:
 
 
 def azure_rows(deployment: Deployment, environment: Mapping[str, str] = os.environ) -> Iterator[Row]:
-    """Compare the cluster, its pools and its Deployments with the file; errors of Azure become results."""
+    """Compare the cluster, its pools and its Deployments with the file. Errors of Azure become results."""
     subscription = subscription_in(environment)
     if isinstance(subscription, Refusal):
         yield from unanswered_rows(AREA, TOPICS, subscription.result, subscription.remedy)
@@ -60,7 +60,7 @@ def azure_rows(deployment: Deployment, environment: Mapping[str, str] = os.envir
 
 
 def cluster_rows(state: State) -> Iterator[Row]:
-    """Compare state and version of the cluster with the file."""
+    """Compare the state and version of the cluster with the file."""
     name, version = names.cluster(state.deployment), state.deployment.azure.kubernetes_version
     result = state.cluster.properties()
     if result is None:
@@ -75,13 +75,13 @@ def cluster_rows(state: State) -> Iterator[Row]:
 
 
 def _not_deployed_row(deployment: Deployment) -> Row:
-    """Return the result before the first deploy, when nothing else can be compared."""
+    """Return the row of a missing cluster, which is the only row before the first deploy."""
     version = f"Kubernetes {deployment.azure.kubernetes_version}"
     return make_row(AREA, f"cluster {names.cluster(deployment)}", "not deployed", version, warns=DEPLOY_CLUSTER)
 
 
 def pool_rows(state: State) -> Iterator[Row]:
-    """Compare size, nodes and state of each pool with the file."""
+    """Compare the VM size, number of nodes and state of each pool with the file."""
     section = state.deployment.azure
     pools: list[tuple[str, str, HostCount]] = [(SYSTEM_POOL, section.system_pool.vm_size, section.system_pool.nodes)]
     pools += [(CPU_POOL, pool.vm_size, pool.nodes) for pool in [section.cpu_pool] if pool]
@@ -105,7 +105,7 @@ def pool_rows(state: State) -> Iterator[Row]:
 
 
 def deployment_rows(state: State) -> Iterator[Row]:
-    """Compare pods, images and settings of each Deployment with the file.
+    """Compare the pods, images and settings of each Deployment with the file.
 
     Deployments that the file does not define are reported as well.
     """
@@ -140,7 +140,7 @@ def _image_rows(new: DefinedWorkloads, key: tuple[str, str], live_deployment: Li
 
 
 def short(digest: str | None) -> str:
-    """Return a digest shortened for comparison by eye."""
+    """Shorten a digest for display, or return ``none`` if there is no digest."""
     return digest[:DIGEST_LENGTH] if digest else "none"
 
 
@@ -149,4 +149,4 @@ TOPICS: dict[str, Callable[[State], Iterator[Row]]] = {
     "node pools": pool_rows,
     "deployments": deployment_rows,
 }
-"""All comparisons, in this order."""
+"""Comparisons by topic, in the order of the report."""

@@ -1,4 +1,4 @@
-"""`voice status`: compares a running deployment with its file."""
+"""`voice status`: compare a running deployment with its file."""
 
 from collections.abc import Iterator
 
@@ -36,7 +36,7 @@ def status(file: DeploymentFile, region: Region = None, as_json: Json = False) -
 
 
 def healthy(rows: list[Row]) -> bool:
-    """Return True if there are results and no faults; an error of a cloud is not a fault."""
+    """Return True if at least one row is sufficient, and none is a warning or an error."""
     wrong = {Status.WARNING, Status.BLOCKS}
     return any(row.status is Status.SUFFICIENT for row in rows) and not any(row.status in wrong for row in rows)
 

@@ -1,4 +1,4 @@
-"""Hosts and gateway tasks: their number and their images."""
+"""Compares the number and the images of hosts and tasks with the file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _IMAGE = re.compile(r"\.amazonaws\.com(?:\.cn)?/([a-z0-9/-]+)@(sha256:[0-9a-f]{6
 
 
 def fleet_rows(account: Account) -> Iterator[Row]:
-    """Compare hosts and tasks in service with the desired number, and the desired number with the file's bounds."""
+    """Compare the hosts and tasks in service with the desired number, and the desired number with the file."""
     live = live_groups(account)
     for group in account.groups.values():
         result = live.get(group.name)
@@ -60,7 +60,7 @@ def calls_row(account: Account) -> Iterator[Row]:
 
 
 def serving(account: Account) -> dict[str, int]:
-    """Return the healthy hosts in service by fleet."""
+    """Return the number of healthy hosts in service, by fleet."""
     live, result = live_groups(account), dict.fromkeys((group.fleet for group in account.groups.values()), 0)
     for name, group in live.items():
         result[account.groups[name].fleet] += _in_service(group)
@@ -68,7 +68,7 @@ def serving(account: Account) -> dict[str, int]:
 
 
 def image_rows(account: Account) -> Iterator[Row]:
-    """Compare the digests with which hosts and the gateway's tasks were started with those in the file."""
+    """Compare the image digests of running hosts and tasks with the digests in the file."""
     live = live_groups(account)
     for group in account.groups.values():
         if group.name in live and live[group.name]["Instances"]:
@@ -86,7 +86,7 @@ def live_groups(account: Account) -> dict[str, AutoScalingGroupTypeDef]:
 
 
 def _removed_fleet_rows(account: Account) -> Iterator[Row]:
-    """Count the hosts of groups that were removed from the file."""
+    """Report the number of hosts of each group that was removed from the file."""
     tag = {"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]}
     result = account.list_all("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=[tag])
     for group in result:
@@ -146,7 +146,7 @@ def _service(account: Account, stack: str) -> Any:  # noqa: ANN401  the stubs of
 
 
 def _running_digests(account: Account, live: AutoScalingGroupTypeDef) -> dict[str, set[str]]:
-    """Return the digests by image in the hosts' user data, over all launch template versions in use."""
+    """Return the digests of each image, from the user data of all launch template versions in use."""
     versions = {
         (template["LaunchTemplateId"], template["Version"])
         for instance in live["Instances"]

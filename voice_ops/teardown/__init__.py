@@ -1,1 +1,1 @@
-"""Teardown of a deployment: deleted and retained resources, their cost, and unexpected remains."""
+"""`voice teardown`: delete a deployment, and show the deleted, retained and unexpectedly remaining resources."""

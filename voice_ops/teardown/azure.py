@@ -1,4 +1,4 @@
-"""The order in which the Pulumi CLI deletes the Azure section, and the retained resources."""
+"""Plans the teardown of the Azure section with the Pulumi CLI."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from voice_blueprint.file.model.deployment import Deployment
 
 @dataclass(frozen=True)
 class RetainedAzureResource:
-    """A retained resource, with the reason."""
+    """A resource that a teardown retains, and the reason."""
 
     resource: str
     why: str
@@ -15,7 +15,7 @@ class RetainedAzureResource:
 
 @dataclass(frozen=True)
 class AzureOrder:
-    """A teardown of the Azure section.
+    """Steps of a teardown of the Azure section.
 
     Attributes:
         commands: Commands to run, in this order.
@@ -28,7 +28,9 @@ class AzureOrder:
 
 
 def azure_order(deployment: Deployment) -> AzureOrder:
-    """Plan the deletion on the local engine, which checks that no resource is deleted while another one needs it.
+    """Rehearse the teardown on the local engine, and return its steps.
+
+    The engine checks that no resource is deleted while another one needs it.
 
     Raises:
         EngineError: A program fails, or a resource would be deleted too early.

@@ -77,13 +77,13 @@ def teardown(
 
 
 def is_guarded(deployment: Deployment) -> bool:
-    """Return True if the deployment's name must be entered before anything is deleted."""
+    """Return True if a teardown must be confirmed with the name of the deployment."""
     protected = deployment.aws_section and deployment.aws_section.deletion_protection
     return deployment.environment is Environment.PRODUCTION or bool(protected)
 
 
 def refuse_guarded(deployment: Deployment, name: str | None) -> None:
-    """Exit if a required name is missing or differs."""
+    """Exit if the confirmation by name is missing or has another name."""
     if is_guarded(deployment) and name != deployment.name:
         name_note = "" if name is None else f", not {name}"
         reason = "production" if deployment.environment is Environment.PRODUCTION else "protected"
@@ -93,10 +93,10 @@ def refuse_guarded(deployment: Deployment, name: str | None) -> None:
 
 
 def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, confirm: bool, as_json: bool) -> bool:
-    """Tear down the AWS section, or show the plan.
+    """Tear down the AWS section, or show the plan for a dry run.
 
     Args:
-        report: Object that receives the plan and the remaining resources.
+        report: Dictionary to which the plan and the remaining resources are added.
 
     Returns:
         Whether no unexpected resources remain.
@@ -171,7 +171,7 @@ def _delete(account: Account, resources: list[Resource]) -> None:
 
 
 def _with_importers(account: Account) -> tuple[str, ...]:
-    """Return the stacks that were removed from the file, after those that import from them.
+    """Return the stacks that were removed from the file and the stacks that import from them, in deletion order.
 
     `cdk destroy` only deletes the stacks of the file.
     """

@@ -1,4 +1,4 @@
-"""Resources outside of stacks, created by `voice`, by jobs and by AWS's services."""
+"""Finds and deletes resources outside of stacks, which `voice`, jobs and AWS services have created."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from voice_ops.teardown.plan import RetainedResource
 
 POLL_S = 5.0
 MAX_WAIT_S = 600.0
-"""Maximum time until a job's host has terminated: a shutdown takes a minute or two, on accelerator types up to ten."""
+"""Timeout for the termination of a job's host. A shutdown takes a minute or two, or up to ten with accelerators."""
 MAX_UPDATE_S = 7200.0
-"""Maximum time until an update has ended: a rollback of an instance refresh replaces hosts again."""
+"""Timeout for the end of an update. The rollback of an instance refresh replaces hosts again."""
 IMAGE = "machine image"
 _RUNNING = ["pending", "running", "stopping", "stopped"]
 _INSIGHTS = "/aws/ecs/containerinsights/"
@@ -24,10 +24,10 @@ _IMAGE_BUILDER_LOGS = "/aws/imagebuilder/"
 
 
 def end_rollout(account: Account, report: Callable[[str], None]) -> None:
-    """Delete the stored rollout, so that no pipeline resumes it, and cancel its update.
+    """Cancel a rollout, and delete its record so that no pipeline can resume it.
 
     Raises:
-        DeletionError: An update has not ended in time; CloudFormation cannot delete a stack during an update.
+        DeletionError: An update has not ended in time. CloudFormation cannot delete a stack during an update.
     """
     if rollout := stored_rollout(account):
         report(f"the rollout {rollout.label} is cancelled: `voice rollout --resume` cannot continue it")
@@ -50,13 +50,15 @@ def end_rollout(account: Account, report: Callable[[str], None]) -> None:
 
 
 def _updating_stacks(account: Account) -> dict[str, str]:
-    """Return the status of stacks whose update is in progress."""
+    """Return the stacks whose update is in progress, with their status."""
     states = account.stacks().items()
     return {stack: state for stack, state in states if state.startswith("UPDATE_") and state.endswith("_IN_PROGRESS")}
 
 
 def end_jobs(account: Account, report: Callable[[str], None]) -> None:
-    """Terminate the hosts of jobs, since their interfaces would prevent the deletion of subnets and security groups.
+    """Terminate the hosts of jobs, and wait until they have terminated.
+
+    Their network interfaces would prevent the deletion of subnets and security groups.
 
     Raises:
         DeletionError: A host still exists after the timeout.
@@ -77,7 +79,7 @@ def end_jobs(account: Account, report: Callable[[str], None]) -> None:
 
 
 def _jobs(account: Account) -> set[str]:
-    """Return the deployment's instances without an Auto Scaling group; others are terminated with their group."""
+    """Return the ids of the deployment's instances that do not belong to an Auto Scaling group."""
     filters: Any = [
         {"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]},
         {"Name": "instance-state-name", "Values": [*_RUNNING, "shutting-down"]},
@@ -90,9 +92,9 @@ def _jobs(account: Account) -> set[str]:
 
 
 def service_logs(account: Account, templates: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the log groups that ECS and Image Builder have created for resources of templates.
+    """Yield the log groups that AWS services have created for the resources of templates.
 
-    Container Insights creates one per cluster, and a machine image build one per recipe.
+    Container Insights creates one log group per cluster, and Image Builder one per recipe.
     """
     for stack, template in templates.items():
         for logical, resource in template["Resources"].items():
@@ -114,14 +116,14 @@ def _log_prefix(stack: str, logical: str, resource: Mapping[str, Any]) -> str | 
 
 
 def delete_logs(account: Account, templates: Mapping[str, Mapping[str, Any]]) -> None:
-    """Delete the log groups of `service_logs`, once the resources that write to them have been deleted."""
+    """Delete the log groups that ``service_logs`` returns. The resources that write to them must have been deleted."""
     client = account.session.client("logs")
     for group in service_logs(account, templates):
         client.delete_log_group(logGroupName=group)
 
 
 def machine_images(account: Account) -> Iterator[RetainedResource]:
-    """Yield the machine images that were built for fleets, which are kept since the file may refer to them."""
+    """Yield the machine images that were built for fleets. They are retained because the file may refer to them."""
     tag_filter = [{"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]}]
     for each in account.list_all("ec2", "describe_images", "Images[]", Owners=["self"], Filters=tag_filter):
         fleet = {tag["Key"]: tag["Value"] for tag in each.get("Tags", [])}.get("voice-serve:fleet", "a fleet")

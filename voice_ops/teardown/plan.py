@@ -1,4 +1,4 @@
-"""Deleted and retained resources of a teardown, from the templates."""
+"""Derives the deleted and retained resources of a teardown from the templates."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -21,14 +21,14 @@ _STORAGE_ITEMS = {
 
 @dataclass(frozen=True)
 class RetainedResource:
-    """A resource that outlives the stacks.
+    """A resource that remains after the stacks are deleted.
 
     Attributes:
         stack: Stack of the resource; empty for a resource outside of stacks.
         name: Logical id, or the id of a resource outside of stacks.
         kind: Resource type.
         why: Reason.
-        usd: USD per month, per GB if ``per_gb``; ``None`` if unknown.
+        usd: Price in USD per month, or in USD per GB and month if ``per_gb``; ``None`` if unknown.
         gb: Size; ``None`` if unknown.
     """
 
@@ -50,7 +50,7 @@ class RetainedResource:
 
 @dataclass(frozen=True)
 class Plan:
-    """Resources to delete and to retain.
+    """Resources that a teardown deletes and retains.
 
     Attributes:
         deleted: Number of resources by stack and type.
@@ -61,12 +61,12 @@ class Plan:
 
     @property
     def retained_kinds(self) -> set[str]:
-        """Resource types that outlive the stacks."""
+        """Types of the retained resources."""
         return {each.kind.removeprefix("snapshot of ") for each in self.kept}
 
     @property
     def usd_per_month(self) -> float:
-        """Known cost of the retained resources."""
+        """Monthly cost of the retained resources whose cost is known."""
         return sum(each.usd_per_month or 0 for each in self.kept)
 
 
@@ -75,7 +75,7 @@ Sizes = Mapping[tuple[str, str], float]
 
 
 def plan(templates: Mapping[str, Mapping[str, Any]], section: Aws, book: PriceBook, sizes: Sizes | None = None) -> Plan:
-    """Return the effect of `cdk destroy` on the stacks of these templates."""
+    """Return the resources that `cdk destroy` would delete and retain."""
     deleted: dict[str, Counter[str]] = {}
     retained = []
     for stack, template in templates.items():

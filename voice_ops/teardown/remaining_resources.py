@@ -1,4 +1,4 @@
-"""Remaining resources of a deployment in its account: by tag, and by name if AWS does not support tags."""
+"""Finds the remaining resources of a deployment in an account, by tag or, for some types, by name."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,11 +13,11 @@ from voice_ops.aws.regions import removed_regions
 from voice_ops.teardown.removal import Resource
 
 GLOBAL_REGION = "us-east-1"
-"""Region in which the tagging API lists resources of global services."""
+"""Region in which the tagging API lists the resources of global services."""
 
 SNAPSHOT = "elasticache snapshot"
 BAKED_IMAGE = "ec2 image"
-"""A machine image built by a pipeline, which the teardown's plan lists as kept."""
+"""Kind of the machine images built by pipelines, which the teardown's plan lists as retained."""
 _KINDS = {
     "AWS::ECR::Repository": "ecr repository",
     "AWS::IAM::Role": "iam role",
@@ -26,14 +26,14 @@ _KINDS = {
     "AWS::S3::Bucket": "s3",
     "AWS::SecretsManager::Secret": "secretsmanager secret",
 }
-"""Names of the resource types that stacks may keep."""
+"""Kind, as in ``RemainingResource``, of each CloudFormation type that stacks may retain."""
 
 _DELETED_STATES = {"PendingDeletion", "terminated", "shutting-down", "deleted", "deleting", "INACTIVE", None}
 
 
 @dataclass(frozen=True)
 class RemainingResource:
-    """An existing resource.
+    """A resource that still exists in the account.
 
     Attributes:
         kind: Service and type as in an ARN, such as ``kms key``.
@@ -49,12 +49,12 @@ class RemainingResource:
 
 
 def is_expected(resource: RemainingResource, resources: Iterable[Resource], kinds: set[str]) -> bool:
-    """Return True if a resource remains on purpose.
+    """Return True if the teardown retains the resource on purpose.
 
     Args:
         resources: Resources of the stacks at the start of the teardown.
-        kinds: Retained resource types of stacks that did not exist then: an earlier teardown deleted them, and the ids
-            of their resources are unknown.
+        kinds: Retained resource types of stacks that an earlier teardown has deleted. The ids of the resources of
+            these stacks are unknown.
     """
     retained = [each for each in resources if each.is_retained]
     if resource.kind == BAKED_IMAGE:
@@ -67,15 +67,15 @@ def is_expected(resource: RemainingResource, resources: Iterable[Resource], kind
 
 
 def _is_same(remaining: RemainingResource, resource: Resource) -> bool:
-    """Return True if the resource belongs to a stack.
+    """Return True if a remaining resource is the given resource of a stack.
 
-    Ids alone are ambiguous, since a resource of another type, such as a stage, may have the same id.
+    The comparison includes the kind, since a resource of another type, such as a stage, may have the same id.
     """
     return remaining.kind == _KINDS.get(resource.kind) and remaining.has_id(resource.physical_id)
 
 
 def retained_earlier(account: Account, resources: Sequence[Resource], kinds: set[str]) -> set[RemainingResource]:
-    """Return resources that earlier teardowns retained, before the current stacks are deleted.
+    """Return the resources that earlier teardowns have retained. Call this before the current stacks are deleted.
 
     Args:
         resources: Resources of the current stacks.
@@ -92,7 +92,7 @@ def retained_earlier(account: Account, resources: Sequence[Resource], kinds: set
 
 
 def remaining_resources(account: Account) -> list[RemainingResource]:
-    """Return all remaining resources in every region that the deployment uses."""
+    """Return the resources of the deployment that still exist, including those of global services."""
     tagged_resources = [
         resource
         for region in dict.fromkeys((account.region, GLOBAL_REGION))
@@ -144,7 +144,7 @@ _STATES: dict[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
     ),
     "kms key": ("describe_key", lambda arn: {"KeyId": arn}, "KeyMetadata.KeyState"),
 }
-"""Resources that the tagging API lists during their deletion: the query for the state, and its path in the response."""
+"""Operation, request and path of the state for each kind that the tagging API still lists during a deletion."""
 
 
 def _state(account: Account, kind: str, arn: str, region: str) -> object:
@@ -154,7 +154,7 @@ def _state(account: Account, kind: str, arn: str, region: str) -> object:
 
 
 def _untagged_resources(account: Account) -> dict[str, Iterable[str]]:
-    """Return the resources that the tagging API omits, by kind."""
+    """Return the ids of the resources that the tagging API omits, by kind."""
     name, store = account.deployment.name, names.state_group(account.deployment)
     removed_accounts = removed_regions(account) if account.deployment.is_first_region else ()
     alarms = _names_in_templates(account, "AlarmName", "AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
@@ -211,5 +211,5 @@ def _untagged_resources(account: Account) -> dict[str, Iterable[str]]:
 
 
 def _names_in_templates(account: Account, setting: str, *kinds: str) -> set[str]:
-    """Return the names in the templates of resources of some types."""
+    """Return the names that the templates specify for resources of these types."""
     return {resource["Properties"][setting] for resource in account.resources(*kinds)}

@@ -1,4 +1,4 @@
-"""Resources of existing stacks, with their size, and their deletion."""
+"""Lists the resources of existing stacks, and prepares the stacks for deletion."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,18 +15,18 @@ _GB = 2**30
 """Bytes per GB, as charged by CloudWatch Logs and S3."""
 
 _METRIC_DAYS = 3
-"""Days of metrics that are queried: S3 reports the size of a bucket once a day, with a delay of one or two days."""
+"""Number of days of metrics to query. S3 reports the size of a bucket once a day, one or two days late."""
 
 
 @dataclass(frozen=True)
 class OperatorAws:
-    """The account of the environment's credentials, for the CDK."""
+    """Account and region of the operator's credentials, for the CDK CLI."""
 
     account: str
     region: str
 
     def environment(self, _home: Path) -> dict[str, str]:
-        """Return the operator's own environment, with the region of the file."""
+        """Return the environment of this process with the account and region for the CDK CLI."""
         return {
             **os.environ,
             "AWS_REGION": self.region,
@@ -42,7 +42,7 @@ class Resource:
     """A resource of an existing stack.
 
     Attributes:
-        is_retained: Whether its deletion policy retains it.
+        is_retained: Whether the deletion policy retains the resource.
     """
 
     stack: str
@@ -53,7 +53,7 @@ class Resource:
 
 
 def existing(account: Account, live: Mapping[str, Mapping[str, Any]]) -> list[Resource]:
-    """Return the resources of the existing stacks, with their deployed deletion policies.
+    """Return the resources of the existing stacks, with the deletion policies of the deployed templates.
 
     Args:
         live: Templates of the existing stacks.
@@ -67,7 +67,7 @@ def existing(account: Account, live: Mapping[str, Mapping[str, Any]]) -> list[Re
 
 
 def sizes(account: Account, resources: Iterable[Resource]) -> Sizes:
-    """Query the size of all retained resources that are charged by size."""
+    """Return the sizes of the retained resources that are charged by size, in GB."""
     stored = {(each.stack, each.logical_id): _bytes(account, each) for each in resources if each.is_retained}
     return {key: size / _GB for key, size in stored.items() if size is not None}
 
@@ -111,7 +111,7 @@ def disable_protection(account: Account, stacks: Iterable[str], resources: Itera
 
 
 def empty_log_buckets(account: Account, resources: Sequence[Resource]) -> int:
-    """Disable access logs, and empty the buckets that are deleted with their stacks.
+    """Disable access logs, and empty the buckets that are to be deleted with their stacks.
 
     CloudFormation only deletes empty buckets. The platform's buckets only contain access logs.
 

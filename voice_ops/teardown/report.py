@@ -1,4 +1,4 @@
-"""A teardown as tables and as JSON."""
+"""Prints the plan and the results of a teardown."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from voice_ops.teardown.remaining_resources import RemainingResource
 
 
 def print_plan(plan: Plan) -> None:
-    """Print the resources to delete, and the retained ones with their cost."""
+    """Print the resources to delete, and the resources to retain with their cost."""
     out.print(stack_table("deleted", {stack: types for stack, types in plan.deleted.items() if types}))
     if not plan.kept:
         out.print("  kept: nothing")
@@ -35,7 +35,7 @@ def _cost(group: list[RetainedResource]) -> str:
 
 
 def print_remaining(expected: list[RemainingResource], unexpected: list[RemainingResource]) -> None:
-    """Print the remaining resources: expected ones by kind, others individually."""
+    """Print the number of expected resources by kind, and each unexpected resource."""
     out.print(f"remaining as planned: {_count_by_kind(expected)}", soft_wrap=True)
     out.print(f"remaining unexpectedly: {_count_by_kind(unexpected)}", soft_wrap=True)
     for resource in unexpected:

@@ -1,8 +1,8 @@
 """The local AWS: a moto server whose CloudFormation deploys real CDK templates.
 
-* `server` is the process; `process` starts it as a child process and provides its endpoint. * `cloudformation` deploys,
-updates and deletes stacks as AWS does: in dependency order, with events, rollback, replacement, retention, exports and
-dynamic references. Like AWS's, it is a client of the services' own APIs. * `adapters` contains a table with the API
-calls that create, change and delete each resource type. * `patches` add features that moto's services lack or store
-incorrectly, so that boto3 shows what was deployed.
+* `server` is the program. `process` starts it as a child process and provides its endpoint.
+* `cloudformation` deploys, updates and deletes stacks as AWS does: in dependency order, with events, rollback,
+  replacement, retention, exports and dynamic references. It calls the services through their public APIs.
+* `adapters` contains a table with the API calls that create, change and delete each resource type.
+* `patches` add features that moto's services lack or store incorrectly, so that boto3 shows what was deployed.
 """

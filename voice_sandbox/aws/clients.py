@@ -1,4 +1,4 @@
-"""boto3 clients of this server's own services, which CloudFormation uses through the same API as all clients."""
+"""boto3 clients for this server's services, with which CloudFormation calls the same APIs as any other client."""
 
 from __future__ import annotations
 

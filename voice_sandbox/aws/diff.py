@@ -14,7 +14,7 @@ from voice_sandbox.changes import Op
 Templates = Mapping[str, Mapping[str, Any]]
 """Templates by stack name."""
 ResourceKey = tuple[str, str]
-"""A stack, and a resource's logical id in it."""
+"""Name of a stack, and logical id of one of its resources."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Step:
         key: Stack and logical id.
         kind: Type.
         changes: Own properties that cannot change in place.
-        because: Replaced resources to which it refers in properties that cannot change in place.
-        downgrades: Properties that its service refuses to lower, with both values.
-        keeps_name: Whether it would be replaced and has an unchanged explicit name, which CloudFormation rejects.
+        because: Replaced resources to which the resource refers in properties that cannot change in place.
+        downgrades: Properties that the service refuses to lower, with both values.
+        keeps_name: Whether the resource would be replaced under the same explicit name, which CloudFormation rejects.
     """
 
     op: Op
@@ -46,7 +46,7 @@ https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/VersionManagement.HowTo.
 
 
 def compare(old: Templates, new: Templates) -> list[Step]:
-    """Return a step for each resource of either set of stacks."""
+    """Return a step for each resource in the old or the new stacks."""
     before, after = _resources(old), _resources(new)
     unchanged_types = {key for key in before.keys() & after.keys() if before[key]["Type"] == after[key]["Type"]}
     changed = {key: tuple(_fixed_changes(before[key], after[key])) for key in unchanged_types}

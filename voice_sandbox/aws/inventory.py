@@ -1,4 +1,4 @@
-"""Inventory of the local AWS by kind: it must be the same before a deploy and after a teardown."""
+"""Inventory of the local AWS by kind, which must be the same before a deployment and after its teardown."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -55,5 +55,5 @@ def inventory(session: boto3.Session, endpoint: str) -> dict[str, set[str]]:
 
 
 def added(before: dict[str, set[str]], after: dict[str, set[str]]) -> Counter[str]:
-    """Count new resources by kind; kinds without any are omitted."""
+    """Count new resources by kind. Kinds without new resources are omitted."""
     return Counter({kind: len(after[kind] - before[kind]) for kind in after if after[kind] - before[kind]})

@@ -33,7 +33,7 @@ def start(port: int = 0) -> str:
 
 
 def add_hosted_zone(identifier: str, name: str) -> None:
-    """Add the public DNS zone that an operator created before the first deploy, with its Route 53 id."""
+    """Add a public DNS zone with a given Route 53 id, as an operator does before the first deployment."""
     backend = route53_backends[DEFAULT_ACCOUNT_ID]["aws"]
     moto_id_manager.set_custom_id(HostedZoneIdentifier(DEFAULT_ACCOUNT_ID, name, None), identifier)
     backend.create_hosted_zone(name, private_zone=False)

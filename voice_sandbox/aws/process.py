@@ -124,7 +124,7 @@ class LocalAws:
 
     @property
     def ended(self) -> int | None:
-        """Exit code of a server that has exited, negative after a signal; ``None`` while it runs."""
+        """Exit code of the server, which is negative after a signal, or ``None`` while the server runs."""
         return self._process.poll()
 
     def release(self) -> None:

@@ -14,13 +14,13 @@ from pathlib import Path
 from types import FrameType
 
 RELEASE = "release\n"
-"""Line on stdin with which a parent lets the server outlive it."""
+"""Line on stdin with which a parent process lets the server outlive itself."""
 
 
 def main() -> None:
     """Serve until SIGTERM, SIGINT or, as a child, until the parent exits without having released the server.
 
-    It prints one line of JSON with the endpoint as soon as the server is ready.
+    One line of JSON with the endpoint is printed as soon as the server is ready.
     """
     parser = argparse.ArgumentParser(description="A local AWS on a free port of this machine.")
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 (the default) selects a free port")
@@ -81,7 +81,7 @@ def _prepare_environment() -> None:
 
 
 def _wait_for_parent(stop: threading.Event) -> None:
-    """Stop when the parent's end of the pipe closes, even by a crash, unless it has released the server."""
+    """Set the event when the parent closes the pipe, even by a crash, unless it has released the server."""
     if sys.stdin.read() != RELEASE:
         stop.set()
 

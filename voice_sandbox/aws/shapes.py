@@ -45,7 +45,7 @@ def conform(shape: Shape, value: Json, path: str) -> Json:
 
 
 def member(shape: Shape | None, name: str) -> str | None:
-    """Return the spelling of a member in a structure, or None if it has none of that name."""
+    """Return the name of a member as the structure spells it, or None if the structure has no such member."""
     members = shape.members if isinstance(shape, StructureShape) else {}
     return (
         name

@@ -1,7 +1,7 @@
 """Simulated hosts, which complete lifecycle hooks in the default sandbox, where no machine boots.
 
-They complete every hook with CONTINUE, as a host would if its programs started immediately. If machines boot, they are
-disabled, and a machine's own user data completes its hooks.
+They complete every hook with CONTINUE, as a host would if its programs started immediately. If machines boot, the
+simulated hosts are disabled, and a machine's own user data completes its hooks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BOOT_S = 0.2
 
 
 def play(stop: threading.Event) -> None:
-    """Complete each pending hook at its second poll, until the event is set."""
+    """Complete each pending hook when it is polled for the second time, until the event is set."""
     processed: set[tuple[str, ...]] = set()
     while not stop.wait(BOOT_S):
         waiting = set(_waiting_hosts())

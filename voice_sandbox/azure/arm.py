@@ -1,4 +1,4 @@
-"""Azure Resource Manager's ids by type, and the names that the provider assigns."""
+"""Resource ids of Azure Resource Manager by type, and the names that the provider assigns."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _EXTENSION_PATHS: Mapping[str, str] = {
     "storage:StorageAccount": _STORAGE,
 }
 _SINGLETON_NAME = "default"
-"""Name of a resource that exists only once, between its parent and its children."""
+"""Name of a resource that exists only once per parent. The name is part of ids, but not of types."""
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
 def template(kind: str) -> str:
-    """Return the template of the ids of a type, with inputs in braces.
+    """Return the template of a type's resource ids, with the names of inputs in braces.
 
     Args:
         kind: Type without its package, such as `containerservice:AgentPool`.
@@ -55,7 +55,7 @@ def template(kind: str) -> str:
 
 
 def _derive_template(kind: str) -> str:
-    """Return a template from Azure's name of a type, and from its name inputs: its parents', then its own.
+    """Derive a template from Azure's name of a type, and from the name inputs of its parents and of the type itself.
 
     For a type that the definitions lack, Azure's name is assumed to equal the SDK's.
     """
@@ -91,17 +91,17 @@ def _camel_case(name: str) -> str:
 
 
 def name_input(kind: str) -> str:
-    """Return the name input of a type: the last one in its ids."""
+    """Return the input with a resource's name, which is the last input in its id."""
     return path_inputs(kind)[-1]
 
 
 def path_inputs(kind: str) -> tuple[str, ...]:
-    """Return the inputs in the id of a type's resources, from the outermost inwards."""
+    """Return the inputs in the id of a type's resources, outermost first."""
     return tuple(_PARAMETER.findall(template(kind)))
 
 
 def auto_name(kind: str, name: str, urn: str) -> str:
-    """Return the name that the provider generates without a name in the program; here it is deterministic."""
+    """Return the name that the provider generates if the program sets none. Here, the name is deterministic."""
     if kind == "authorization:RoleAssignment":
         return fake_uuid(urn, "name")
     suffix = hashlib.sha256(urn.encode()).hexdigest()[:8]
@@ -109,7 +109,7 @@ def auto_name(kind: str, name: str, urn: str) -> str:
 
 
 def arm_id(kind: str, inputs: Properties) -> str | None:
-    """Return a resource's id; `None` while one of its inputs is unknown or missing."""
+    """Return a resource's id, or `None` while one of its inputs is unknown or missing."""
     values = {field: reveal(inputs.get(field)) for field in path_inputs(kind)}
     if any(value is None or isinstance(value, Unknown) for value in values.values()):
         return None
@@ -125,7 +125,7 @@ def arm_type(kind: str) -> str:
 
 
 def inputs_for(kind: str, identifier: str) -> dict[str, str]:
-    """Return the inputs in an id; empty if the id is not one of this type."""
+    """Return the inputs in an id, or an empty dictionary if the id is not one of this type."""
     pattern = "".join(
         f"(?P<{part[1:-1]}>{'.+' if part in ('{scope}', '{resourceUri}') else '[^/]+'})"
         if part.startswith("{")

@@ -1,4 +1,4 @@
-"""The language host in a separate process, for the engine and its callers."""
+"""The language host in a separate process, which the engine and its callers use."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from typing import Any
 _EXCLUDED_PREFIXES = ("ARM_", "AZURE_", "PULUMI_", "OTEL_", "KUBECONFIG", "TRACEPARENT")
 _STOP_S = 5.0
 _MAX_ANSWER = 4096
-"""Maximum size of a response: a line of JSON with a number."""
+"""Maximum size of a response, which is a line of JSON with a number, in bytes."""
 
 
 class Child(AbstractContextManager["Child"]):
-    """A language host; neither it nor its forks outlive the `with` block.
+    """A language host, which ends with the `with` block, as do its forks.
 
-    Its processes read a stdin to which nothing is written; when it closes, even because of a crash, they exit.
+    The processes read from a stdin to which nothing is written. They exit when it closes, even after a crash.
 
     Args:
-        programs: Pulumi programs that it will run; it imports their dependencies in advance.
+        programs: Pulumi programs to run. The host imports their dependencies in advance.
     """
 
     def __init__(self, programs: Sequence[Path] = ()) -> None:
@@ -46,7 +46,7 @@ class Child(AbstractContextManager["Child"]):
             )
 
     def send_request(self, request: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any] | None:
-        """Send a request and return the response, which is empty if the host has crashed; `None` after the timeout."""
+        """Send a request and return the response: empty if the host has crashed, `None` after the timeout."""
         self._requests.settimeout(timeout_s)
         try:
             self._requests.sendall(json.dumps(request).encode() + b"\n")
@@ -58,7 +58,7 @@ class Child(AbstractContextManager["Child"]):
         return answer
 
     def errors(self) -> str:
-        """Return the host's stderr so far."""
+        """Return the text that the host has written to stderr so far."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 

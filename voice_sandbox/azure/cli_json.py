@@ -1,4 +1,4 @@
-"""A preview in the format of `pulumi preview --json`, for tools. Secrets are `[secret]`."""
+"""A preview in the format of `pulumi preview --json`, for tools. Secrets are replaced by `[secret]`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NANOSECONDS = 1_000_000_000
 
 
 def preview_json(project: Project, run: Run, steps: list[Step]) -> dict[str, Any]:
-    """Return a project's preview in the format of the Pulumi CLI; `duration` is in nanoseconds."""
+    """Return a project's preview in the format of the Pulumi CLI. The unit of `duration` is nanoseconds."""
     return {
         "config": {
             key: SECRET_TEXT if key in project.secret_keys else value for key, value in sorted(project.config.items())

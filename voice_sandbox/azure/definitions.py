@@ -2,7 +2,7 @@
 
 The table is generated from github.com/Azure/bicep-types-az, which Microsoft generates from the services' own OpenAPI
 files; `make refresh-azure-types` updates it. It contains the types that our programs emit, with the properties that
-they set, so that wrong names, values or numbers are rejected here as Azure Resource Manager would.
+they set, so that wrong names, values or numbers are rejected here, as Azure Resource Manager would reject them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ _OPEN = re.compile(r"\.streams\[\d+\]$")
 """Property whose definition only lists examples, since streams are named by their sender, such as Container Insights.
 https://learn.microsoft.com/azure/azure-monitor/containers/container-insights-data-collection-configure"""
 FRACTIONS = {"amount", "spotMaxPrice", "threshold"}
-"""Properties of OpenAPI's type number: Bicep only has integers, and therefore its types as well. The SDK's types
-distinguish them."""
+"""Properties of OpenAPI's type number. Bicep's types only include integers. The SDK's types distinguish both."""
 RENAMED: Mapping[str, Mapping[str, str]] = {
     "storage:StorageAccount": {
         "enableHttpsTrafficOnly": "supportsHttpsTrafficOnly",
@@ -37,7 +36,7 @@ Node = Any
 
 
 def problems(kind: str, inputs: Mapping[str, Any]) -> list[str]:
-    """Return the violations of Azure's definition; none for a type that the table lacks.
+    """Return the violations of Azure's definition, or an empty list for a type that the table lacks.
 
     Args:
         kind: Type without its package, such as `containerservice:AgentPool`.
@@ -52,7 +51,7 @@ def problems(kind: str, inputs: Mapping[str, Any]) -> list[str]:
 
 
 def request(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
-    """Return the request body that azure-native sends for inputs."""
+    """Return the request body that azure-native sends for the inputs of a resource."""
     *parent_fields, name_field = arm.path_inputs(kind)
     renamed = RENAMED.get(kind, {})
     input_values = {
@@ -76,9 +75,9 @@ def request(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
 
 
 def _with_properties(definition_of_type: Mapping[str, Any], input_values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Move properties that an object does not have itself to its `properties`.
+    """Move properties that an object's definition does not contain to the nested `properties`.
 
-    azure-native flattens these at every level.
+    azure-native flattens the nested properties at every level.
     """
     if "properties" not in definition_of_type or definition_of_type["properties"][0] & READ_ONLY:
         return input_values
@@ -148,7 +147,7 @@ def _map(definition: Node, value: Any, at: str) -> Iterator[str]:
 
 
 def _enum(definition: list[Any], value: Any, at: str) -> Iterator[str]:
-    # Definitions allow any text for future versions; nothing that is deployed here uses one.
+    # Definitions allow any text for the sake of future versions, which nothing here uses.
     if value not in definition and not _OPEN.search(at):
         yield f"{at}: {value!r} is not one of {', '.join(map(str, definition))}"
 

@@ -31,7 +31,7 @@ class Change:
         kind: Kind of the change.
         old: Previous value.
         new: New value.
-        replaces: Whether it makes the provider replace the resource.
+        replaces: Whether the change makes the provider replace the resource.
     """
 
     path: str
@@ -50,8 +50,8 @@ class Step:
         urn: URN.
         old: Previous resource; `None` for a create.
         new: New resource; `None` for a delete.
-        changes: Its changed inputs.
-        because: Reason for a replacement that is not one of its own changes.
+        changes: Changed inputs of the resource.
+        replace_reason: Reason for a replacement that none of the changes causes.
     """
 
     op: Op
@@ -63,14 +63,17 @@ class Step:
 
     @property
     def resource(self) -> Resource:
-        """The new resource, or the previous one if it is deleted."""
+        """The new resource, or the previous resource if the step deletes it."""
         current = self.new or self.old
-        assert current is not None  # noqa: S101 - a step is about something
+        assert current is not None  # noqa: S101 - a step has at least one of them
         return current
 
 
 def compare(old: Graph | None, new: Graph) -> list[Step]:
-    """Return a step for every resource: those of the new graph in order, then deletions, dependents first."""
+    """Return a step for every resource.
+
+    The resources of the new graph are followed by the deletions, which begin with dependents.
+    """
     before = dict(old.by_urn) if old else {}
     steps: list[Step] = []
     replaced: set[str] = set()
@@ -100,7 +103,7 @@ def _step(old: Resource | None, new: Resource, replaced: set[str]) -> Step:
 
 
 def _replaced_dependency(resource: Resource, replaced: set[str]) -> str:
-    """Return the replaced parent or container of a resource, with which it is replaced."""
+    """Return the reason why a resource is replaced together with another one, or an empty text."""
     if resource.provider in replaced:
         return "its provider is replaced"
     for name, urns in resource.property_dependencies.items():

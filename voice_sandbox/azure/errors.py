@@ -1,4 +1,4 @@
-"""Errors of a run of a Pulumi program; every message is for the operator."""
+"""Errors in a run of a Pulumi program, with messages for the operator."""
 
 FAILURE_MARK = "voice-serve: the program failed:"
 """Line of a program's stderr that precedes its error."""

@@ -1,4 +1,4 @@
-"""Simulated outputs of created Azure and Kubernetes resources, which are deterministic."""
+"""Simulated, deterministic outputs of created Azure and Kubernetes resources."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Fake:
 
     Attributes:
         kind: Type without the package.
-        inputs: Inputs, without secret marks.
-        id: Id.
+        inputs: Inputs, without the marks of secrets.
+        id: Resource id.
         name: Name that the provider uses.
         location: Region, from the inputs or the resource group.
     """
@@ -152,7 +152,7 @@ def _by_name(fake: Fake, field: Field) -> Any:
 
 
 def _identity(fake: Fake, requested: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a managed identity in ARM's format: the list of identities is a map."""
+    """Convert a managed identity to ARM's format, in which the list of identities is a map."""
     answer = dict(requested)
     if "SystemAssigned" in str(requested.get("type")):
         answer |= {"principalId": fake.uuid("system principal"), "tenantId": arm.TENANT}
@@ -166,7 +166,7 @@ def _identity(fake: Fake, requested: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def planned_outputs(kind: str, inputs: Properties) -> dict[str, Any]:
-    """Return the outputs of an Azure resource before its creation: its inputs, and `UNKNOWN` for the others."""
+    """Return the outputs of an Azure resource before its creation. Outputs that are not inputs are `UNKNOWN`."""
     shape = resource_shape(f"azure-native:{kind}")
     answer: dict[str, Any] = {}
     for name in shape.outputs if shape else ():
@@ -182,7 +182,7 @@ def planned_outputs(kind: str, inputs: Properties) -> dict[str, Any]:
 
 
 def kubernetes_outputs(token: str, inputs: Properties, *, planned: bool) -> dict[str, Any]:
-    """Return the provider's outputs of a Kubernetes object; with `planned`, those before its creation."""
+    """Return the provider's outputs of a Kubernetes object, before its creation if the object is only `planned`."""
     shape = resource_shape(token)
     answer: dict[str, Any] = dict(inputs)
     if shape and "status" in shape.outputs:
@@ -197,7 +197,7 @@ def kubernetes_outputs(token: str, inputs: Properties, *, planned: bool) -> dict
 
 
 def kubernetes_id(inputs: Properties) -> str | None:
-    """Return an object's id, `namespace/name`; `None` while one of them is unknown."""
+    """Return an object's id, `namespace/name`, or `None` while the namespace or the name is unknown."""
     metadata = reveal(inputs.get("metadata")) or {}
     if isinstance(metadata, Unknown):
         return None

@@ -71,7 +71,7 @@ class Resource:
 
     @property
     def needs(self) -> dict[str, str]:
-        """Reasons why it needs other resources, by their URN: they must be created before it and deleted after it."""
+        """Reason for each dependency, by URN. A dependency is created before the resource and deleted after it."""
         reasons: dict[str, str] = {}
         if self.parent:
             reasons[self.parent] = "its parent"
@@ -115,14 +115,14 @@ class Graph:
         return len(self.resources)
 
     def of_type(self, kind: str) -> list[Resource]:
-        """Return the resources of a full or short type: `containerservice:AgentPool`."""
+        """Return the resources of a type, which may be short, such as `containerservice:AgentPool`."""
         return [resource for resource in self.resources if kind in (resource.type, short_type(resource.type))]
 
     def resource_named(self, name: str, kind: str | None = None) -> Resource:
         """Return the only resource with a name, and optionally a type.
 
         Raises:
-            KeyError: No resource has that name, or several do.
+            KeyError: There is not exactly one such resource.
         """
         matches = [resource for resource in (self.of_type(kind) if kind else self.resources) if resource.name == name]
         if len(matches) != 1:
@@ -135,7 +135,7 @@ class Graph:
     def needed_by(self, urn: str) -> set[str]:
         """Return the URNs of all direct and indirect dependencies of a resource.
 
-        A dependency on a component includes its children, as in Pulumi's own SDKs; a parent does not.
+        As in Pulumi's own SDKs, a dependency on a component includes its children. A parent does not.
         """
         matches: set[str] = set()
         waiting = list(self.by_urn[urn].needs)
@@ -171,7 +171,7 @@ def make_urn(stack: str, project: str, parent: str | None, kind: str, name: str)
 
 
 def short_type(kind: str) -> str:
-    """Return a type without redundant parts: `containerservice:AgentPool`, `apps/v1:Deployment`."""
+    """Return a type without redundant parts, such as `containerservice:AgentPool` or `apps/v1:Deployment`."""
     for prefix in ("azure-native:", "kubernetes:", "pulumi:pulumi:", "pulumi:"):
         if kind.startswith(prefix):
             return kind.removeprefix(prefix)
@@ -179,7 +179,7 @@ def short_type(kind: str) -> str:
 
 
 def label_for(graph: Graph | Mapping[str, Resource], urn: str) -> str:
-    """Return the label of a resource, or the end of its URN if it is unknown."""
+    """Return the label of a resource, or a label from the URN if the graph does not contain the resource."""
     resources_by_urn = graph.by_urn if isinstance(graph, Graph) else graph
     if urn in resources_by_urn:
         return resources_by_urn[urn].label

@@ -1,9 +1,10 @@
 """The language host: a process that imports the dependencies of programs and policies, and runs each in a fork.
 
-`python -m voice_sandbox.azure.host <socket> <programs>`: requests and responses are lines of JSON. The response to runs
-of a program through `pulumi.runtime`, one per engine, contains `code`, which is 0 if none failed; the last lines of a
-run's output contain the program's error, if there is one. The response to a policy pack contains the `port` on which it
-listens.
+The command is `python -m voice_sandbox.azure.host <socket> <programs>`. Requests and responses are lines of JSON.
+
+* A request to run a program contains one run for each engine. The response contains `code`, which is 0 if no run
+  failed. The last lines of a failed run's output contain the program's error.
+* A request to start a policy pack is answered with the `port` on which the pack listens.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from voice_sandbox.azure.sdk_calls import skip_provider_calls  # noqa: E402
 from voice_sandbox.azure.sdk_imports import import_by_file  # noqa: E402
 
 _OPEN: list[IO[str]] = []
-"""Stdout pipes of policy packs, open as long as they may write."""
+"""Stdout pipes of the policy packs, which remain open since the packs may still write."""
 
 
 def main() -> None:
@@ -54,7 +55,7 @@ def main() -> None:
 
 
 def _run_program(request: Mapping[str, Any]) -> dict[str, int]:
-    """Run a program for each engine; the first failed run stops the others."""
+    """Run a program once for each engine. The first failed run stops the others."""
     program = Path(request["program"])
     runs = {_fork(program.parent, partial(_run, request, run, program)) for run in request["runs"]}
     code = 0
@@ -68,7 +69,7 @@ def _run_program(request: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _run_pack(pack: Mapping[str, Any]) -> dict[str, int | None]:
-    """Start a policy pack, and wait until it reports its port, which is null if it exits before."""
+    """Start a policy pack, and return the port that it reports, or `None` if it exits first."""
     read, write = os.pipe()
 
     def run() -> int:
@@ -103,7 +104,7 @@ def _import_dependencies(program: Path) -> None:
 
 
 def _fork(folder: Path, work: Callable[[], int]) -> int:
-    """Run a function in a separate process, which exits with the caller; return its id."""
+    """Run a function in a separate process, which exits with the caller, and return the process id."""
     if process := os.fork():
         return process
     code = 1
@@ -141,7 +142,7 @@ def _run(settings: Mapping[str, Any], run: Mapping[str, Any], program: Path) -> 
     sys.argv = [str(program)]
     try:
         asyncio.run(_in_stack(program))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a program raises is its answer
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - any exception of a program is its result
         if isinstance(error, SystemExit) and not error.code:
             return 0
         print(f"{FAILURE_MARK}\n{_text(error, program)}", file=sys.stderr)
@@ -160,7 +161,7 @@ async def _in_stack(program: Path) -> None:
 
 
 def _text(error: BaseException, program: Path) -> str:
-    """Return an error with the program's own stack frames, without those of the host and of Pulumi."""
+    """Format an error with the program's own stack frames, without those of the host and of Pulumi."""
     if isinstance(error, pulumi.RunError):
         return str(error)
     user_frames = [

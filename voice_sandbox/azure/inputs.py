@@ -15,7 +15,7 @@ _KUBERNETES_PARTS = 3
 
 
 def problems(token: str, inputs: Properties) -> list[str]:
-    """Return the reasons why a provider would reject a custom resource; empty if none is known."""
+    """Return the known reasons why a provider would reject a custom resource."""
     unknown = _type_problem(token, inputs)
     if unknown:
         return [unknown]
@@ -45,7 +45,7 @@ def _is_custom_kind(token: str, inputs: Properties) -> bool:
 
 
 def remote_problem(token: str) -> str | None:
-    """Return the reason why a remote component of a provider cannot run here; `None` for others."""
+    """Return the reason why a provider's remote component cannot run here, or `None` for other types."""
     if token.startswith("kubernetes:") and token.endswith(_REMOTE):
         return "this component runs inside the provider's process; use helm.v3.Release or typed resources instead"
     return None
@@ -77,7 +77,7 @@ def _check_nested(module: str, field: Field, value: Any, path: str) -> Iterator[
 
 
 def _items(field: Field, value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the known objects in a value."""
+    """Yield the known objects in a value, with their paths."""
     while isinstance(value, Secret):
         value = value.value
     nested_values: Iterator[tuple[str, Any]]

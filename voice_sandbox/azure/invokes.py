@@ -1,4 +1,4 @@
-"""Responses to functions of programs (invokes): the deploying identity, and created resources."""
+"""Results of the functions that programs call (invokes): the deploying identity, and created resources."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _find(token: str, kind: str, arguments: Properties, created: Iterable[Resour
 
 
 def _kubeconfig(cluster: Resource) -> str:
-    """Return a kubeconfig in Azure's format without an actual server, encoded as in the API."""
+    """Return a kubeconfig without an actual server, in the format and encoding of Azure's API."""
     name = str(cluster.outputs.get("name"))
     user = f"clusterUser_{name}"
     document: Mapping[str, Any] = {

@@ -29,7 +29,7 @@ _FEATURES = (
 
 
 class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
-    """Service with which a program registers its resources."""
+    """The service with which a program registers its resources."""
 
     def __init__(self, project: Project, recorder: Recorder) -> None:
         self._project = project
@@ -105,7 +105,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
         return Empty()
 
     def _abort_on_error(self, context: Any, answer: Callable[[], _Answer]) -> _Answer:
-        """Return a response, or abort the call with the reason, which is also kept for the report."""
+        """Return a response, or abort the call with the error, which is also recorded for the report."""
         try:
             return answer()
         except EngineError as error:
@@ -143,7 +143,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
         )
 
     def _alias(self, request: Any, alias: alias_pb2.Alias) -> str:
-        """Return the URN of an alias, whose unspecified parts are those of the current one."""
+        """Return the URN of an alias, whose unspecified parts are those of the resource."""
         if alias.WhichOneof("alias") == "urn":
             return alias.urn
         spec = alias.spec
@@ -158,7 +158,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
 
 
 class Messages(engine_pb2_grpc.EngineServicer):
-    """Service for a program's log messages.
+    """The service for a program's log messages.
 
     Attributes:
         lines: Warnings and errors, in order.
@@ -190,7 +190,7 @@ class Messages(engine_pb2_grpc.EngineServicer):
 
 @contextmanager
 def serve(monitor: Monitor | None, messages: Messages) -> Iterator[str]:
-    """Serve the engine on a free local port; yield its address."""
+    """Serve the engine on a free local port, and yield the address."""
     server = grpc.server(ThreadPoolExecutor(max_workers=4), options=_UNLIMITED)
     if monitor:
         resource_pb2_grpc.add_ResourceMonitorServicer_to_server(monitor, server)

@@ -1,4 +1,4 @@
-"""Checks the order: nothing is created before its dependencies, and nothing is deleted while another resource needs it.
+"""Checks that resources are created after, and deleted before, the resources that they need.
 
 Pulumi knows the dependencies that a program declares. This module also finds undeclared ones: with an id, an address or
 a namespace as literal text, Pulumi creates both resources concurrently, which works in a preview and sometimes fails in
@@ -27,8 +27,8 @@ class Need:
 
     Attributes:
         resource: URN of the dependent resource.
-        needs: URN of its dependency.
-        because: Reason, in readable form.
+        dependency: URN of the resource that it needs.
+        reason: Reason, in readable form.
     """
 
     resource: str
@@ -37,7 +37,7 @@ class Need:
 
 
 def implied_needs(graph: Graph) -> Iterator[Need]:
-    """Yield the dependencies that follow from the values of a created graph, whether declared or not."""
+    """Yield the dependencies in the values of a created graph, whether they are declared or not."""
     owners = _owners(graph)
     namespaces = {
         (resource.provider, resource.id): resource for resource in graph.of_type("kubernetes:core/v1:Namespace")
@@ -62,7 +62,7 @@ def implied_needs(graph: Graph) -> Iterator[Need]:
 
 
 def _contains_word(text: str, value: str) -> bool:
-    """Return True if a text contains a value as a whole: `.../aks` is not in `.../aks-2`."""
+    """Return True if a text contains a value as a whole word. For example, `.../aks-2` does not contain `.../aks`."""
     end = text.find(value)
     while end >= 0:
         end += len(value)
@@ -73,7 +73,7 @@ def _contains_word(text: str, value: str) -> bool:
 
 
 def _owners(graph: Graph) -> dict[str, Resource]:
-    """Return the resource that created each characteristic value: lower-case ids, addresses, principals."""
+    """Return the resource that created each distinctive value, such as a lower-case id, address or principal."""
     owners: dict[str, Resource] = {}
     for resource in graph.resources:
         texts = {text.lower() for text in strings(resource.inputs)}
@@ -117,7 +117,7 @@ class Teardown:
 
     Attributes:
         deleted: Resources that a provider deletes, in order.
-        kept: Resources that remain, with the reason: protected, or needed by a protected one.
+        retained: Resources that remain, with the reason: they are protected, or a protected resource needs them.
         removed_from_state: Resources that Pulumi removes from its state but keeps in the cloud.
     """
 
@@ -158,7 +158,7 @@ def teardown(graphs: Iterable[Graph]) -> Teardown:
 
 
 def _all_needs(graphs: list[Graph]) -> dict[str, set[str]]:
-    """Return the dependencies of each resource, including those on earlier stacks' addresses."""
+    """Return the dependencies of each resource, including dependencies on values of earlier stacks."""
     combined = Graph("", "", tuple(resource for graph in graphs for resource in graph.resources))
     needs = {resource.urn: set(resource.needs) for resource in combined.resources}
     for need in implied_needs(combined):

@@ -1,4 +1,4 @@
-"""Runs a `pulumi-policy` pack over a graph: the shipped pack, in a separate process, over Pulumi's protocol."""
+"""Runs the shipped `pulumi-policy` pack on a graph, in a separate process and over Pulumi's protocol."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _PROPERTY_DEPENDENCIES = analyzer_pb2.AnalyzerPropertyDependencies
 
 @dataclass(frozen=True)
 class PolicyViolation:
-    """A policy's finding about a resource or the stack.
+    """A violation of a policy by a resource or by the stack.
 
     Attributes:
         policy: Name of the policy.
         pack: Name of its pack.
-        mandatory: Whether it blocks the deployment; otherwise, it is advisory.
+        mandatory: Whether the violation blocks the deployment; otherwise, it is advisory.
         resource: Label of the resource; `None` for the stack as a whole.
         urn: URN of the resource; empty for the stack as a whole.
         message: Description of the policy and the finding.

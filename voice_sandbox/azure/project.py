@@ -1,4 +1,4 @@
-"""A Pulumi project on disk: Pulumi.yaml, the configuration of a stack, the program."""
+"""A Pulumi project on disk, with its Pulumi.yaml, the configuration of a stack, and the program."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Project:
 
     @classmethod
     def load(cls, folder: Path, stack: str, overrides: Mapping[str, str] | None = None) -> Project:
-        """Read a project.
+        """Read a project and the configuration of one of its stacks.
 
         Args:
             folder: Folder with its Pulumi.yaml.

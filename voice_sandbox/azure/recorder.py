@@ -1,4 +1,4 @@
-"""Registers a program's resources: rejects them, or assigns an id and outputs, and stores them."""
+"""Registers a program's resources, and rejects invalid ones. A registered resource has an id and outputs."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Recorder:
             return created
 
     def read(self, declared: Resource) -> Resource:
-        """Look up a resource that was created elsewhere: another stack's outputs, or an object by its id."""
+        """Look up a resource that was created elsewhere, which is another stack or an object with an id."""
         with self._lock:
             lookup = self._stack_reference(declared) if declared.type == STACK_REFERENCE_TYPE else self._read(declared)
             self._resources[lookup.urn] = lookup
@@ -101,7 +101,7 @@ class Recorder:
         """Return the result of a function that the program calls.
 
         Raises:
-            EngineError: The engine has no result for it, or does not have one yet.
+            EngineError: The engine does not support the function, or the requested resource does not exist yet.
         """
         with self._lock:
             return invokes.answer(token, reveal(arguments), [*self._existing.resources, *self._resources.values()])
@@ -167,7 +167,7 @@ class Recorder:
         return fakes.azure_outputs(fake), identifier
 
     def _check_twin(self, created: Resource) -> None:
-        """Reject a second resource that has another name in the program but the same one in the cloud."""
+        """Reject a resource that has the same id in the cloud as another resource of the program."""
         if created.id is None or created.type.startswith(PROVIDER_PREFIX):
             return
         for other in self._resources.values():

@@ -1,4 +1,4 @@
-"""Inputs whose change makes a provider replace a resource instead of updating it.
+"""Inputs whose change makes a provider replace a resource instead of updating it in place.
 
 Everywhere in Azure, a change of the region, or of a name or an id that is part of the resource's own id, replaces the
 resource. Other immutable inputs are read from the SDK's own definitions if these specify them, otherwise from
@@ -21,7 +21,7 @@ from voice_sandbox.azure.schema import Shape, args_shape, resource_shape
 
 _INDEX = re.compile(r"\[\d+\]")
 _DEPTH = 3
-"""Maximum depth of definitions; below it, a resource has no properties of its own."""
+"""Maximum depth of nested definitions with properties of the resource's own."""
 
 _TABLE: dict[str, dict[str, dict[str, list[str]]]] = yaml.safe_load(
     Path(__file__).with_name("replacements.yaml").read_text(encoding="utf-8")
@@ -33,14 +33,14 @@ AZURE, KUBERNETES = (
     }
     for cloud in ("azure", "kubernetes")
 )
-"""By type, immutable inputs that the SDK's definitions do not specify, with their sources."""
+"""Immutable inputs by type that the SDK's definitions do not specify, with their sources."""
 AZURE["containerservice:ManagedCluster"] |= {
     f"agentPoolProfiles.{path}": source for path, source in AZURE["containerservice:AgentPool"].items()
 }
 
 
 def triggers(resource: Resource) -> tuple[str, ...]:
-    """Return the input paths whose change replaces a resource."""
+    """Return the paths of the inputs whose change replaces a resource."""
     properties = resource.replace_on_changes
     kind = short_type(resource.type)
     if resource.type.startswith("azure-native:"):
@@ -58,7 +58,7 @@ def replaces(resource: Resource, path: str) -> bool:
 
 @cache
 def defined(kind: str) -> tuple[str, ...]:
-    """Return the inputs of a type, by path, that the SDK's own definitions specify as immutable."""
+    """Return the paths of a type's inputs that the SDK's own definitions specify as immutable."""
     shape = resource_shape(kind)
     return tuple(_defined_paths(shape, "", _DEPTH)) if shape else ()
 
@@ -73,7 +73,7 @@ def _defined_paths(shape: Shape, path: str, depth: int) -> Iterator[str]:
 
 
 def covers(trigger: str, path: str) -> bool:
-    """Return True if two paths concern the same value: they are equal, or one contains the other."""
+    """Return True if two paths are equal, or if one contains the other."""
     if trigger in {"*", path}:
         return True
     longer, shorter = (path, trigger) if len(path) > len(trigger) else (trigger, path)

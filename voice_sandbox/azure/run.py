@@ -24,7 +24,7 @@ _LAST_LINES = 12
 
 @dataclass(frozen=True)
 class Run:
-    """Result of a run.
+    """The result of a run.
 
     Attributes:
         graph: Resources of the program, in the order of creation.
@@ -52,7 +52,7 @@ class _ActiveRun:
 def run(
     project: Project, mode: Mode, existing: PreexistingResources | None = None, timeout_s: float = TIMEOUT_S
 ) -> Run:
-    """Run a project's program once; see `run_modes`."""
+    """Run a project's program in a single mode, as `run_modes` does for several."""
     return run_modes(project, [mode], existing, timeout_s)[0]
 
 

@@ -31,7 +31,7 @@ _ENTRY = re.compile(r'"fqn": "([\w.]+)"|"([\w-]+:[\w./-]*:\w+)": "(\w+)"')
 
 @cache
 def definitions() -> Mapping[str, Mapping[str, Any]]:
-    """Return Azure's definition of each deployed type: its name with the API's version, and its body."""
+    """Return Azure's definition of each deployed type, with its name, its API version and its body."""
     table: dict[str, Mapping[str, Any]] = json.loads(DEFINITIONS.read_text(encoding="utf-8"))["resources"]
     return table
 
@@ -43,7 +43,7 @@ class Field:
     Attributes:
         name: Name on the wire.
         annotation: Python type in the SDK.
-        required: Whether it is required (an input), or always present (an output).
+        required: Whether the input is required, or the output is always present.
         args: Class of the object; `None` for plain values and for unions of classes.
         immutable: Whether its definition marks it as immutable after creation.
     """
@@ -60,13 +60,13 @@ class Field:
 
     @property
     def is_map(self) -> bool:
-        """Whether it is a map with arbitrary keys."""
+        """Whether the value is a map with arbitrary keys."""
         return "Mapping[" in self.annotation.split("Sequence[", maxsplit=1)[0]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A resource type or a nested object: its fields by their name on the wire."""
+    """The fields of a resource type or of a nested object, by their name on the wire."""
 
     module: str
     inputs: Mapping[str, Field]
@@ -75,7 +75,7 @@ class Shape:
 
 @cache
 def tokens(package: str) -> Mapping[str, tuple[str, str]]:
-    """Return module and class by type token, for a package of `SDKS`."""
+    """Return the module and the class for each type token of a package in `SDKS`."""
     fields: dict[str, tuple[str, str]] = {}
     module = ""
     for match in _ENTRY.finditer(_source(SDKS[package])):
@@ -88,7 +88,7 @@ def tokens(package: str) -> Mapping[str, tuple[str, str]]:
 
 @cache
 def resource_shape(token: str) -> Shape | None:
-    """Return the shape of a resource type; `None` if the SDKs do not contain it."""
+    """Return the shape of a resource type, or `None` if the SDKs do not contain the type."""
     package = token.partition(":")[0]
     if package == "pulumi" and token.startswith("pulumi:providers:"):
         sdk = SDKS.get(token.rpartition(":")[2])
@@ -160,7 +160,7 @@ def _outputs(text: str) -> dict[str, Field]:
 
 
 def _class(source: str, name: str) -> str:
-    """Return the source of a class; empty if there is none."""
+    """Return the source of a class, or an empty text if the module does not contain the class."""
     # A text search, since a regular expression takes a hundred times as long for these megabytes of sources.
     start = max(source.find(f"\nclass {name}{after}") for after in "(:")
     if start < 0:
@@ -182,5 +182,5 @@ def _source(module: str) -> str:
 
 
 def file_for(name: str) -> str:
-    """Return the file name of a class: `IoTHub` is `io_t_hub`, as the SDK generator splits words."""
+    """Return the file name of a class. The SDK generator splits words, so that `IoTHub` is in `io_t_hub`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

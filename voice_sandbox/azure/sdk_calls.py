@@ -1,4 +1,4 @@
-"""Disables work of Pulumi's SDK that the local engine does not need, which takes more than half of a run's time."""
+"""Disables work of Pulumi's SDK that takes more than half of a run's time and that the local engine does not need."""
 
 import pulumi.log
 import pulumi.resource
@@ -7,7 +7,7 @@ from pulumi.runtime.proto.source_pb2 import StackTrace
 
 
 def skip_provider_calls() -> None:
-    """Disable these calls in the SDK of this process."""
+    """Disable the unnecessary calls in the SDK of this process."""
     # Every debug message is a round trip to the engine.
     pulumi.log.debug = _ignore
     # The engine receives aliases as given. Their URNs are for older engines, and azure-native has thousands.

@@ -1,4 +1,4 @@
-"""Imports azure-native file by file: of a service's hundreds of modules, only those in use.
+"""Imports only those files of azure-native that are in use, of the hundreds that a service has.
 
 A service's package imports all of its classes, which takes up to a second of CPU time, although each has a file of its
 own.
@@ -42,7 +42,7 @@ class Service(ModuleType):
 
 
 def import_by_file() -> None:
-    """Enable lazy imports of azure-native's services in this process, unless they are already imported."""
+    """Enable lazy imports for those azure-native services that this process has not imported yet."""
     sdk = importlib.util.find_spec(SDK)
     if sdk and sdk.origin:
         for file in Path(sdk.origin).parent.glob("*/__init__.py"):

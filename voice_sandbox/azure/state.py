@@ -38,7 +38,7 @@ def save(file: Path, graph: Graph) -> None:
 
 
 def load(file: Path) -> Graph | None:
-    """Load the last preview; `None` if there is none that this version can read."""
+    """Load the last preview. Return `None` if there is no preview that this version can read."""
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
         if document["version"] != _VERSION:

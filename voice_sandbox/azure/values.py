@@ -40,7 +40,7 @@ class Secret:
     """A value that is not displayed.
 
     Attributes:
-        value: The value itself; a `Digest` of it if a graph was read from disk.
+        value: The value itself, or its `Digest` if the graph was read from disk.
     """
 
     value: Any
@@ -63,7 +63,7 @@ class Digest:
 
 
 def decode(struct: Struct) -> dict[str, Any]:
-    """Return a struct's properties, with `Secret` and `UNKNOWN` for their marks."""
+    """Convert a struct to properties, with `Secret` and `UNKNOWN` in place of their marks."""
     return {key: _decode(value) for key, value in struct.fields.items()}
 
 
@@ -88,7 +88,7 @@ def _decode(value: Value) -> Any:
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a value with a function applied to every leaf."""
+    """Apply a function to every leaf of a value, and return the result."""
     match value:
         case Mapping():
             return {str(key): mapped(item, change) for key, item in value.items()}
@@ -99,7 +99,7 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def encode(properties: Properties) -> Struct:
-    """Return properties as a struct, with the marks of Pulumi's SDKs."""
+    """Convert properties to a struct with the marks of Pulumi's SDKs."""
     struct = Struct()
     struct.update(mapped(properties, _mark_secret))
     return struct
@@ -112,12 +112,12 @@ def _mark_secret(leaf: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a value for display or JSON, without secrets and with marked unknowns."""
+    """Return a value for display or JSON, with texts in place of secrets and unknown values."""
     return mapped(value, lambda leaf: repr(leaf) if isinstance(leaf, Unknown | Secret) else leaf)
 
 
 def reveal(value: Any) -> Any:
-    """Return a value without its secret marks, for processing."""
+    """Return a value with its secrets in plain form, for processing."""
     return mapped(value, lambda leaf: reveal(leaf.value) if isinstance(leaf, Secret) else leaf)
 
 

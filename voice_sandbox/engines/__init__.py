@@ -1,1 +1,1 @@
-"""Actual engines on this machine's CPU: the launchers' command lines, with tiny models and random weights."""
+"""Actual engines on this machine's CPU, with the launchers' command lines, tiny models and random weights."""

@@ -19,7 +19,7 @@ from voice_sandbox.engines.substitutions import Substitutes
 Manifest = Mapping[str, Any]
 
 READY_TIMEOUT_S = 800.0
-"""All engines of a pod start together, which takes a minute on two idle cores, and many on busy ones."""
+"""All engines of a pod start together, which takes a minute on two idle cores, and many minutes on busy ones."""
 _POLL_S = 0.2
 
 
@@ -44,7 +44,7 @@ class ManifestContainer(Launcher):
         return tuple(self.manifest["command"])
 
     def environment(self) -> dict[str, str]:
-        """Return the variables; none of these pods uses references."""
+        """Return the variables. References are not supported, since none of these pods uses them."""
         return {entry["name"]: entry["value"] for entry in self.manifest.get("env", ())}
 
     def files(self) -> dict[str, str]:
@@ -59,7 +59,7 @@ class ManifestContainer(Launcher):
 
 
 class Pod:
-    """Processes of one pod.
+    """The processes of one pod.
 
     Attributes:
         containers: Processes by container name, sidecars first, in start order.
@@ -95,12 +95,12 @@ class Pod:
         return self._substitutes.ports.get(rendered, rendered)
 
     def url(self, port: int) -> str:
-        """Return the URL of a rendered port."""
+        """Return the local URL of a port in the manifest."""
         return f"http://{LOOPBACK}:{self._port(port)}"
 
     @property
     def ports(self) -> Mapping[int, int]:
-        """Local port for each rendered one."""
+        """Local port for each port in the manifest."""
         return self._substitutes.ports
 
     @staticmethod
@@ -112,7 +112,7 @@ class Pod:
         return [*self._sidecars, *self._engines]
 
     def passes(self, name: str, probe: str) -> bool:
-        """Return True if a container passes its probe now; without a probe, if it is running."""
+        """Return True if a container passes its probe now or, without a probe, if it is running."""
         (container,) = (each for each in self._all_containers() if each.name == name)
         probe_spec, process = container.manifest.get(probe), self.containers[name]
         if process.exit_code() is not None:

@@ -1,4 +1,4 @@
-"""Engines, caches and routers as processes on this machine: start, wait, stop, kill, freeze."""
+"""Engines, caches and routers as processes on this machine, which can be started, stopped, killed and frozen."""
 
 import contextlib
 import os
@@ -22,11 +22,11 @@ from voice_sandbox.engines.substitutions import Process
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = ROOT / ".tools/engines"
-"""Environment that ``make test-engines`` installs."""
+"""Virtual environment that ``make test-engines`` installs."""
 MODELS = ENVIRONMENT / "models"
 LOOPBACK = "127.0.0.1"
 READY_TIMEOUT_S = 600.0
-"""An engine is ready after 25 s on two idle cores, and after minutes on busy ones."""
+"""Timeout of an engine, which is ready after 25 s on two idle cores, and after minutes on busy ones."""
 STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.2
 _INHERITED = ("LANG", "LC_ALL", "TMPDIR")
@@ -37,7 +37,7 @@ class EngineError(Exception):
 
 
 _EXIT_TIMEOUT_S = 60.0
-"""An engine's memory is freed before its process exits, which takes longest on a busy machine."""
+"""Timeout of a killed process, which frees the engine's memory before it exits."""
 
 
 def _is_in_use(port: int) -> bool:
@@ -47,7 +47,7 @@ def _is_in_use(port: int) -> bool:
 
 @dataclass
 class Running:
-    """A process and its log.
+    """A process of an engine, with its log.
 
     Attributes:
         url: Base URL; the health path is appended.
@@ -63,7 +63,7 @@ class Running:
 
     @property
     def log(self) -> Path:
-        """File of its output."""
+        """File with the output of the process."""
         return self.folder / f"{self.name}.log"
 
     @property
@@ -77,7 +77,7 @@ class Running:
         """Start the process without waiting.
 
         Raises:
-            EngineError: The engines' environment is missing, or another process uses its port.
+            EngineError: The engines' environment is missing, or another process uses the port.
         """
         port = urllib.parse.urlsplit(self.url).port
         if port and _is_in_use(port):
@@ -110,7 +110,7 @@ class Running:
         """Wait until the process is ready.
 
         Raises:
-            EngineError: It exited, or is not ready in time.
+            EngineError: The process exited, or is not ready in time.
         """
         limit = time.monotonic() + within_s
         while self.status() != 200:  # noqa: PLR2004
@@ -124,7 +124,7 @@ class Running:
         return self
 
     def status(self, timeout_s: float = 5.0) -> int | None:
-        """Return the status of its health path; ``None`` while it does not respond."""
+        """Return the HTTP status of the health path, or ``None`` while the process does not respond."""
         try:
             with urllib.request.urlopen(self.url + self.health, timeout=timeout_s) as answer:  # noqa: S310  this machine
                 return int(answer.status)
@@ -134,7 +134,7 @@ class Running:
             return None
 
     def exit_code(self) -> int | None:
-        """Return the exit code; ``None`` while it runs."""
+        """Return the exit code, or ``None`` while the process runs."""
         return self._child.poll() if self._child else None
 
     def terminate(self) -> None:
@@ -146,7 +146,7 @@ class Running:
         """Wait until the process exits, and return the exit code.
 
         Raises:
-            EngineError: It does not exit in time.
+            EngineError: The process does not exit in time.
         """
         if self._child is None:
             raise EngineError(f"{self.name} was not started")
@@ -183,10 +183,10 @@ class Running:
         self.kill()
 
     def freeze_core(self) -> None:
-        """Suspend the computing processes while the HTTP server continues, as for an engine that hangs on its device.
+        """Suspend the computing processes while the HTTP server continues, as if the engine's device had hung.
 
         Raises:
-            EngineError: There are none.
+            EngineError: The engine has no such processes.
         """
         cores = [each for each in psutil.Process(self.pid).children(recursive=True) if "EngineCore" in _title(each)]
         if not cores:
@@ -196,27 +196,27 @@ class Running:
         self._frozen = cores
 
     def freeze(self) -> None:
-        """Suspend all processes, as for a node that hangs."""
+        """Suspend all processes, as if the node had hung."""
         parent = psutil.Process(self.pid)
         self._frozen = [parent, *parent.children(recursive=True)]
         for each in self._frozen:
             each.suspend()
 
     def thaw(self) -> None:
-        """Resume suspended processes."""
+        """Resume all suspended processes."""
         for each in self._frozen:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.resume()
         self._frozen = []
 
     def tail(self, lines: int = 30) -> str:
-        """Return the end of the log."""
+        """Return the last lines of the log."""
         if not self.log.exists():
             return "it wrote no log"
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
 
     def metrics(self, path: str = "/metrics") -> dict[str, float]:
-        """Return each published metric, summed over all of its labels."""
+        """Return the value of each published metric, summed over its labels."""
         with urllib.request.urlopen(self.url + path, timeout=60) as answer:  # noqa: S310  this machine
             text = answer.read().decode()
         sums: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Substitutions in a rendered command for a CPU and a tiny model. All other settings are those of a deployment."""
+"""Substitutions in a rendered command, for a CPU and a tiny model. All other settings are those of a deployment."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from voice_blueprint.engines.launch.base import Launcher, compact_json
 
 VLLM, LMCACHE = "vllm", "lmcache"
 RELATIVE_TO_MODELS = "<beside the models>"
-"""Folder with the tiny models, which all engines on this machine share."""
+"""Placeholder for the folder that contains the tiny models, which all engines on this machine share."""
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,12 @@ class Substitution:
     """A replaced value of a flag or variable.
 
     Attributes:
-        program: Program whose commands it changes.
+        program: Program whose commands the substitution changes.
         name: Flag with its dashes, or variable.
         value: New value; ``None`` removes the flag; a function receives the old value.
         reason: Limitation of the CPU or the tiny model.
-        adds: Whether it is added if the command does not contain it.
-        required: Whether every launcher of the program must render it.
+        add_if_missing: Whether the flag or variable is added to a command that lacks it.
+        required: Whether every launcher of the program must render the flag or variable.
     """
 
     program: str
@@ -36,12 +36,12 @@ class Substitution:
 
     @property
     def is_variable(self) -> bool:
-        """Whether it changes the environment."""
+        """Whether the substitution changes a variable of the environment."""
         return not self.name.startswith("--")
 
 
 def _in_host_memory(config: str) -> str:
-    """Return a ``--kv-transfer-config`` whose NIXL connectors transfer host memory."""
+    """Change a ``--kv-transfer-config`` so that its NIXL connectors transfer host memory."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, dict):
@@ -110,7 +110,7 @@ def real_weights(context_tokens: int) -> tuple[Substitution, ...]:
     """Return the additional substitutions for a small model with actual weights.
 
     Args:
-        context_tokens: Its maximum context length.
+        context_tokens: Maximum context length of the model.
     """
     return (
         Substitution(VLLM, "--load-format", "auto", "the weights are real"),
@@ -134,15 +134,15 @@ class Process:
 
 @dataclass
 class Substitutes:
-    """Renders launchers for this machine.
+    """Renders the commands of launchers for this machine.
 
     Attributes:
         folder: Folder of volumes and files.
         models: Folder of tiny models.
-        ports: Free port for each rendered one.
+        ports: Free local port for each rendered port.
         skip: Names of disabled substitutions.
-        followed_by: Additional substitutions, applied last.
-        weights: Folder of a model with actual weights, which replaces the tiny one.
+        extra_substitutions: Additional substitutions, which are applied last.
+        weights: Folder of a model with actual weights, which replaces the tiny model.
     """
 
     folder: Path
@@ -153,7 +153,7 @@ class Substitutes:
     weights: Path | None = None
 
     def process(self, launcher: Launcher) -> Process:
-        """Return a launcher's process.
+        """Render a launcher as a process on this machine.
 
         Raises:
             ValueError: The command lacks a flag of a required substitution.
@@ -177,7 +177,7 @@ class Substitutes:
         )
 
     def localize(self, text: str) -> str:
-        """Return text with this machine's ports and folders."""
+        """Replace the ports and folders in a text by those of this machine."""
         text = text.replace(RELATIVE_TO_MODELS, str(self.models.parent))
         text = _PATH.sub(lambda found: f"{self.folder}{found[0]}", text)
         return (
@@ -189,14 +189,17 @@ class Substitutes:
 
 
 def _program(argv: Sequence[str]) -> str:
-    """Return the program to which substitutions apply: a cell's decode engine is the child of its transport check."""
+    """Return the program to which substitutions apply.
+
+    The decode engine of a cell is a child of its transport check.
+    """
     if VLLM in argv:
         return VLLM
     return argv[0] if argv[1:2] != ["coordinator"] else argv[1]
 
 
 def without_binding(argv: Sequence[str]) -> list[str]:
-    """Return a command line without ``numactl``, since this machine has one NUMA node."""
+    """Remove ``numactl`` from a command line, since this machine has one NUMA node."""
     if "numactl" not in argv:
         return list(argv)
     start = argv.index("numactl")
@@ -204,7 +207,7 @@ def without_binding(argv: Sequence[str]) -> list[str]:
 
 
 def model_for(argv: list[str]) -> str:
-    """Return the tiny model of the same architecture as that of a ``vllm serve`` command."""
+    """Return the tiny model with the architecture of the model in a ``vllm serve`` command."""
     if "--config-format" in argv:
         return "voxtral"
     return "whisper" if "--limit-mm-per-prompt" in argv else "qwen"

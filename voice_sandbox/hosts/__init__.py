@@ -1,1 +1,1 @@
-"""Hosts that actually boot: a deployment's user data in virtual machines, in a network that simulates a VPC."""
+"""Hosts that actually boot and run a deployment's user data, in virtual machines of a simulated VPC."""

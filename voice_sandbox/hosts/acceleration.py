@@ -14,7 +14,7 @@ _BOOT_MESSAGE = b"Kernel panic - not syncing: VFS"
 
 @cache
 def accelerator(kernel: Path, within_s: float = BOOT_S) -> str:
-    """Return ``KVM`` if the kernel boots with it in time, and ``EMULATION`` otherwise.
+    """Return ``KVM`` if the kernel boots with KVM in time, and ``EMULATION`` otherwise.
 
     It is not sufficient that ``/dev/kvm`` opens: some nested KVMs never reach the kernel's first line.
     """

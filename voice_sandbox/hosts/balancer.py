@@ -1,4 +1,4 @@
-"""The UDP part of a Network Load Balancer: it checks the health of targets, and forwards packets to one of them.
+"""The UDP part of a Network Load Balancer, which checks the health of its targets and forwards packets to one.
 
 It follows the deployed target group: the hosts registered by Auto Scaling, the health check port, its interval and
 thresholds. A caller's packets keep their source address and go to the same target while it is healthy; without healthy
@@ -45,7 +45,8 @@ class Target:
     """A registered host.
 
     Attributes:
-        consecutive_results: Number of consecutive equal check results, and whether they succeeded.
+        consecutive_results: Number of consecutive equal check results.
+        answered: Whether the target answered the last check.
         forwarded_packets: Number of forwarded packets.
     """
 
@@ -57,13 +58,13 @@ class Target:
 
 
 class Balancer:
-    """Serves at an address of the calling thread's namespace until ``close``.
+    """Balances the packets to an address in the calling thread's network namespace until ``close``.
 
     Args:
         registered: Function that returns the addresses of the group's targets.
 
     Attributes:
-        lost: Number of packets without a healthy target.
+        lost_packets: Number of packets that arrived without a healthy target.
     """
 
     def __init__(self, address: str, rules: Rules, registered: Callable[[], set[str]]) -> None:
@@ -101,7 +102,7 @@ class Balancer:
                 target.forwarded_packets += 1
 
     def choose(self, caller: Endpoint) -> str | None:
-        """Return the target of a caller's packets, or None if no target is healthy."""
+        """Return the address of the target for a caller's packets, or None if no target is healthy."""
         healthy = sorted(address for address, target in self._targets.items() if target.is_healthy)
         if not healthy:
             return None
@@ -142,7 +143,7 @@ def _accepts_connection(address: str, port: int) -> bool:
 
 
 def _packet(source: Endpoint, destination: Endpoint, payload: bytes) -> bytes:
-    """Return a UDP packet over IPv4; the kernel fills in length, id and checksum of its header."""
+    """Return a UDP packet over IPv4. The kernel adds the length, the id and the checksum of the IP header."""
     ip = struct.pack(
         ">BBHHHBBH4s4s", 0x45, 0, 0, 0, 0, 64, socket.IPPROTO_UDP, 0,
         socket.inet_aton(source[0]), socket.inet_aton(destination[0]),

@@ -1,4 +1,4 @@
-"""The rehearsal's certificate authority, for AWS, the registry and the store."""
+"""The rehearsal's certificate authority, which issues certificates for AWS, the registry and the store."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _CA_KEY_USAGE = x509.KeyUsage(
 
 
 class Authority:
-    """Signs a certificate for any name; created once in a folder, and loaded from there afterwards.
+    """A certificate authority, whose key and certificate are created once and then loaded from a folder.
 
     Attributes:
-        file: Its own certificate, which the machines and their containers trust.
+        file: The authority's own certificate, which the machines and their containers trust.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,7 +61,7 @@ class Authority:
         return key
 
     def issue(self, name: str, folder: Path, address: str | None = None) -> tuple[Path, Path]:
-        """Return the files of a certificate for a DNS name, and optionally an address, and of its key."""
+        """Issue a certificate for a DNS name and optionally an address, and return its file and that of its key."""
         issuer = x509.load_pem_x509_certificate(self.file.read_bytes()).subject
         key = ec.generate_private_key(ec.SECP256R1())
         alternative_names: list[x509.GeneralName] = [x509.DNSName(name)]

@@ -1,4 +1,4 @@
-"""The environment of a deployment's hosts: its local AWS under AWS's own names, metadata, registry and store."""
+"""The environment of a deployment's hosts: the local AWS under AWS's own names, metadata, registry and store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _POLL_INTERVAL_S = 1
 _MAX_HOOK_S = 7200
 """Source: Auto Scaling API Reference, PutLifecycleHook, HeartbeatTimeout."""
 _TARGETS = {"Terminating": "Terminated", "Terminated": "Terminated"}
-"""Final state of a host in Auto Scaling, by the first part of its state; all others are on their way into service."""
+"""Final state of a host by the first part of its state in Auto Scaling. All other hosts will be in service."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Host:
     """An instance of a group, and its virtual machine.
 
     Attributes:
-        notice: Whether its metadata contains a spot notice.
+        notice: Spot interruption notice in the host's metadata; empty without one.
     """
 
     instance: str
@@ -54,7 +54,9 @@ class Host:
 
 
 class Cloud:
-    """The environment, in the calling thread's network namespace; use it as a context manager.
+    """The environment of the hosts, in the calling thread's network namespace.
+
+    It is a context manager.
 
     Args:
         aws: The local AWS with the deployment.
@@ -62,8 +64,8 @@ class Cloud:
         folder: Folder of all logs and consoles.
 
     Attributes:
-        disk: Disk of its machines.
-        registry_refuses: Whether new connections to the registry are closed immediately.
+        disk: Disk of the machines.
+        registry_refusals: Number of new connections to the registry that are closed immediately.
     """
 
     def __init__(self, deployment: Deployment, aws: LocalAws, *, disk: Disk, registry: Path, folder: Path) -> None:
@@ -111,7 +113,7 @@ class Cloud:
         self._stack.close()
 
     def _backend_port(self, name: str) -> int:
-        """Return the port of a name's server; while the registry refuses, its connections are closed."""
+        """Return the port of the server for a name, or raise an error if the registry has to refuse the connection."""
         if _REGISTRY_NAME not in name:
             return int(self.aws.endpoint.rpartition(":")[2])
         if self.registry_refuses:
@@ -120,7 +122,7 @@ class Cloud:
         return REGISTRY_PORT
 
     def _subnets(self, vpc: IPv4Network) -> dict[IPv4Network, bool]:
-        """Return the VPC's subnets, and whether each one's deployed route table has a route to the internet."""
+        """Return each subnet of the VPC, and whether its deployed route table has a route to the internet."""
         client = self.aws.client("ec2")
         open_ = {
             association.get("SubnetId")
@@ -134,7 +136,7 @@ class Cloud:
         return {subnet: has_route for subnet, has_route in secrets.items() if subnet.subnet_of(vpc)}
 
     def _private_names(self) -> Iterator[str]:
-        """Yield the names that resolve to addresses in the VPC: the store, and services with an endpoint there."""
+        """Yield the names that resolve to addresses in the VPC, which are those of the store and of VPC endpoints."""
         yield self._store_endpoint()[0]
         region = self.deployment.aws.region
         for endpoint in self.aws.client("ec2").describe_vpc_endpoints()["VpcEndpoints"]:
@@ -164,7 +166,7 @@ class Cloud:
         return Store(self.network.services, at, users, authority=authority, folder=self.folder)
 
     def _open_balancer(self) -> Balancer:
-        """Start the load balancer with the target group of its UDP listener, and the registered hosts."""
+        """Start the load balancer with the target group of its UDP listener and the hosts registered there."""
         client = self.aws.client("elbv2")
         listeners = [
             listener
@@ -207,7 +209,7 @@ class Cloud:
     def environment(self, group: str, container: str, instance: str, address: str) -> dict[str, str]:
         """Return the environment that a host of a group would pass to a container.
 
-        It is calculated by its user data's own functions.
+        The functions of the group's own user data calculate it.
         """
         (group_state,) = self.aws.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[group])[
             "AutoScalingGroups"
@@ -244,7 +246,7 @@ class Cloud:
                 )
 
     def _follow(self) -> None:
-        """Cache the states of all hosts, since a host waits two seconds at most for its metadata."""
+        """Cache the states of all hosts, since a host waits at most two seconds for its metadata."""
         client = self.aws.client("autoscaling")
         while not self._closing.wait(_POLL_INTERVAL_S):
             groups = client.describe_auto_scaling_groups()["AutoScalingGroups"]
@@ -253,7 +255,7 @@ class Cloud:
             }
 
     def launched(self, group: str) -> str:
-        """Return the newest instance that a group's hook delays; without one, increase the desired capacity."""
+        """Return the newest instance of a group that waits in its launch hook, and launch one if there is none."""
         client = self.aws.client("autoscaling")
         states = self.instances(group).values()
         if WAITING_STATE not in states:
@@ -262,7 +264,7 @@ class Cloud:
         return instance
 
     def boot(self, instance: str, group: str, hardware: Hardware = COMMON, *, route: bool = True) -> Host:
-        """Start the machine of an instance; without a route, it reaches nothing outside of its subnet."""
+        """Start the machine of an instance. Without a route, the machine reaches nothing outside of its subnet."""
         described = self._describe_instance(instance)
         mac, address = described["NetworkInterfaces"][0]["MacAddress"], described["PrivateIpAddress"]
         tap = self.network.attach(mac, address, route=route)
@@ -273,7 +275,7 @@ class Cloud:
         return host
 
     def reuse(self, host: Host, snapshot: str, instance: str) -> None:
-        """Restore a machine to a snapshot, after which it is another instance of its group, with the same address."""
+        """Restore a machine to a snapshot, and use it as another instance of its group with the same address."""
         host.machine.restore(snapshot)
         host.instance, host.notice = instance, {}
         self._register(host, self._describe_instance(host.instance))
@@ -334,7 +336,7 @@ class Cloud:
         return _TARGETS.get(state.partition(":")[0], "InService")
 
     def failure(self, host: Host) -> str | None:
-        """Return the first failure that a host logged, or None."""
+        """Return the first failure that a host has logged, or None if there is none."""
         logs = self.aws.client("logs")
         for group in logs.describe_log_groups()["logGroups"]:
             events = logs.filter_log_events(logGroupName=group["logGroupName"], filterPattern="FAILED")["events"]

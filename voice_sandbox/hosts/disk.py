@@ -1,4 +1,4 @@
-"""A machine's root file system: Debian from its archive, created once per recipe and then kept."""
+"""A machine's root file system with Debian, which is created once per recipe and then cached."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(*command: str | Path) -> str:
     """Run a command and return its output.
 
     Raises:
-        HostsError: It fails; the message contains the end of its output.
+        HostsError: The command fails; the message contains the end of its output.
     """
     # Fixed programs with our own arguments.
     done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603
@@ -43,7 +43,7 @@ class Disk:
     """A machine's boot disk, which is never written to.
 
     Attributes:
-        authority: Certificate authority that its root trusts.
+        authority: Certificate authority that the root file system trusts.
     """
 
     root: Path
@@ -53,7 +53,7 @@ class Disk:
 
 
 def disk() -> Disk:
-    """Return the disk of the current recipe; the first call creates it, which takes some minutes.
+    """Return the disk of the current recipe. The first call creates the disk, which takes some minutes.
 
     Raises:
         HostsError: Debian's archive is unreachable, or a package no longer exists.

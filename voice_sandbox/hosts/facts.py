@@ -1,4 +1,4 @@
-"""Facts of a VAD host that only a kernel can show, read inside the machine and compared with the deployment file."""
+"""Checks of a VAD host that require a kernel. They compare facts from inside the machine with the deployment file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FILTERED = "2"
 
 
 def vad_facts(deployment: Deployment, host: Host) -> Iterator[Claim]:
-    """Yield the checks inside a VAD host in service."""
+    """Yield the checks that run inside a VAD host in service."""
     vad = deployment.aws.vad
     run = host.machine.run
     (interface,) = json.loads(run("ip -json -details link show dev ens5"))
@@ -46,7 +46,7 @@ def vad_facts(deployment: Deployment, host: Host) -> Iterator[Claim]:
     yield Claim(f"the MTU is {interface['mtu']}", interface["mtu"] == path.mtu)
     if path.mode is DataPathMode.AF_XDP:
         yield from _af_xdp(path, interface, run("ethtool -l ens5; ethtool -g ens5"), run("ss --xdp --no-header"))
-    # bash logs why it has no connection; no server listens there.
+    # No server listens at this address, and bash logs the reason of its failure to connect.
     reason = run(f"timeout 20 bash -c 'exec 3<>/dev/tcp/{INTERNET}/80' 2>&1 || true").strip().rpartition(": ")[2]
     has_internet_route = bool(deployment.aws.network.nat_gateways)
     yield Claim(
@@ -71,7 +71,7 @@ def _af_xdp(path: DataPath, interface: dict[str, Any], rings: str, sockets: str)
 
 
 def _pollers(status: str, count: int) -> Iterator[Claim]:
-    """Yield the check that each poller has its own core."""
+    """Yield the check that each poller has a core of its own."""
     values = re.findall(r"status:(?:Name|Cpus_allowed_list):\s+(\S+)", status)
     cores = [core for name, core in zip(values[::2], values[1::2], strict=True) if name == "poller"]
     alone = len(set(cores)) == len(cores) == count and all(core.isdigit() for core in cores)

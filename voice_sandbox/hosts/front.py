@@ -1,4 +1,4 @@
-"""A single TLS server for all AWS names: it terminates TLS, reads the server name, and forwards the bytes."""
+"""A single server for all AWS names, which terminates TLS and forwards the bytes to the named server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TlsServer:
     """A TLS server in a thread of its own.
 
     Args:
-        backend: Returns the loopback port of a name's server; its ``OSError`` closes the connection.
+        backend: Returns the loopback port of the server for a name. An ``OSError`` closes the connection.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class TlsServer:
         self.port = opened.result()
 
     async def _main(self, address: str, port: int, opened: Future[int]) -> None:
-        """Serve until ``close``, which also ends connections in progress."""
+        """Serve until ``close`` is called, which also ends connections in progress."""
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
         try:
             server = await asyncio.start_server(self._serve, address, port, ssl=self._context)

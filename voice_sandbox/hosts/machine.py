@@ -1,4 +1,4 @@
-"""A virtual machine: QEMU, its console with timestamps, and queries of its kernel."""
+"""A virtual machine in QEMU, with a timestamped console and commands that run inside."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from voice_sandbox.hosts.network import MTU
 NOTE = "rehearsal: "
 """Prefix of lines that are not from the machine itself."""
 CPUS = 3
-"""Two for two pollers that never sleep, one for the rest."""
+"""Number of CPUs: two for pollers that never sleep, and one for all other programs."""
 _ANSWER_S = 600
-"""Timeout of the agent; its first response takes half of the boot."""
+"""Timeout of the agent, whose first response takes half of the boot."""
 _KERNEL = " ".join(
     [
         # An emulated processor needs no mitigations, which are the slowest to emulate.
@@ -88,15 +88,15 @@ class Line:
 
 
 class Machine:
-    """A host from power-on to power-off; its disk persists across reboots.
+    """A host from power-on to power-off, whose disk persists across reboots.
 
     Args:
         link: Network connection, or None.
         is_instance: Whether EC2 provides user data.
-        folder: Folder of the console log, which outlives the machine.
+        folder: Folder of the console log, which remains after the machine has stopped.
 
     Attributes:
-        console: File of its console output.
+        console: File with the console output.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Machine:
             self._lines.append(line)
 
     def note(self, text: str) -> None:
-        """Add an event of the machine to its console lines."""
+        """Add the text of an event to the console lines."""
         self._add(Line(self.age_s, f"{NOTE}{text}"))
 
     @property
@@ -154,7 +154,7 @@ class Machine:
         return self._process.poll() is None
 
     def find_line(self, text: str, *, since_s: float = 0) -> Line | None:
-        """Return the first console line with a text after a time."""
+        """Return the first console line that contains a text, since a time after power-on."""
         return next((line for line in self.lines if line.at_s >= since_s and text in line.text), None)
 
     def tail(self) -> str:
@@ -162,10 +162,10 @@ class Machine:
         return "\n".join(line.text for line in self.lines[-25:])
 
     def run(self, command: str, *, check: bool = True) -> str:
-        """Run a shell command as root inside and return its output.
+        """Run a shell command as root inside the machine, and return its output.
 
         Raises:
-            HostsError: It fails, or the machine does not respond.
+            HostsError: The command fails, or the machine does not respond.
         """
         shell = {"path": "/bin/bash", "arg": ["-c", command], "capture-output": True}
         process = self._ask("guest-exec", shell)["pid"]
@@ -181,7 +181,7 @@ class Machine:
         return output
 
     def run_in_background(self, command: str) -> None:
-        """Run a shell command inside without waiting, for a shutdown of the machine."""
+        """Run a shell command inside the machine without waiting for it, for example to shut the machine down."""
         self._ask("guest-exec", {"path": "/bin/bash", "arg": ["-c", command]})
         self._agent = None
 
@@ -212,7 +212,7 @@ class Machine:
         self._agent.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
 
     def _connect(self, path: Path) -> socket.socket:
-        """Return a connection to one of QEMU's sockets, which exist shortly after its start."""
+        """Connect to one of QEMU's sockets, which exist shortly after QEMU has started."""
         while True:
             connection = socket.socket(socket.AF_UNIX)
             connection.settimeout(_ANSWER_S)
@@ -227,11 +227,11 @@ class Machine:
                 return connection
 
     def save(self, name: str) -> None:
-        """Save memory, devices and disk in a snapshot that exists while the machine runs."""
+        """Save memory, devices and disk in a snapshot, which exists as long as the machine runs."""
         self._command(f"savevm {name}")
 
     def restore(self, name: str) -> None:
-        """Restore a snapshot at the present time: its console and its age are reset, and its clock jumps."""
+        """Restore a snapshot. The console and the age are reset, and the machine's clock is set to the present time."""
         self._command("stop")
         self._command(f"loadvm {name}")
         with self._changed:
@@ -242,7 +242,7 @@ class Machine:
         self.run(f"date --set=@{time.time():.0f}")
 
     def _command(self, line: str) -> None:
-        """Send a command to QEMU's monitor, which only responds to errors."""
+        """Run a command of QEMU's monitor, which returns a text only if the command fails."""
         with self._connect(self._monitor_path) as connection:
             for command, arguments in (("qmp_capabilities", {}), ("human-monitor-command", {"command-line": line})):
                 connection.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
@@ -277,7 +277,7 @@ def _interface(hardware: Hardware, link: Link) -> list[str]:
 
 
 def _memory(hardware: Hardware) -> Iterator[str]:
-    """Yield the arguments of CPUs and memory. Unused pages use no memory of the host."""
+    """Yield QEMU's arguments for CPUs and memory. Unused pages of the machine use no memory of the host."""
     yield from ("-m", f"{hardware.memory_mib}M", "-smp", str(sum(hardware.numa) or hardware.cpus))
     if not hardware.numa:
         yield from ("-object", f"memory-backend-ram,id=memory,size={hardware.memory_mib}M,reserve=off")

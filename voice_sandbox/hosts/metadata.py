@@ -1,4 +1,4 @@
-"""The instance metadata service, version 2 only: a tree per host, read with a token."""
+"""The instance metadata service, in version 2 only, with a tree for each host that is read with a token."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class MetadataService:
-    """Responds to each host, identified by its address, with its own metadata."""
+    """Serves each host its own metadata. A host is identified by its address."""
 
     def __init__(self, address: str, port: int = 80) -> None:
         self._facts: dict[str, InstanceMetadata] = {}
@@ -65,7 +65,7 @@ class MetadataService:
         self._facts[address] = facts
 
     def create_token(self, request: BaseHTTPRequestHandler) -> None:
-        """Respond with a token, which hosts beyond the hop limit do not receive."""
+        """Respond with a token, which does not reach programs beyond the hop limit."""
         facts = self._facts.get(str(request.client_address[0]))
         if facts is None or request.path != _TOKEN_PATH:
             _send(request, HTTPStatus.NOT_FOUND)
@@ -94,7 +94,7 @@ class MetadataService:
 
 
 def _read(facts: InstanceMetadata, path: str) -> bytes | None:
-    """Return the value at a path; for a folder its entries, with or without a trailing slash."""
+    """Return the value at a path, or the entries of a folder, with or without a trailing slash."""
     _, _, rest = path.lstrip("/").partition("/")  # drop the API version: every version serves the same content
     kind, _, subpath = rest.partition("/")
     if kind == "user-data":

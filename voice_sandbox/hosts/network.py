@@ -1,4 +1,4 @@
-"""A machine's network: an isolated namespace, a bridge with a VPC's addresses, DNS and DHCP."""
+"""The network of the machines: an isolated namespace, and a bridge with a VPC's addresses, DNS and DHCP."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CLONE_NEWNET = 0x40000000
 
 @contextmanager
 def namespace() -> Iterator[None]:
-    """Run the block, its threads and its processes in a network namespace of their own.
+    """Run the `with` block, its threads and its processes in a new network namespace.
 
     Raises:
         OSError: The process is not root.
@@ -43,16 +43,16 @@ def namespace() -> Iterator[None]:
 class Network:
     """Bridge, routers, DNS and DHCP of a VPC, in the namespace of the calling thread.
 
-    The rehearsal's servers have one address. Private names of the VPC resolve to it, all other AWS names to the
-    internet, which is another address of the servers; no other names exist.
+    The rehearsal's servers have two addresses: one in the VPC, to which private names resolve, and one on the internet,
+    to which all other AWS names resolve. No other names exist.
 
     Args:
         subnets: Subnets, and whether each has a route to the internet.
         private: Names of interface endpoints and of the store, including their subdomains.
 
     Attributes:
-        services: The servers' address: the VPC's second, which is AWS's DNS server.
-        public: Address of the load balancer.
+        services_address: Address of the servers in the VPC, which is that of AWS's DNS server.
+        public_address: Address of the load balancer.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Network:
         return network
 
     def attach(self, mac: str, address: str, *, route: bool = True) -> str:
-        """Return a new tap for a machine, which gets its address by DHCP."""
+        """Create a tap for a machine, which gets its address by DHCP, and return the name of the tap."""
         tap = f"tap{self._taps}"
         self._taps += 1
         run("ip", "tuntap", "add", tap, "mode", "tap", "multi_queue")
@@ -93,7 +93,7 @@ class Network:
         return tap
 
     def reserve(self, mac: str, address: str, *, route: bool) -> None:
-        """Configure DHCP to assign an address to a machine, and optionally a route out of its subnet."""
+        """Configure DHCP to assign an address to a machine, and optionally a route to other subnets."""
         self._reserved[address] = f"{mac},{'' if route else 'set:lost,'}{address},ip-{address.replace('.', '-')}\n"
         self._serve()
 
@@ -101,7 +101,7 @@ class Network:
         run("ip", "link", "delete", tap)
 
     def _serve(self) -> None:
-        """Restart DNS and DHCP, since a host may get the address of a former one, which dnsmasq would still reserve."""
+        """Restart DNS and DHCP, since dnsmasq would not assign the address of a former host to another host."""
         self._stop_serving()
         hosts, leases = self._folder / "dhcp-hosts", self._folder / "dhcp-leases"
         hosts.write_text("".join(self._reserved.values()), encoding="utf-8")
@@ -129,6 +129,6 @@ class Network:
             self._dnsmasq.wait()
 
     def close(self) -> None:
-        """Stop DNS and DHCP; the bridge is deleted with the namespace."""
+        """Stop DNS and DHCP. The bridge is deleted with the namespace."""
         self._stop_serving()
         self._log.close()

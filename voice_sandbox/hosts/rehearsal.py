@@ -1,4 +1,4 @@
-"""Hosts of a deployment, from launch to termination, as controlled by Auto Scaling and EC2."""
+"""Steps in the life of a deployment's hosts, from launch to termination, under the control of Auto Scaling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _POLL_S = 2
 
 
 def with_digests(file: Path, digests: Mapping[Image, str], folder: Path) -> Path:
-    """Write a copy of a deployment file with the digests of pushed images; return its path."""
+    """Write a copy of a deployment file with the digests of pushed images, and return its path."""
     document = yaml.safe_load(file.read_text(encoding="utf-8"))
     document["images"] = {**document["images"], **{image.value: digest for image, digest in digests.items()}}
     written = folder / file.name
@@ -41,7 +41,7 @@ def wait_until(condition_name: str, condition: Callable[[], object], host: Host,
     """Wait until a running host satisfies a condition.
 
     Raises:
-        HostsError: It is not satisfied in time, or the machine stops.
+        HostsError: The condition is not satisfied in time, or the machine stops.
     """
     deadline = time.monotonic() + within_s
     while not condition():
@@ -86,7 +86,7 @@ def balanced(cloud: Cloud, host: Host) -> Target:
 
 
 def reboot(host: Host) -> None:
-    """Restart a host from inside and wait until its programs are ready again."""
+    """Reboot a host from inside, and wait until its programs are ready again."""
     before_s = host.machine.age_s
     host.machine.run_in_background("systemctl reboot")
     ready = lambda: host.machine.find_line("voice-host: containers", since_s=before_s) is not None and _is_ready(host)  # noqa: E731
@@ -119,7 +119,7 @@ def terminate(cloud: Cloud, host: Host) -> None:
 
 
 def interrupt(cloud: Cloud, host: Host) -> None:
-    """Send a host the spot interruption notice, two minutes ahead, and wait until it has drained."""
+    """Send a host a spot interruption notice two minutes ahead, and wait until the host has drained."""
     before_s = host.machine.age_s
     end = datetime.now(UTC) + timedelta(minutes=2)
     host.notice = {"action": "terminate", "time": end.strftime("%Y-%m-%dT%H:%M:%SZ")}

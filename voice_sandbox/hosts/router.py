@@ -1,6 +1,6 @@
-"""A network with packet loss: a small machine on the path to a host, whose kernel has ``sch_netem``.
+"""A network with packet loss, which a small machine on the path to a host causes with ``sch_netem``.
 
-The kernel of the rehearsing machine may not have it.
+The kernel of the machine that runs the rehearsal may not have this module.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ tc filter add dev ens5 parent 1: protocol ip u32 match ip dport {contract.RTP.nu
 
 
 class Router:
-    """The machine, in the subnet of a host; it boots while others do."""
+    """The machine that impairs audio, in the subnet of a host. It boots while other machines boot."""
 
     def __init__(self, cloud: Cloud, host: Host) -> None:
         self._address = str(cloud.network.subnet_for(host.address)[-2])

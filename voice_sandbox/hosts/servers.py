@@ -1,4 +1,4 @@
-"""Servers that hosts reach under AWS names and that moto lacks: an image registry, and the state store."""
+"""The image registry and the state store, which hosts reach under AWS names and which moto lacks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StoreUser:
 
 
 class Server:
-    """A Debian program in the calling thread's namespace that listens on one port."""
+    """A Debian program that listens on one port in the calling thread's network namespace."""
 
     def __init__(self, command: list[str], log: Path, address: str, port: int) -> None:
         self._log = log.open("w")
@@ -54,10 +54,10 @@ class Server:
 
 
 class Registry(Server):
-    """Stands in for ECR: Debian's docker-registry on the loopback, behind the TLS server.
+    """Debian's docker-registry in place of ECR, on the loopback. The TLS server forwards requests to it.
 
     Args:
-        storage: Folder of the images, which ``fill`` adds before any machine starts.
+        storage: Folder of the images, which are added before any machine starts.
         password: Registry password of the local AWS.
     """
 
@@ -86,7 +86,7 @@ def _registry(settings: dict[str, object], folder: Path) -> list[str]:
 
 @contextmanager
 def filling(storage: Path, folder: Path) -> Iterator[None]:
-    """Run a registry without a password for pushes, in an isolated namespace."""
+    """Run a registry for pushes, without a password, in an isolated network namespace."""
     command = _registry(_settings(storage), folder)
     server = Server(command, folder / "registry-fill.log", "127.0.0.1", REGISTRY_PORT)
     try:
@@ -96,7 +96,7 @@ def filling(storage: Path, folder: Path) -> Iterator[None]:
 
 
 def push(archive: Path, repository: str) -> str:
-    """Push an OCI archive to that registry; return its digest."""
+    """Push an OCI archive to the registry on this machine, and return the digest."""
     with NamedTemporaryFile() as digest:
         run(
             *("skopeo", "copy", "--quiet", "--dest-tls-verify=false"),
@@ -110,15 +110,15 @@ def push(archive: Path, repository: str) -> str:
 
 
 class Store(Server):
-    """Stands in for ElastiCache: Redis with TLS and the users of the deployment.
+    """Redis in place of ElastiCache, with TLS and the users of the deployment.
 
     Args:
         address: Listening address.
         endpoint: Name and port for hosts.
-        folder: Folder of its files; those with users are only readable by root.
+        folder: Folder of the server's files. Only root can read the file with the users.
 
     Attributes:
-        endpoint: As above.
+        endpoint: Name and port for hosts.
     """
 
     def __init__(

@@ -22,9 +22,9 @@ _PHASE_STARTS = {
     "call": "call",
     "draining": "drain",
 }
-"""Phases by the first word that the script logs at their start; before the first one, the machine boots."""
+"""Phases by the first word that the script logs at their start. The boot precedes the first one."""
 _PHASE_ENDS = re.compile(r"\w+: (CONTINUE|ABANDON)|FAILED|heard")
-"""Logged when a lifecycle action is completed, or a call has ended: a phase ends and none starts."""
+"""Messages that end a phase without starting another one, such as the completion of a lifecycle action."""
 _IN_SERVICE = "in service"
 
 
@@ -42,7 +42,7 @@ class Phase:
 
 
 def timeline(lines: Iterable[Line]) -> Iterator[Phase]:
-    """Yield the completed phases in order; those of a reboot follow those of the launch."""
+    """Yield the completed phases in order. The phases of a reboot follow those of the launch."""
     name, begin_s = "boot", 0.0
     for line in lines:
         match = _LOGS.search(line.text)

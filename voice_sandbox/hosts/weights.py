@@ -1,4 +1,4 @@
-"""Stands in for Hugging Face: one repository of weights, as ``huggingface_hub`` requests it."""
+"""A server in place of Hugging Face, with one repository of weights, for requests of ``huggingface_hub``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMMIT = "0" * 40
 
 
 class Weights:
-    """Serves the files of a folder as a repository, on the loopback.
+    """Serves the files of a folder on the loopback, as a repository.
 
     Args:
         repository: Name, ``owner/name``.
@@ -71,7 +71,7 @@ class Weights:
 
 
 def _id(file: Path) -> str:
-    """Return the cache key of a file, which is derived from its name, since there is only one commit."""
+    """Return the cache key of a file. The name determines it, since there is only one commit."""
     return sha1(file.name.encode(), usedforsecurity=False).hexdigest()
 
 

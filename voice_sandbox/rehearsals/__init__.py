@@ -1,1 +1,1 @@
-"""Rehearsals of a deployment file on the local clouds: deployment, verification, drills, outages, teardown."""
+"""Rehearsals of a deployment file on the local clouds, from deployment through verification and drills to teardown."""

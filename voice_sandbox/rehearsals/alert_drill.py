@@ -1,6 +1,6 @@
 """The alert drill: metric -> alarm -> composite alarm -> SNS message to an operator.
 
-moto does not evaluate alarms or run their actions, so the drill does, as CloudWatch would, through SNS's own API.
+moto does not evaluate alarms or run their actions. The drill does so as CloudWatch would, through the API of SNS.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class AlertDrill:
                 self._cloudwatch.set_alarm_state(AlarmName=child, StateValue="OK", StateReason="the drill is over")
 
     def _trigger_alarm(self, composite: CompositeAlarmTypeDef) -> str:
-        """Trigger the first alarm of the composite that reads one of this project's metrics; return its name."""
+        """Trigger the composite's first alarm on one of this project's metrics, and return the alarm's name."""
         alarms = self._cloudwatch.describe_alarms(AlarmNamePrefix=f"{self._deployment.name}-")["MetricAlarms"]
         name = next(
             alarm["AlarmName"]
@@ -122,7 +122,7 @@ class AlertDrill:
 
 @contextmanager
 def _inbox(sns: SNSClient, topic: str) -> Iterator[queue.Queue[Message]]:
-    """Subscribe an HTTP endpoint of this process to a topic during the block."""
+    """Subscribe an HTTP endpoint of this process to a topic for the duration of the `with` block."""
     inbox: queue.Queue[Message] = queue.Queue()
 
     class Handler(BaseHTTPRequestHandler):

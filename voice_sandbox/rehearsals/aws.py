@@ -1,4 +1,4 @@
-"""A rehearsal: a local AWS of its own, from bootstrap to an empty account."""
+"""A rehearsal in a local AWS of its own, from the bootstrap to an empty account."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -28,13 +28,13 @@ class Rehearsal:
     Use it as a context manager, which always removes the local AWS and its folder.
 
     Args:
-        real_hosts: Whether machines complete lifecycle hooks; otherwise, stand-ins do.
-        real_stores: Whether each replication group has a Redis, at ``<group>.sock`` in `home`.
+        real_hosts: Whether machines complete lifecycle hooks; otherwise, simulated hosts do.
+        real_stores: Whether each replication group has a Redis server, at ``<group>.sock`` in `home`.
 
     Attributes:
         aws: The local AWS.
-        cdk: The CDK CLI configured for it.
-        home: Folder of its caches.
+        cdk: The CDK CLI, configured for the local AWS.
+        home: Folder of the CLI's caches.
         faults: File of resources that cannot be created, one ``stack/logical id`` per line, which a drill may write.
     """
 
@@ -58,7 +58,7 @@ class Rehearsal:
         self._is_kept = False
 
     def bootstrap(self) -> None:
-        """Set up the account as an operator does before the first deploy, and take its inventory."""
+        """Set up the account as an operator does before the first deployment, and record its inventory."""
         self.cdk.bootstrap()
         webhook = self._deployment.aws.observability.chat_webhook_secret
         for regional in self._regions:
@@ -100,7 +100,7 @@ class Rehearsal:
             ).run()
 
     def alert(self) -> Message:
-        """Trigger the composite alarm "callers are affected" of the first region; return the notification."""
+        """Trigger the composite alarm "callers are affected" in the first region, and return the notification."""
         return AlertDrill(
             self._regions[0],
             cloudwatch=self.session.client("cloudwatch", endpoint_url=self.aws.endpoint),
@@ -108,14 +108,17 @@ class Rehearsal:
         ).run()
 
     def remaining_resources(self, region: str | None = None) -> Counter[str]:
-        """Count the resources beyond the bootstrapped account, by kind, or only those of one region and global ones."""
+        """Count by kind the resources that were added after the bootstrap, in all regions or in one.
+
+        Global resources are always included.
+        """
         return added(self._before, self._inventory(region))
 
     def _session(self, regional: Deployment) -> boto3.Session:
         return self.aws.session(regional.aws.region)
 
     def _inventory(self, only: str | None = None) -> dict[str, set[str]]:
-        """Return the resources in all regions, or in one; global ones are the same in each."""
+        """Return the resources in all regions, or in one region. Global resources are included in either case."""
         stacks_by_region: dict[str, set[str]] = {}
         for regional in (each for each in self._regions if only in {None, each.aws.region}):
             for kind, ids in inventory(self._session(regional), self.aws.endpoint).items():
@@ -123,7 +126,7 @@ class Rehearsal:
         return stacks_by_region
 
     def keep(self) -> None:
-        """Let the local AWS and its folder outlive this object."""
+        """Keep the local AWS and its folder when the `with` block ends."""
         self._is_kept = True
 
     def access(self) -> dict[str, str]:

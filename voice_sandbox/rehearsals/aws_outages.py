@@ -36,12 +36,13 @@ OUTAGES_BY_TYPE: Mapping[str, str] = {
     "AWS::SecretsManager::Secret": "the password or key in it: clients with the old value are rejected until they "
     "read the new one",
 }
-"""Outages by type; durations are estimates from `docs/cold-start.md` and AWS's documentation. Retained resources remain
-in the account, but no stack or program refers to them any more."""
+"""Outages by resource type. Durations are estimates from `docs/cold-start.md` and AWS's documentation.
+
+Retained resources remain in the account, but no stack or program refers to them any more."""
 
 
 def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:
-    """Return the unaccepted replacements and deletions, by the resources whose own properties cause them."""
+    """Return an outage for each resource whose own changes or deletion cause one that is not accepted."""
     replaced = [step for step in steps if step.op is Op.REPLACE]
     result = []
     for step in steps:

@@ -1,4 +1,4 @@
-"""A rehearsal of a deployment's Azure section: preview, policies, simulated up, teardown order."""
+"""A rehearsal of a deployment's Azure section, with previews, policies, a simulated up and the order of teardown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from voice_sandbox.azure.run import Run, run_modes
 
 _STACKS = Path(voice_stacks.__file__).resolve().parent / "azure"
 PROJECTS = (_STACKS / "cluster", _STACKS / "workloads")
-"""The Pulumi projects in the order of their creation; later ones may read the outputs of earlier ones."""
+"""The Pulumi projects in the order of their creation. Later projects may read the outputs of earlier ones."""
 
 POLICY_PACK = _STACKS / "policy"
 
@@ -72,7 +72,7 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
 
     @classmethod
     def of(cls, deployment: Deployment) -> Self:
-        """Return the rehearsal of a deployment: its name is the stack, its file the configuration.
+        """Return the rehearsal of a deployment, with its name as the stack and its file as the configuration.
 
         Raises:
             ProjectError: A project is invalid.
@@ -84,7 +84,7 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         """Preview and create every project.
 
         Raises:
-            EngineError: A program fails, a resource is rejected, or one does not wait for its dependency.
+            EngineError: A program fails, or a resource is rejected or does not wait for its dependency.
         """
         existing = PreexistingResources()
         self._done = []
@@ -103,7 +103,7 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         return self._pack.policies()
 
     def violations(self) -> list[PolicyViolation]:
-        """Return the policy pack's findings for the previews, project by project; call `run` first.
+        """Return the violations of policies in the previews that `run` has created, in the order of the projects.
 
         Raises:
             PolicyPackError: The pack does not start, or a policy raises an exception.
@@ -111,7 +111,7 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         return [violation for done in self._done for violation in self._pack.check(done.preview.graph)]
 
     def teardown(self) -> Teardown:
-        """Plan the deletion of the resources that `run` created, the last project first, and check each step.
+        """Plan the deletion of the resources that `run` has created, from the last project on, and check each step.
 
         Raises:
             OrderError: A resource would be deleted while another one needs it.

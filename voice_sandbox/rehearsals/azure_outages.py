@@ -42,13 +42,13 @@ OUTAGES_BY_TYPE: Mapping[str, str] = {
     ),
     "resources:ResourceGroup": f"everything in it: {_CLUSTER}",
 }
-"""Outages by type; durations are estimates from `docs/cold-start.md`."""
+"""Outages by resource type. Durations are estimates from `docs/cold-start.md`."""
 _DELETED_AFTER_USERS = frozenset({"network:PublicIPAddress", "network:Subnet"})
 """Types that Azure only deletes after their users, whose own deletion is reported as the outage."""
 
 
 def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]:
-    """Return the unaccepted replacements and deletions, by the resources whose own inputs cause them."""
+    """Return an outage for each resource whose own changes or deletion cause one that is not accepted."""
     replaced = [step for step in steps if step.op is Op.REPLACE]
     result = []
     for step in steps:

@@ -1,4 +1,4 @@
-"""The CDK CLI, configured for the local AWS or any other."""
+"""The CDK CLI, configured for the local AWS or for another AWS."""
 
 import os
 import shlex
@@ -15,7 +15,7 @@ from voice_sandbox.npm import NpmError, modules
 
 LAST_LINES = 40
 NEEDED_MIB = 32
-"""Space for a rehearsal's folder and its temporary files, rounded up: 20 MiB for production's templates."""
+"""Disk space for a rehearsal's folder and its temporary files, rounded up from 20 MiB for production's templates."""
 _FULL = ("ENOSPC", "No space left on device")
 _PACKAGES = ".cache/aws/jsii/package-cache"
 """Cache of jsii for the unpacked aws-cdk-lib (200 MB), relative to the home directory."""
@@ -26,7 +26,7 @@ class CdkError(Exception):
 
 
 class Target(Protocol):
-    """An AWS that the CDK deploys to."""
+    """An AWS to which the CDK deploys."""
 
     @property
     def account(self) -> str: ...
@@ -35,11 +35,11 @@ class Target(Protocol):
     def region(self) -> str: ...
 
     def environment(self, home: Path) -> dict[str, str]:
-        """Return the environment of a tool; ``home`` is the folder for the tool's caches."""
+        """Return the environment for a tool, with a folder for the tool's caches in place of the home directory."""
 
 
 class Cdk:
-    """Runs CDK commands of a deployment on an AWS.
+    """Runs CDK commands for a deployment.
 
     Args:
         aws: AWS with the stacks.
@@ -55,18 +55,18 @@ class Cdk:
         self._aws = aws
         self._deployment = deployment
         self._home = home
-        # A shell runs it; the CLI strips quotes around the whole command.
+        # A shell runs the command. The CLI strips quotes around the whole command.
         self.app = f"exec {shlex.join([sys.executable, str(ROOT / 'app.py')])}"
         self._process: subprocess.Popen[str] | None = None
         self.on_line: Callable[[str], None] = lambda _: None
 
     def bootstrap(self) -> None:
-        """Create the CDK's own bucket, repository and roles. It needs no app, whose synthesis takes longest here."""
+        """Create the CDK's own bucket, repository and roles. The app, whose synthesis takes longest, is not needed."""
         regions = [regional.aws.region for regional in self._deployment.in_regions()]
         self._run("bootstrap", *(f"aws://{self._aws.account}/{region}" for region in regions), app="")
 
     def take(self, assembly: Path) -> None:
-        """Use an existing cloud assembly, so that the following commands synthesize nothing."""
+        """Use an existing cloud assembly, so that the following commands need not synthesize one."""
         self.app = str(assembly)
 
     def deploy_only(self, *stacks: str) -> None:
@@ -83,9 +83,9 @@ class Cdk:
             self._process.terminate()
 
     def deploy(self) -> None:
-        """Deploy every stack; later calls only deploy changes.
+        """Deploy every stack. Later calls deploy only the changes.
 
-        It uses the ``direct`` method, since a change set requires a review.
+        The deployment uses the ``direct`` method, since a change set requires a review.
         """
         self._run("deploy", "--all", "--method", "direct", "--require-approval", "never", "--progress", "events")
 
@@ -97,7 +97,7 @@ class Cdk:
         self._run("deploy", "--all", "--import-existing-resources", "--require-approval", "never")
 
     def diff(self) -> str:
-        """Return the changes that a deploy would make."""
+        """Return the changes that a deployment would make."""
         return self._run("diff", "--all", "--method", "template")
 
     def destroy(self) -> None:
@@ -105,7 +105,7 @@ class Cdk:
         self._run("destroy", "--all", "--force")
 
     def _run(self, command: str, *arguments: str, app: str | None = None) -> str:
-        """Run a command; the first one that needs the app keeps its assembly for the following ones."""
+        """Run a command. The first command that synthesizes the app keeps the assembly for later commands."""
         app = self.app if app is None else app
         try:
             cli = modules("aws-cdk", self.on_line) / ".bin" / "cdk"

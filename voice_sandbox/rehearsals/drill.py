@@ -34,7 +34,8 @@ class Scenario:
         samples: One value per alarm period, oldest first.
         fires: Whether the rule must fire; otherwise, nothing may change.
         other_rules: Other rules of the fleet that add hosts. Their metrics report half of the load in the meantime.
-        is_idle: Whether it starts with the number of hosts before the drill, since a fleet at its maximum cannot grow.
+        is_idle: Whether the scenario starts with the number of hosts before the drill, since a fleet at its maximum
+            cannot grow.
     """
 
     name: str
@@ -56,19 +57,19 @@ class Outcome:
 
     @property
     def expected(self) -> dict[str, int]:
-        """Capacities after the rule's step."""
+        """Expected capacities after the rule's step."""
         rule, value = self.scenario.rule, self.scenario.samples[-1] if self.scenario.samples else 0.0
         adjustment = step_adjustment(rule.bands, value - rule.threshold) if self.scenario.fires else 0
         return {group: count + adjustment for group, count in self.before.items()}
 
     @property
     def passed(self) -> bool:
-        """Whether the capacities are the expected ones."""
+        """Whether the capacities after the scenario are as expected."""
         return self.after == self.expected
 
 
 def scenarios(deployment: Deployment) -> Iterator[Scenario]:
-    """Yield the scenarios of every scaling rule: no data, an outlier, a breach, a full fleet, half of the load."""
+    """Yield the scenarios of every scaling rule, such as missing data, an outlier, a breach, or a full fleet."""
     fleets = {names.VAD_FLEET: deployment.aws.vad.scaling}
     fleets |= {fleet.name: fleet.scaling for fleet in deployment.aws.asr}
     for fleet, rules in fleets.items():
@@ -106,7 +107,7 @@ def scenarios(deployment: Deployment) -> Iterator[Scenario]:
 
 
 def _value_beyond_threshold(rule: ScalingRule) -> float:
-    """Return a value in the first step beyond the threshold: 95 for "above 80", 15 for "below 20"."""
+    """Return a value in the first step beyond the threshold, such as 95 for "above 80", or 15 for "below 20"."""
     return max(95.0, rule.threshold + 5) if rule.comparison is Comparison.ABOVE else rule.threshold * 0.75
 
 
@@ -114,7 +115,7 @@ class Drill:
     """Runs scenarios with the deployed alarms and policies.
 
     Args:
-        start: Time of the first scenario; each one has an hour of its own, so that none sees another's data.
+        start: Time of the first scenario. Each scenario has an hour of its own, so that data of others has no effect.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class Drill:
         self._clock = now.replace(minute=0, second=0, microsecond=0)
 
     def run(self) -> Iterator[Outcome]:
-        """Run every scenario, each from the capacities after the last one; at the end, all are restored."""
+        """Run every scenario from the capacities after the previous scenario, and restore the capacities at the end."""
         played: list[Outcome] = []
         for scenario in scenarios(self._deployment):
             if scenario.is_idle:
@@ -142,13 +143,13 @@ class Drill:
         self._restore(played)
 
     def _restore(self, played: Iterable[Outcome]) -> None:
-        """Restore the number of hosts of each group before the first of these."""
+        """Restore the number of hosts that each group had before the first of the outcomes."""
         for outcome in reversed(list(played)):
             for group, desired in outcome.before.items():
                 self._autoscaling.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=desired)
 
     def play(self, scenario: Scenario) -> Outcome:
-        """Publish a scenario's samples by period, evaluate the alarm after each, and act on a change to ALARM."""
+        """Publish one sample of a scenario per period, and execute the alarm's actions when its state becomes ALARM."""
         alarm, *other_rules = (
             LiveAlarm(self._cloudwatch, names.scaling_alarm(self._deployment, scenario.fleet, rule))
             for rule in (scenario.rule, *scenario.other_rules)
@@ -173,7 +174,10 @@ class Drill:
         return Outcome(scenario, before, self._capacities(scenario.fleet))
 
     def is_firing(self, fleet: str, rule: ScalingRule, at: datetime) -> bool:
-        """Evaluate a rule's alarm at a time with metrics from other publishers; act and return True if it fires."""
+        """Evaluate a rule's alarm at a time, and execute its actions if it fires. Return True if it fires.
+
+        The metrics are those of other publishers.
+        """
         alarm = LiveAlarm(self._cloudwatch, names.scaling_alarm(self._deployment, fleet, rule))
         datapoints = alarm.datapoints(at)
         if evaluate(alarm.rule, datapoints, AlarmState.OK) is not AlarmState.ALARM:

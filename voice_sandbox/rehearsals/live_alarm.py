@@ -1,4 +1,4 @@
-"""A deployed metric alarm, evaluated as by CloudWatch, since moto stores alarms without evaluating them."""
+"""A deployed metric alarm that is evaluated as by CloudWatch, since moto stores alarms without evaluating them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class LiveAlarm:
     """A metric alarm as described by the local AWS.
 
     Attributes:
-        name: Name.
-        rule: Rule that determines its state.
+        name: Name of the alarm.
+        rule: Rule that determines the state of the alarm.
         period: Period of a datapoint.
-        actions: ARNs of its ALARM actions.
+        actions: ARNs of the actions for the state ALARM.
     """
 
     def __init__(self, cloudwatch: CloudWatchClient, name: str) -> None:
@@ -47,7 +47,7 @@ class LiveAlarm:
         )
 
     def publish(self, value: float, at: datetime) -> None:
-        """Publish a sample of the alarm's metric, as its publisher would."""
+        """Publish a sample of the alarm's metric, as the actual publisher would."""
         metric = METRICS[self._alarm["MetricName"]]
         self._cloudwatch.put_metric_data(
             Namespace=self._alarm["Namespace"],
@@ -64,11 +64,11 @@ class LiveAlarm:
         )
 
     def state(self, at: datetime, current: AlarmState) -> AlarmState:
-        """Return the state after the period that ends ``at``, from CloudWatch's statistics."""
+        """Return the state after the period that ends at a time, from CloudWatch's statistics."""
         return evaluate(self.rule, self.datapoints(at), current)
 
     def datapoints(self, at: datetime) -> list[float | None]:
-        """Return the evaluation range that ends ``at``, oldest first."""
+        """Return the datapoints of the evaluation range that ends at a time, oldest first."""
         ages = range(evaluation_range(self.rule), 0, -1)
         return [self._datapoint(at - age * self.period) for age in ages]
 

@@ -1,4 +1,4 @@
-"""API, listeners, gateway, alarms and dashboards in the local AWS, compared with the deployment file."""
+"""Comparison of API, listeners, gateway, alarms and dashboards in the local AWS with the deployment file."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class EdgeVerifier:
         yield Claim("internal load balancer: TCP to the gateway", internal == {("TCP", GATEWAY_HTTP.number)})
 
     def _forwarding_rules(self, scheme: str) -> set[tuple[str, int, str, int]]:
-        """Return protocol and port of each listener of a scheme, and of its target group."""
+        """Return the protocol and the port of each listener of a scheme, and those of its target group."""
         groups = {
             group["TargetGroupArn"]: (group["Protocol"], group["Port"])
             for group in self._elbv2.describe_target_groups()["TargetGroups"]
@@ -90,7 +90,7 @@ class EdgeVerifier:
         }
 
     def _records(self) -> Iterator[Claim]:
-        """Yield the checks of the DNS records that route callers to the regions, but not to an unhealthy one."""
+        """Yield the checks of the DNS records that route callers to healthy regions."""
         aws, shared_name = self._deployment.aws, self._deployment.shared_domain
         if shared_name is None or aws.edge.domain is None:
             return

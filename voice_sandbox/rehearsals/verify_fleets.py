@@ -1,4 +1,4 @@
-"""The state store and the fleets in the local AWS, compared with the deployment file."""
+"""Comparison of the state store and the fleets in the local AWS with the deployment file."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FleetVerifier:
                 yield from self._alarm(fleet.name, rule, [name])
 
     def _min_hosts(self, configured: int, images: tuple[Image, ...]) -> int:
-        """Return the minimum number of hosts of a group: 0 while one of its images has no digest."""
+        """Return the minimum number of hosts of a group, which is 0 while one of its images has no digest."""
         return 0 if lacks_digests(self._deployment, images) else configured
 
     def _group(self, name: str, low: int, high: int) -> Iterator[Claim]:

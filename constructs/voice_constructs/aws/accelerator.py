@@ -39,7 +39,7 @@ INSTANCE_STORE_MOUNT = "/mnt/nvme"
 START_PHASES_DIR = str(PurePosixPath(START_PHASES_FILE).parent)
 
 SHARED_MEMORY_MIB = 16_384
-"""Docker's default is too small for vLLM and the Neuron runtime."""
+"""Size of ``/dev/shm``. Docker's default is too small for vLLM and the Neuron runtime."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ def fleet_artifacts(context: FleetContext, fleet: AsrFleet) -> voice_userdata.Ar
 class AcceleratorFleet(Construct):
     """Hosts of one instance type in one Auto Scaling group.
 
-    There is no load balancer: the VAD tier assigns each session to a host from the host registry, Neuron hosts first,
-    CPUs last.
+    The hosts have no load balancer. The VAD tier assigns each session to a host of the host registry. It uses Neuron
+    hosts first, and CPU hosts last.
 
     Attributes:
         group: The Auto Scaling group.

@@ -18,9 +18,9 @@ def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
 
 
 def acknowledged() -> list[tuple[IConstruct, Acknowledgment]]:
-    """Return the acknowledgements recorded since the last call.
+    """Return and clear the acknowledgements that have been recorded.
 
-    Only a validating synth passes them to the CDK, since each requires two calls into jsii's process, in total a
+    Only a validating synth passes them to the CDK. Each requires two calls into jsii's process, which add up to a
     twelfth of a synth's calls.
     """
     recorded = _ACKNOWLEDGED.copy()

@@ -78,7 +78,7 @@ class Agents(FargateTier):
         self._build_scaling(agents.tasks, "Conversations", names.AGENT_FLEET, TARGET_UTILIZATION * agents.conversations)
 
     def _existing_secret(self, variable: Variable, name: str) -> ecs.Secret:
-        """Refer to an operator's secret by name; a task without it does not start."""
+        """Return a reference to an operator's secret. A task does not start if the secret does not exist."""
         id_ = "".join(word.capitalize() for word in variable.name.removeprefix("VOICE_").split("_"))
         return ecs.Secret.from_secrets_manager(secretsmanager.Secret.from_secret_name_v2(self, id_, name))
 

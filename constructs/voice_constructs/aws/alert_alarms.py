@@ -37,7 +37,7 @@ class AlertAlarms(Construct):
 
     An alert with two windows is a composite alarm over one alarm per window.
 
-    A standard alarm costs 0.10 USD per month, one with a 10 s period 0.30, a composite alarm 0.50
+    A standard alarm costs 0.10 USD per month, an alarm with a period of 10 s 0.30 USD, and a composite alarm 0.50 USD
     (https://aws.amazon.com/cloudwatch/pricing/).
     """
 
@@ -59,7 +59,7 @@ class AlertAlarms(Construct):
     def _build_alarm(self, alert: Alert) -> cloudwatch.CfnAlarm | cloudwatch.CfnCompositeAlarm:
         if alert.confirm_s is None:
             return self._build_metric_alarm(alert, actions=[self._props.topic_arn])
-        # The alarms of the windows send no notifications.
+        # Only the composite alarm sends notifications.
         parts = [self._build_metric_alarm(alert, ending, actions=[]) for ending in alert.windows]
         return self._build_composite(
             _logical_id(alert),
@@ -159,5 +159,5 @@ def _logical_id(alert: Alert, ending: str = "") -> str:
 
 
 def resolve(value: str | Resource, resources: Mapping[Resource, str]) -> str:
-    """Return a dimension's value, which may only be known at deployment."""
+    """Return the value of a dimension. Values that are only known at deployment are CloudFormation tokens."""
     return resources[value] if isinstance(value, Resource) else value

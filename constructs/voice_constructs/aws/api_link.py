@@ -17,7 +17,7 @@ class ApiLink(Construct):
 
     Attributes:
         load_balancer: The load balancer, which costs about 0.0225 USD per hour.
-        gateway_targets: Its target group.
+        gateway_targets: Target group of the load balancer.
     """
 
     def __init__(self, scope: Construct, id_: str, *, context: EdgeContext) -> None:
@@ -52,7 +52,7 @@ class ApiLink(Construct):
     def integration(
         self, method: str, path: str, *, caller: str | None, stream: bool = False
     ) -> apigateway.HttpIntegration:
-        """Return the integration that forwards a method's requests with their caller.
+        """Return the integration that forwards the requests of a method, together with their caller.
 
         Args:
             path: Path on the gateway; ``{id}`` is substituted from the request.

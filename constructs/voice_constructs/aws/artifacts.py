@@ -47,7 +47,7 @@ class Artifacts:
 
 
 def artifacts(scope: Construct, *, key: EncryptionKey, removal_policy: RemovalPolicy) -> Artifacts:
-    """Create the bucket: encrypted, versioned, TLS only. Hosts reach it through the network's gateway endpoint."""
+    """Create an encrypted and versioned bucket, which hosts access through the network's gateway endpoint."""
     bucket = s3.Bucket(
         scope,
         "Artifacts",

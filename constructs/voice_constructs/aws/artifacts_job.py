@@ -1,4 +1,7 @@
-"""The job of an ASR fleet: a host of its type uploads weights and compiled programs to the bucket, and terminates."""
+"""The artifacts job of an ASR fleet.
+
+A host of the fleet's instance type uploads weights and compiled programs to the bucket, and terminates.
+"""
 
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
@@ -22,8 +25,8 @@ from voice_constructs.aws.acknowledge import acknowledge
 class ArtifactsJob(Construct):
     """A launch template that starts the job's host.
 
-    It is part of a stack that is deployed before the fleet's own, so that a new release can be prepared before hosts
-    serve it.
+    The template is part of a stack that is deployed before the fleet's stack, so that a new release can be prepared
+    before hosts serve it.
     """
 
     def __init__(self, scope: Construct, id_: str, *, props: AcceleratorFleetProps) -> None:

@@ -16,8 +16,8 @@ class CostBudgetProps:
     Attributes:
         limit_usd: Limit per calendar month.
         topic_arn: Topic that is notified at 80 % spent, and at 100 % forecast.
-        runbook_url: URL of the runbook. AWS Budgets does not support custom text in its message, so the budget has a
-            tag with it.
+        runbook_url: URL of the runbook. Messages of AWS Budgets cannot contain custom text, so the URL is a tag of the
+            budget.
     """
 
     name: str
@@ -29,8 +29,8 @@ class CostBudgetProps:
 class CostBudget(Construct):
     """A monthly budget of the whole account.
 
-    It is not limited to the deployment's tag, since cost allocation by a tag must first be activated in the billing
-    console; until then, such a budget would remain at zero and never notify.
+    The budget is not limited to the deployment's tag, since cost allocation by a tag must first be activated in the
+    billing console; until then, such a budget would remain at zero and never notify.
     """
 
     def __init__(self, scope: Construct, id_: str, *, props: CostBudgetProps) -> None:

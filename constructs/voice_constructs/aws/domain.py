@@ -76,7 +76,7 @@ class EdgeDomain(HostDomain):
 
 
 class AnyRegionDomain(HostDomain):
-    """``api.any.<name>``, which exists in every region: Route 53 resolves it to the nearest healthy region.
+    """Host name ``api.any.<name>``, which Route 53 resolves to the nearest healthy region.
 
     A region is healthy while its gateways respond on the media host. Their response depends on the store, and requires
     no key. Audio requires no such name, since the response to a new session contains its audio and event URLs.

@@ -1,4 +1,4 @@
-"""Properties that the constructs of the edge share."""
+"""Properties and helpers that the constructs of the edge share."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from voice_constructs.aws.retention import Retention
 
 @dataclass(frozen=True)
 class EdgeContext:
-    """Environment of every construct of the edge.
+    """Context that all constructs of the edge share.
 
     Attributes:
         key: Encryption key of the edge's logs and of the secret that signs session tokens.
@@ -50,7 +50,7 @@ class EdgeContext:
     def task_targets(
         self, scope: Construct, id_: str, port: Port, *, preserve_client_ip: bool = False
     ) -> elbv2.NetworkTargetGroup:
-        """Create a target group of a service's tasks, which can serve only one load balancer.
+        """Create a target group of a service's tasks. A target group can have only one load balancer.
 
         Args:
             preserve_client_ip: Whether tasks see the callers' addresses, to which limits of unauthenticated callers
@@ -78,7 +78,7 @@ class EdgeContext:
 def edge_context(
     scope: Construct, *, deployment: Deployment, network: VoiceNetwork, retention: Retention
 ) -> EdgeContext:
-    """Create the edge's key, and collect the properties of its constructs."""
+    """Create the key of the edge, and return the context of the edge's constructs."""
     key = EncryptionKey(scope, "Key", purpose="logs and signing key of the edge", removal_policy=retention.keys)
     key.allow_logs(deployment.aws.region)
     key.allow_log_delivery(deployment.aws.region)

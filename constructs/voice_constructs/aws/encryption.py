@@ -11,7 +11,7 @@ from voice_constructs.aws.pseudo import ACCOUNT_ID, PARTITION
 
 
 class EncryptionKey(kms.Key):
-    """A rotating key with which one stack encrypts its data, for about 1 USD per month.
+    """A rotating key for the data of one stack. It costs about 1 USD per month.
 
     Args:
         purpose: Encrypted data, for the key's description.
@@ -96,7 +96,7 @@ class EncryptionKey(kms.Key):
 
 
 def log_delivery_policy(region: str) -> dict[str, dict[str, str]]:
-    """Return the condition that a request of AWS's log delivery originates from this account and region."""
+    """Return the policy condition that log delivery by AWS originates from this account and region."""
     return {
         "StringEquals": {"aws:SourceAccount": ACCOUNT_ID},
         "ArnLike": {"aws:SourceArn": f"arn:{PARTITION}:logs:{region}:{ACCOUNT_ID}:*"},

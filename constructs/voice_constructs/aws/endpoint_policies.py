@@ -1,4 +1,4 @@
-"""Policies of the VPC endpoints: requests signed by this account, and downloads of AWS's own programs.
+"""Policies of the VPC endpoints, which allow requests signed by this account and downloads of AWS's own programs.
 
 An endpoint policy grants no permissions. It prevents an intruder with credentials of another account from sending data
 through an endpoint (https://github.com/aws-samples/data-perimeter-policy-examples).
@@ -24,7 +24,7 @@ _PUBLIC_BUCKETS = (
 
 
 def own_requests() -> iam.PolicyStatement:
-    """Allow all requests of this account's principals."""
+    """Return the statement that allows all requests of this account's principals."""
     return iam.PolicyStatement(
         sid="RequestsOfThisAccount",
         principals=[iam.StarPrincipal()],
@@ -35,7 +35,7 @@ def own_requests() -> iam.PolicyStatement:
 
 
 def own_buckets() -> iam.PolicyStatement:
-    """Allow actions of this account's principals on its own buckets."""
+    """Return the statement that allows this account's principals to use the buckets of this account."""
     account = {"aws:PrincipalAccount": Aws.ACCOUNT_ID, "aws:ResourceAccount": Aws.ACCOUNT_ID}
     return iam.PolicyStatement(
         sid="BucketsOfThisAccount",
@@ -47,7 +47,7 @@ def own_buckets() -> iam.PolicyStatement:
 
 
 def public_buckets(region: str) -> iam.PolicyStatement:
-    """Allow reading from the buckets of AWS that hosts need."""
+    """Return the statement that allows reading from the buckets of AWS that hosts need."""
     return iam.PolicyStatement(
         sid="BucketsOfAws",
         principals=[iam.StarPrincipal()],

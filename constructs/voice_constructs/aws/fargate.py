@@ -35,12 +35,13 @@ https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protec
 START_S = 60
 """Grace period of a new task's health checks."""
 SCALE_OUT_COOLDOWN_S = 60
-"""A Fargate task on arm64 starts within about a minute; the default of 300 s is too slow for arriving callers."""
+"""Cooldown after a scale-out. A Fargate task on arm64 starts within about a minute; the
+default of 300 s is too slow for arriving callers."""
 
 
 @dataclass(frozen=True)
 class FargateProps:
-    """Environment of a tier's tasks."""
+    """Resources that the tasks of a tier use."""
 
     context: EdgeContext
     store: ValkeyStore
@@ -48,10 +49,10 @@ class FargateProps:
 
 
 class FargateTier(Construct):
-    """An ECS service on Fargate, arm64, with one or more tasks in private subnets of all zones.
+    """An ECS service on Fargate (arm64), with one or more tasks in private subnets of all zones.
 
-    Tasks publish metrics as log lines in embedded metric format. Their role only allows protecting the cluster's own
-    tasks from being stopped.
+    Tasks publish metrics as log lines in embedded metric format. The task role only allows the scale-in protection of
+    the cluster's own tasks.
 
     Attributes:
         cluster: The ECS cluster.
@@ -164,16 +165,20 @@ class FargateTier(Construct):
         acknowledge(task, f"AwsSolutions-IAM5[Resource::{task_arns}]", "A task's id is unknown before it runs")
 
     def _state_host(self) -> ecs.Secret:
-        """Refer to the store's endpoint by the parameter's name: a restore changes its value without an export."""
+        """Return a reference to the parameter with the store's endpoint.
+
+        The parameter is referred to by name, so that a restore can change the value without an export.
+        """
         parameter = ssm.StringParameter.from_string_parameter_attributes(
             self, "StateHost", parameter_name=self._props.store.host_parameter
         )
         return ecs.Secret.from_ssm_parameter(parameter)
 
     def _state_password(self, task: ecs.FargateTaskDefinition) -> ecs.Secret:
-        """Refer to the password by ARN.
+        """Return a reference to the tier's password, and grant the task permission to decrypt it.
 
-        CDK's own grant would add the task's role to the other stack's key policy.
+        The secret is referred to by ARN, since the CDK's own grant would add the task's role to the other stack's key
+        policy.
         """
         store = self._props.store
         secret = secretsmanager.Secret.from_secret_complete_arn(
@@ -215,7 +220,7 @@ class FargateTier(Construct):
         return service
 
     def _build_scaling(self, count: TaskCount, metric: str, fleet: str, target: float) -> None:
-        """Keep the average of a metric that every task publishes at a target."""
+        """Scale the service, so that the average of a metric over all tasks stays at a target."""
         tasks = self.service.auto_scale_task_count(
             min_capacity=0 if self._lacks_digests else count.min, max_capacity=count.max
         )

@@ -32,7 +32,7 @@ Environment = Mapping[Variable, str]
 
 @dataclass(frozen=True)
 class FleetContext:
-    """Environment of every fleet.
+    """Context that the fleets of a tier share.
 
     Attributes:
         key: Encryption key of the tier's volumes and logs.
@@ -52,12 +52,12 @@ class FleetContext:
     def min_hosts(self, configured: int, images: Sequence[Image]) -> int:
         """Return the minimum number of hosts of a group.
 
-        It is 0 while an image has no digest, since its hosts could never become ready.
+        The minimum is 0 while an image has no digest, since hosts could never become ready.
         """
         return 0 if lacks_digests(self.deployment, tuple(images)) else configured
 
     def image_uri(self, image: Image) -> str:
-        """Return an image's URI with its digest; for an image without one, a URI that does not exist."""
+        """Return the URI of an image with its digest. The URI does not exist if the image has no digest."""
         return self.registry.repositories[image].repository_uri_for_digest(digest(self.deployment, image))
 
     def role(
@@ -127,7 +127,7 @@ def fleet_context(
     registry: ImageRegistry,
     retention: Retention,
 ) -> FleetContext:
-    """Create a tier's key and log group, and collect what its fleets share."""
+    """Create the key and the log group of a tier, and return the context of its fleets."""
     key = EncryptionKey(scope, "Key", purpose=f"volumes and logs of the {tier} tier", removal_policy=retention.keys)
     key.allow_logs(deployment.aws.region)
     key.allow_auto_scaling()

@@ -44,7 +44,7 @@ class GatewayProps(FargateProps):
 
 
 class Gateway(FargateTier):
-    """The tasks that callers reach.
+    """The tasks that serve callers.
 
     The session API and the audio have separate ports: API Gateway only reaches the first, and the public load balancer
     only the second, where every request needs a session token.

@@ -35,7 +35,7 @@ class HostRoleProps:
     """Properties of ``HostRole``.
 
     Attributes:
-        groups: Names of the Auto Scaling groups whose lifecycle actions it completes.
+        groups: Names of the Auto Scaling groups whose lifecycle actions the host completes.
         host_parameter: Name of the parameter with the state store's endpoint.
         secret: Secret of the tier's user of the state store, and its encryption key.
     """
@@ -107,12 +107,12 @@ class HostRole(iam.Role):
 
 @dataclass(frozen=True)
 class HostTemplateProps:
-    """Properties of ``host_template``.
+    """Properties of the launch template of a host.
 
     Attributes:
         secondary_interface: Whether the host gets a second network interface, for DPDK only.
         ena_express_udp: ``None`` without ENA Express, otherwise whether UDP uses it as well.
-        machine_image: Machine image as in the file; ``None`` for AWS's latest.
+        machine_image: Machine image as configured in the file; ``None`` for AWS's latest image.
     """
 
     instance_type: InstanceType
@@ -129,7 +129,7 @@ class HostTemplateProps:
 
 
 def host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec2.LaunchTemplate:
-    """Create a launch template: IMDSv2 only, encrypted gp3 root volume, no public address."""
+    """Create a launch template with IMDSv2 only, an encrypted gp3 root volume, and no public address."""
     template = ec2.LaunchTemplate(
         scope,
         id_,
@@ -172,11 +172,10 @@ def host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec
 
 
 def _machine_image(scope: Construct, props: HostTemplateProps) -> ec2.IMachineImage:
-    """Return an image that CloudFormation resolves.
+    """Return a machine image that CloudFormation resolves.
 
-    Each version of the launch template then contains an AMI id, which a rollback restores.
-
-    A template parameter resolves to the latest version at each deploy, a dynamic reference to the configured one.
+    Each version of the launch template then contains an AMI id, which a rollback restores. A template parameter
+    resolves to the latest version at each deploy; a dynamic reference resolves to the configured version.
     """
     chosen = props.machine_image or machine_images.public_parameter(props.instance_type)
     if machine_images.is_mutable(chosen):
@@ -224,7 +223,7 @@ TERMINATE_HOOK = "drain"
 
 
 def lifecycle_hooks(start: StartBudget, drain_timeout_s: int) -> voice_userdata.LifecycleHooks:
-    """Return the names and timeouts of the group's lifecycle hooks for a host."""
+    """Return the names and timeouts of the lifecycle hooks, for the user data of a host."""
     return voice_userdata.LifecycleHooks(
         launch=LAUNCH_HOOK,
         terminate=TERMINATE_HOOK,
@@ -236,10 +235,10 @@ def lifecycle_hooks(start: StartBudget, drain_timeout_s: int) -> voice_userdata.
 
 @dataclass(frozen=True)
 class HostGroupProps:
-    """Properties of ``host_group``.
+    """Properties of an Auto Scaling group of hosts.
 
     Attributes:
-        name: Name of the group; user data and policies refer to it.
+        name: Name of the group, which user data and policies refer to.
         start: Start-up budget of a host, which is also the grace period of health checks.
         min_hosts: Minimum number of hosts, 0 while an image has no digest.
         rollout: Settings for the replacement of hosts by a deploy.
@@ -261,9 +260,9 @@ class HostGroupProps:
 
 
 def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscaling.AutoScalingGroup:
-    """Create an Auto Scaling group whose hosts join once ready, and drain before termination.
+    """Create an Auto Scaling group whose hosts join once they are ready, and drain before termination.
 
-    The hooks are part of the group, so that they apply to its first host as well.
+    The lifecycle hooks are part of the group, so that they apply to its first host as well.
     """
     grace = Duration.seconds(props.start.ready_s)
     group = autoscaling.AutoScalingGroup(
@@ -308,9 +307,10 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
 
 
 def _refresh(props: HostGroupProps) -> autoscaling.UpdatePolicy:
-    """Return the update policy: instance refresh, including the warm pool. Scaling continues during the refresh.
+    """Return the update policy: an instance refresh that includes the warm pool.
 
-    If an alarm fires, the refresh fails, and CloudFormation restores the previous launch template.
+    Scaling continues during the refresh. If an alarm fires, the refresh fails, and CloudFormation restores the previous
+    launch template.
     """
     rollout, room = props.rollout, surges(props.purchase)
     return autoscaling.UpdatePolicy.instance_refresh(

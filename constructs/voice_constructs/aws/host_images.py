@@ -25,8 +25,8 @@ from voice_constructs.aws.network import VoiceNetwork
 VFIO_DRIVERS = "64788ef"
 """Commit of amzn-drivers whose script was reviewed (userspace/dpdk/enav2-vfio-patch)."""
 X86_BUILDER = "m7i.2xlarge"
-"""Installing and pulling need no accelerators. The VAD fleet's image is built on its own type, since its huge pages
-need that type's memory at the check's reboot."""
+"""Instance type that builds the images of accelerator fleets, since installing and pulling need no accelerators. Other
+images are built on the fleet's type: the huge pages of the VAD fleet need its memory after the reboot."""
 MANAGED_POLICIES = ("EC2InstanceProfileForImageBuilder", "AmazonSSMManagedInstanceCore")
 
 
@@ -49,7 +49,10 @@ class _Fleet:
 
 
 class HostImages(Construct):
-    """A pipeline for each fleet whose images have digests. Its machine images have the tags of ``names.baked_tags``."""
+    """An image pipeline for each fleet whose container images have digests.
+
+    The machine images have the tags of ``names.baked_tags``.
+    """
 
     def __init__(self, scope: Construct, id_: str, *, props: HostImagesProps) -> None:
         super().__init__(scope, id_)
@@ -191,7 +194,7 @@ def _fingerprint(script: str, volume_gib: int) -> str:
 
 
 def _document(name: str, bake: voice_userdata.Bake) -> str:
-    """Return the document of a component: build, reboot, and check the result."""
+    """Return the document of a component, whose steps build the image, reboot, and check the result."""
 
     def run(step_name: str, script: str) -> dict[str, object]:
         return {"name": step_name, "action": "ExecuteBash", "inputs": {"commands": [script]}}

@@ -39,7 +39,7 @@ class VoiceNetwork(Construct):
     Attributes:
         vpc: The VPC.
         flow_log_group: Records of every flow, accepted or rejected.
-        security_groups: One per tier, including the interface endpoints (``Tier.AWS``);
+        security_groups: Security group of each tier, including the interface endpoints (``Tier.AWS``);
             ``voice_blueprint.contract.FLOWS`` defines the permitted traffic.
     """
 

@@ -22,15 +22,15 @@ detected."""
 class TlsLoadBalancer(Construct):
     """A network load balancer with a public TLS listener on port 443 and access logs.
 
-    It costs about 0.0225 USD per hour and 0.006 USD per capacity unit and hour, and with ``cross_zone`` also the
-    traffic between zones (https://aws.amazon.com/elasticloadbalancing/pricing/, us-east-1).
+    The load balancer costs about 0.0225 USD per hour, and 0.006 USD per capacity unit and hour. With ``cross_zone``,
+    traffic between zones is also charged (https://aws.amazon.com/elasticloadbalancing/pricing/, us-east-1).
 
     Args:
-        tier: Tier of its security group.
+        tier: Tier of the load balancer's security group.
         port: Port of the tasks.
-        target_id: Construct id of their target group.
-        domain: Domain with the certificate; without it, the file contains the certificate's ARN.
-        host: Host name in that domain; without it, callers use the load balancer's own name.
+        target_id: Construct id of the tasks' target group.
+        domain: Domain with the certificate; ``None`` if the file contains the certificate's ARN.
+        host: Host name in the domain; ``None`` if callers use the load balancer's own name.
 
     Attributes:
         load_balancer: The load balancer.
@@ -92,7 +92,7 @@ class TlsLoadBalancer(Construct):
         )
 
     def _store_access_logs(self) -> None:
-        """Store the access logs of TLS connections; AWS writes none for UDP."""
+        """Store the access logs of TLS connections. AWS writes no access logs for UDP."""
         deployment = self._context.deployment
         bucket = s3.Bucket(
             self,
@@ -136,7 +136,7 @@ class TlsLoadBalancer(Construct):
 class PublicLoadBalancer(TlsLoadBalancer):
     """The load balancer for audio: TLS 443 forwards to gateway tasks, UDP 5004 to VAD hosts.
 
-    A UDP flow expires after 120 s without packets; AWS has no setting for it.
+    A UDP flow expires after 120 s without packets; AWS has no setting for this timeout.
     """
 
     def __init__(

@@ -10,11 +10,11 @@ from voice_constructs.aws.artifacts import artifacts
 from voice_constructs.aws.encryption import EncryptionKey
 
 UNTAGGED_IMAGES_KEPT = 10
-"""Untagged images are replaced builds; a few are kept for a rollback by digest."""
+"""Maximum number of untagged images. They are replaced builds, and a few are kept for rollbacks by digest."""
 
 
 class ImageRegistry(Construct):
-    """An ECR repository per image: encrypted, scanned on push, tags immutable.
+    """An encrypted ECR repository for each image, with scans on push and immutable tags.
 
     Attributes:
         repositories: Repositories by image.

@@ -1,4 +1,4 @@
-"""Resources that are retained when a stack is deleted, by environment."""
+"""Retention of resources when a stack is deleted, by environment."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Retention:
 
 
 KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
-"""The resource is deleted only after a failed creation, so that the next attempt succeeds."""
+"""CloudFormation only deletes such a resource after a failed creation, so that the next attempt succeeds."""
 
 _BY_ENVIRONMENT = {
     Environment.SANDBOX: Retention(keys=RemovalPolicy.DESTROY, store=RemovalPolicy.DESTROY, logs=RemovalPolicy.DESTROY),

@@ -1,4 +1,7 @@
-"""Scaling rules as CloudWatch alarms and step policies, in L1 resources, since a rule already contains every value."""
+"""Scaling rules as CloudWatch alarms and step policies.
+
+L1 resources are used, since a rule already contains every value.
+"""
 
 import math
 from collections.abc import Sequence
@@ -90,7 +93,7 @@ def fleet_scaling(
     rules: Sequence[ScalingRule],
     groups: Sequence[autoscaling.AutoScalingGroup],
 ) -> list[RuleScaling]:
-    """Create one alarm for each rule of a fleet.
+    """Create an alarm and step policies for each scaling rule of a fleet.
 
     Each group of the fleet gets the full adjustment of a rule, so that "+2 in every zone" is exact.
     """

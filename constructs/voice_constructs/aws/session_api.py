@@ -43,24 +43,24 @@ CALLERS = {
     "iam": "context.identity.userArn",
     "none": "context.identity.sourceIp",
 }
-"""API Gateway variable that identifies a caller, by kind of authorizer, for the gateway's limits per caller. A JWT
+"""Variable of API Gateway that identifies a caller, by kind of authorizer. The gateway limits each caller. A JWT
 identifies its caller itself."""
 
 
 class SessionApi(Construct):
     """A Regional REST API on the gateway service.
 
-    The endpoint is Regional, since an edge-optimized endpoint closes a stream after 30 s without data, and a REST API,
-    since HTTP APIs do not stream. The JWT authorizers of REST APIs are Lambda functions or Cognito user pools, so with
-    ``jwt`` the gateway verifies callers' tokens with the issuer's keys.
+    The endpoint is Regional, since an edge-optimized endpoint closes a stream after 30 s without data. The API is a
+    REST API, since HTTP APIs do not stream. The JWT authorizers of REST APIs are Lambda functions or Cognito user
+    pools, so with ``jwt`` the gateway verifies callers' tokens with the issuer's keys.
 
-    It sets API Gateway's log role, which applies to all APIs of an account and region, and without which no stage can
-    log. The role has the permissions of AWS's managed policy for it, so other APIs can still log. Outside the sandbox
-    it is retained when the stack is deleted.
+    The construct sets API Gateway's log role, which applies to all APIs of an account and region, and without which no
+    stage can log. The role has the permissions of AWS's managed policy, so other APIs can still log. Outside the
+    sandbox it is retained when the stack is deleted.
 
     Attributes:
         rest_api: The API.
-        stage: Its only stage.
+        stage: The only stage of the API.
         link: The connection to the gateway service.
     """
 
@@ -120,7 +120,7 @@ class SessionApi(Construct):
         return api
 
     def _build_outputs(self, domain: EdgeDomain | None) -> None:
-        """Add outputs with the API's address, and for IAM with the policy of callers."""
+        """Add an output with the API's address and, for IAM, an output with the policy of callers."""
         address = f"https://{domain.api_host}" if domain else self.stage.url_for_path("/")
         CfnOutput(self, "Address", value=address, description="Session API").override_logical_id("ApiAddress")
         if self._context.settings.authorizer.kind == "iam":

@@ -55,7 +55,7 @@ class ValkeyStore(Construct):
 
     Attributes:
         host_parameter: Name of the parameter with the primary's host name. No other stack imports the host name: an
-            export in use cannot change, and a restored store has another one.
+            export in use cannot change, and a restored store has another host name.
         secrets: User and password of each tier, as JSON with ``username`` and ``password``.
         key: Encryption key of the data and the secrets.
         replication_group_id: Id of the replication group; dimension of its AWS/ElastiCache metrics.

@@ -11,7 +11,7 @@ from voice_constructs.aws.encryption import EncryptionKey
 
 
 class TranscriptArchive(Construct):
-    """A bucket with a key of its own, without versions, so that deletions are final.
+    """An encrypted bucket for transcripts. It has no versions, so that deletions are final.
 
     Attributes:
         bucket: The bucket.

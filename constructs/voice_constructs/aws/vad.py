@@ -84,7 +84,7 @@ class VadFleet(Construct):
         self.scaling = fleet_scaling(self, self._deployment, names.VAD_FLEET, self._fleet.scaling, self.groups)
 
     def _build_target_group(self, id_: str, kind: elbv2.TargetType) -> elbv2.NetworkTargetGroup:
-        """Create a target group: Auto Scaling registers instances, a vfio host registers its own address."""
+        """Create a target group. Auto Scaling registers instances; a vfio host registers its own address."""
         targets = elbv2.NetworkTargetGroup(
             self,
             id_,
@@ -145,7 +145,8 @@ class VadFleet(Construct):
                 behind_load_balancer=not self._vfio,
             ),
         )
-        # It is attached with vfio as well, since detaching would immediately deregister hosts of the previous mode.
+        # The target group is attached with vfio as well, since detaching would immediately deregister hosts of the
+        # previous mode.
         group.attach_to_network_target_group(self.by_instance)
         return group
 
@@ -189,12 +190,12 @@ class VadFleet(Construct):
         )
 
     def _chunk_kind(self) -> str:
-        """Return the payload that all ASR fleets accept: features for the default model, samples for any model."""
+        """Return the kind of payload that all ASR fleets accept. Only the default model accepts features."""
         fleets = self._deployment.aws.asr
         return "pcm16" if any(fleet.engine is Engine.VLLM or fleet.model for fleet in fleets) else "log-mel"
 
     def _telemetry(self) -> voice_userdata.Container:
-        """Return the container that publishes the fleet's metrics, in the group that owns the data plane's socket."""
+        """Return the container that publishes the fleet's metrics, with access to the data plane's socket."""
         return replace(
             self._context.telemetry(["dataplane", "nic"]),
             groups=(self._dataplane().user_id,),

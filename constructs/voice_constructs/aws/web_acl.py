@@ -20,12 +20,12 @@ RATE_WINDOW_S = 300
 
 
 class WebAcl(Construct):
-    """Blocks addresses above the rate limit, and requests that match AWS's managed rules. Costs about 8 USD a month.
+    """A web ACL that blocks addresses above the rate limit, and requests that match AWS's managed rules.
 
-    Its log only contains blocked requests, without credentials or query strings.
+    It costs about 8 USD per month. The log only contains blocked requests, without credentials or query strings.
 
     Args:
-        name: Prefix of its metrics.
+        name: Prefix of the metrics.
         requests_per_address_5_min: Rate above which an address is blocked.
         log_group: Log group with the prefix ``LOG_GROUP_PREFIX``.
         protects: ARN of the API stage.

@@ -12,7 +12,7 @@ from voice_constructs.azure.vault import SecretVault
 
 
 class Administrators(pulumi.ComponentResource):
-    """Role assignments of the deployment file's Entra groups: the cluster, images, secrets, and Grafana."""
+    """Roles of the deployment file's Entra groups on the cluster, images, secrets and Grafana."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Alerts as rules of the managed Prometheus and of Azure Monitor, a budget, and the action group that all notify."""
+"""Alerts of the managed Prometheus and of Azure Monitor, a budget, and the action group that they notify."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -19,17 +19,17 @@ from voice_blueprint.observability.azure.platform import MonitoredService, Platf
 from voice_constructs.azure.scope import Scope
 
 _EVALUATION_INTERVAL = "PT1M"
-"""Evaluation interval; Azure's minimum."""
+"""Evaluation interval of rules, which is Azure's minimum."""
 _ERROR, _WARNING = 1, 2
 """Severities of Azure Monitor, 0 to 4."""
 
 
 class Alerts(pulumi.ComponentResource):
-    """Rule groups: one for the cluster, one per service, and one for recording rules of start-up times.
+    """Rule groups for the cluster, for each service, and for recording rules of start-up times.
 
     Args:
         metrics: Id of the Azure Monitor workspace that the rules read.
-        cluster_name: Name of the cluster, to which the rules are restricted in the workspace.
+        cluster_name: Name of the cluster. In the workspace, the rules only read metrics of this cluster.
 
     Attributes:
         operators_id: Id of the action group that alerts notify.
@@ -100,7 +100,7 @@ class Alerts(pulumi.ComponentResource):
         )
 
     def _build_budget(self, amount: int) -> None:
-        """Create a budget for the deployment's two resource groups, since AKS creates GPU nodes in its own."""
+        """Create a budget for the deployment's resource group, and for the group in which AKS creates nodes."""
         deployment = self._scope.deployment
         groups = [names.resource_group(deployment), names.node_resource_group(deployment)]
         consumption.Budget(

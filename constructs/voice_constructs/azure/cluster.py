@@ -26,8 +26,8 @@ Source: https://learn.microsoft.com/azure/aks/planned-maintenance
 def signs_in_with_azure_cli(kubeconfig: bytes) -> str:
     """Return a kubeconfig that uses ``kubelogin`` with the Azure CLI's token.
 
-    AKS returns one that requires an interactive device code. This one signs in as ``az login`` did: a user, a pipeline
-    with its federated identity, or a machine with its own.
+    The kubeconfig of AKS requires an interactive device code. The returned kubeconfig signs in with the identity of
+    ``az login``: a user, a pipeline with its federated identity, or a machine with its own identity.
     https://azure.github.io/kubelogin/concepts/login-modes/azurecli.html
     """
     document = yaml.safe_load(kubeconfig)
@@ -45,7 +45,9 @@ def signs_in_with_azure_cli(kubeconfig: bytes) -> str:
 
 
 class Cluster(pulumi.ComponentResource):
-    """An AKS cluster with its system pool: Entra sign-in only, Cilium, workload identity, KEDA, managed Prometheus.
+    """An AKS cluster with its system pool.
+
+    It uses Entra sign-in only, Cilium, workload identity, KEDA and managed Prometheus.
 
     Node disks, including caches and temporary disks on the host, are encrypted with Microsoft's keys. A
     customer-managed key is not used: losing it would lose every node, and all data on nodes can be downloaded again.
@@ -55,8 +57,8 @@ class Cluster(pulumi.ComponentResource):
         kubelet: Identity of the nodes, which pulls images.
         id: Resource id.
         name: Name.
-        oidc_issuer: Issuer of its service accounts' tokens.
-        node_resource_group: Resource group of its nodes.
+        oidc_issuer: Issuer of the service accounts' tokens.
+        node_resource_group: Resource group of the nodes.
         ready: Resources that a node pool depends on.
     """
 
@@ -100,7 +102,7 @@ class Cluster(pulumi.ComponentResource):
 
     @property
     def kubeconfig(self) -> pulumi.Output[str]:
-        """A kubeconfig that signs in with the Azure CLI's login; secret."""
+        """A kubeconfig that signs in with the Azure CLI's login. The output is secret."""
         credentials = aks.list_managed_cluster_user_credentials_output(
             resource_group_name=self._scope.group,
             resource_name=self.name,

@@ -1,4 +1,4 @@
-"""Profiles of a managed cluster; each function converts a section of the deployment file."""
+"""Profiles of a managed cluster. Each function converts a section of the deployment file."""
 
 from ipaddress import IPv4Network
 
@@ -10,7 +10,7 @@ from voice_blueprint.azure.rollout import SURGE_PERCENT
 from voice_blueprint.file.model.azure import Azure, ExistingNetwork, JumpHost, PublicApiServer, api_server_zone
 
 IMAGE_CLEANER_HOURS = 168
-"""Weekly; the minimum is 24 (https://learn.microsoft.com/azure/aks/image-cleaner)."""
+"""Interval of the image cleaner: one week. The minimum is 24 hours (https://learn.microsoft.com/azure/aks/image-cleaner)."""
 _DNS_SERVICE_HOST = 10
 SYSTEM_DISK_GIB = 128
 _SYSTEM_PODS = 110
@@ -24,7 +24,7 @@ def longest_drain_s(azure: Azure) -> int:
 
 
 def callers_drain_s(azure: Azure) -> list[int]:
-    """Return the drain timeout of each tier that serves callers; empty without `callers`."""
+    """Return the drain timeouts of the tiers that serve callers. The list is empty without `callers`."""
     tiers = [azure.callers.vad.drain_timeout_s, azure.callers.asr.drain_timeout_s] if azure.callers else []
     return [*tiers, azure.agents.drain_timeout_s] if azure.agents else tiers
 
@@ -32,7 +32,7 @@ def callers_drain_s(azure: Azure) -> list[int]:
 def network_profile(azure: Azure) -> aks.ContainerServiceNetworkProfileArgs:
     """Return the profile for Azure CNI overlay with Cilium, including network policies.
 
-    Egress follows the nodes' subnet.
+    The subnet of the nodes determines the egress.
     """
     ranges, access = azure.network, azure.access
     by_routes = isinstance(access, ExistingNetwork) and access.egress == "route-table"
@@ -52,7 +52,7 @@ def network_profile(azure: Azure) -> aks.ContainerServiceNetworkProfileArgs:
 
 
 def has_public_name(azure: Azure) -> bool:
-    """Return True if a private API server has a publicly resolvable name; its address is still private.
+    """Return True if the name of a private API server is publicly resolvable. Its address is private in any case.
 
     Other networks cannot resolve names in the zone that AKS creates.
     """
@@ -63,7 +63,7 @@ def has_public_name(azure: Azure) -> bool:
 def api_server_profile(
     azure: Azure, egress_address: pulumi.Output[str | None] | None
 ) -> aks.ManagedClusterAPIServerAccessProfileArgs:
-    """Return the access profile: private, or public for the listed ranges.
+    """Return the access profile of the API server, which is private, or public for the listed ranges.
 
     Args:
         egress_address: Address from which nodes reach a public API server, which must be among the ranges.
@@ -102,7 +102,7 @@ def autoscaler_profile(azure: Azure) -> aks.ManagedClusterPropertiesAutoScalerPr
 
 
 def system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClusterAgentPoolProfileArgs:
-    """Return the only pool in the cluster resource, without which AKS creates no cluster."""
+    """Return the system pool. It is part of the cluster resource, since AKS creates no cluster without a pool."""
     pool = azure.system_pool
     return aks.ManagedClusterAgentPoolProfileArgs(
         name=azure_names.SYSTEM_POOL,
@@ -131,7 +131,7 @@ def system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClusterAg
 
 
 def addons(logs: pulumi.Input[str]) -> dict[str, aks.ManagedClusterAddonProfileArgs]:
-    """Return the addons: the agent for container logs, and volumes from the key vault."""
+    """Return the addons for container logs and for volumes from the key vault."""
     return {
         "omsagent": aks.ManagedClusterAddonProfileArgs(
             enabled=True, config={"logAnalyticsWorkspaceResourceID": logs, "useAADAuth": "true"}
@@ -143,7 +143,7 @@ def addons(logs: pulumi.Input[str]) -> dict[str, aks.ManagedClusterAddonProfileA
 
 
 def security_profile() -> aks.ManagedClusterSecurityProfileArgs:
-    """Return the security profile: workload identity, and removal of unused images with known vulnerabilities."""
+    """Return the security profile with workload identity and removal of unused, vulnerable images."""
     return aks.ManagedClusterSecurityProfileArgs(
         workload_identity=aks.ManagedClusterSecurityProfileWorkloadIdentityArgs(enabled=True),
         image_cleaner=aks.ManagedClusterSecurityProfileImageCleanerArgs(
@@ -153,7 +153,7 @@ def security_profile() -> aks.ManagedClusterSecurityProfileArgs:
 
 
 def workload_autoscalers() -> aks.ManagedClusterWorkloadAutoScalerProfileArgs:
-    """Return the pod autoscalers: KEDA for engines; the vertical autoscaler only makes recommendations."""
+    """Return the pod autoscalers. KEDA scales pods; the vertical autoscaler only makes recommendations."""
     return aks.ManagedClusterWorkloadAutoScalerProfileArgs(
         keda=aks.ManagedClusterWorkloadAutoScalerProfileKedaArgs(enabled=True),
         vertical_pod_autoscaler=aks.ManagedClusterWorkloadAutoScalerProfileVerticalPodAutoscalerArgs(enabled=True),

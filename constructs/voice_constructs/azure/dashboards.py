@@ -1,4 +1,4 @@
-"""Dashboards as Azure resources: "dashboards with Grafana" in the portal, which need no Grafana workspace."""
+"""Dashboards as Azure resources ("dashboards with Grafana" in the portal), which need no Grafana workspace."""
 
 import json
 
@@ -13,8 +13,8 @@ from voice_constructs.azure.scope import Scope
 class Dashboards(pulumi.ComponentResource):
     """An Azure Monitor dashboard for each dashboard of the deployment, free of charge.
 
-    The definition is Grafana's JSON. A Grafana workspace only imports dashboards through its data plane; `voice
-    dashboards` writes the same JSON for that.
+    The definition is Grafana's JSON. `voice dashboards` writes the same JSON for a Grafana workspace, which only
+    imports dashboards through its data plane.
     """
 
     def __init__(self, name: str, *, scope: Scope) -> None:

@@ -23,7 +23,8 @@ PORTS: Mapping[str, Port] = {"api": GATEWAY_HTTP, "media": GATEWAY_MEDIA, "agent
 RTP_NAME = "rtp"
 """First label of the UDP load balancer's host name."""
 RULE_SETS = {"Microsoft_DefaultRuleSet": "2.1", "Microsoft_BotManagerRuleSet": "1.1"}
-"""https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-crs-rulegroups-rules"""
+"""Versions of the managed rule sets:
+https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-crs-rulegroups-rules"""
 UPLOAD_MB = math.ceil(MAX_FILE_BYTES / 10**6)
 """Maximum file size that the web application firewall accepts."""
 IDLE_MARGIN_S = 30
@@ -32,7 +33,7 @@ IDLE_MARGIN_S = 30
 
 @dataclass(frozen=True)
 class _Part:
-    """Returns ids of the application gateway's parts, which refer to each other."""
+    """References to parts of the application gateway, which refer to each other by id."""
 
     gateway_id: pulumi.Output[str]
 
@@ -41,9 +42,10 @@ class _Part:
 
 
 class CallerEdge(pulumi.ComponentResource):
-    """TLS with the vault's certificate, a web application firewall, and a listener for each name: API, audio, agents.
+    """An application gateway with a web application firewall, and with TLS listeners for API, audio and agents.
 
-    Its backends are the load balancers of the gateway's pods and of the agents', with addresses in the nodes' range.
+    The certificate is part of the vault. The backends are the load balancers of the gateway's and the agents' pods,
+    whose addresses are in the nodes' range.
 
     Attributes:
         id: Resource id of the application gateway.

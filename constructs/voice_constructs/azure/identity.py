@@ -7,7 +7,7 @@ from voice_blueprint.azure.names import Role, ServiceAccount
 from voice_constructs.azure.scope import Scope
 
 _AUDIENCE = "api://AzureADTokenExchange"
-"""Audience of the tokens that workload identity exchanges;
+"""Audience of the tokens that workload identity exchanges:
 https://learn.microsoft.com/azure/aks/workload-identity-overview"""
 
 

@@ -19,9 +19,9 @@ _PACKAGES = ("buildah", "git", "make", "python3-venv")
 
 
 def unusable_key() -> str:
-    """Return an SSH key whose private part is discarded: Azure requires a key, but users sign in with Entra.
+    """Return a public SSH key without a private key, since Azure requires a key but users sign in with Entra.
 
-    Its 32 bytes are a hash, so there is no private key.
+    The 32 bytes of the key are a hash, so its private key is unknown.
     """
     point = hashlib.sha256(b"voice-serve: nobody has the private half of this key").digest()
     fields = (b"ssh-ed25519", point)
@@ -36,7 +36,7 @@ class JumpMachine(pulumi.ComponentResource):
     (https://learn.microsoft.com/azure/bastion/native-client). The platform installs patches.
 
     Attributes:
-        id: Resource id of the machine; its sign-in role is granted on it.
+        id: Resource id of the machine, on which the sign-in role is granted.
     """
 
     def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork, access: JumpHost) -> None:

@@ -67,7 +67,7 @@ class Monitoring(pulumi.ComponentResource):
         )
 
     def keep_audit(self, name: str, target: pulumi.Input[str], parent: pulumi.Resource) -> monitor.DiagnosticSetting:
-        """Store the audit log of a service."""
+        """Store the audit log of a service in the Log Analytics workspace."""
         return monitor.DiagnosticSetting(
             f"{name}-audit",
             name="audit",

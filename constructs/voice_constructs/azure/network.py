@@ -23,13 +23,14 @@ BASTION_SUBNET = "AzureBastionSubnet"
 """Required name of the subnet. A security group on it would need rules that Azure prescribes, one of which admits all
 addresses at 443: https://learn.microsoft.com/azure/bastion/bastion-nsg"""
 _IDLE_TIMEOUT_MIN = 10
-"""A download that pauses for minutes keeps its connection; Azure's default is 4."""
+"""Idle timeout of the NAT gateway, so that a download that pauses for minutes keeps its connection. Azure's default is
+4."""
 
 
 class VoiceNetwork(pulumi.ComponentResource):
     """A virtual network with subnets for nodes and private endpoints, with inbound access as configured in the file.
 
-    For an existing network, it only contains the ids.
+    For an existing network, the component creates nothing and only contains ids.
 
     Attributes:
         id: Id of the virtual network.
@@ -37,7 +38,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         nodes_subnet_id: Subnet of the nodes.
         endpoints_subnet_id: Subnet of private endpoints.
         subnet_ids: Ids of all created subnets, by name.
-        resolvers: Networks that resolve private names, by a label: this one, and a peered one.
+        resolvers: Ids of the networks that resolve private names, by label: this network, and a peered network.
         egress_address: The public address of outbound connections; ``None`` for an existing network.
         egress_id: Id of the NAT gateway; ``None`` for an existing network.
         rtp_address: Public address for UDP, if there are callers.
@@ -127,7 +128,7 @@ class VoiceNetwork(pulumi.ComponentResource):
             )
 
     def _build_egress(self, zones: tuple[str, ...]) -> tuple[network.NatGateway, network.PublicIPAddress]:
-        """Create a zonal Standard gateway. The address is zone-redundant, so that the gateway can move.
+        """Create a zonal NAT gateway of the Standard SKU. Its address is zone-redundant, so that the gateway can move.
 
         The zone-redundant StandardV2 is not part of the installed provider's API version. If the zone fails, only new
         connections to the internet fail: registry, vault and private API server are inside the network.
@@ -173,7 +174,7 @@ class VoiceNetwork(pulumi.ComponentResource):
         default_outbound_access: bool | None = False,
         depends_on: list[pulumi.Resource] | None = None,
     ) -> network.Subnet:
-        """Create a subnet; without rules, it has no security group of this deployment."""
+        """Create a subnet. A subnet without rules has no security group of this deployment."""
         group = None if rules is None else self._build_security_group(name, rules)
         subnet = network.Subnet(
             name,
@@ -224,7 +225,7 @@ def _node_rules(ranges: ClusterNetwork) -> list[network.SecurityRuleArgs]:
 def _caller_rules(azure: Azure, rtp: network.PublicIPAddress) -> Iterator[network.SecurityRuleArgs]:
     """Yield the rules for the contract's flows to gateway, data plane and agents, and for load balancer probes.
 
-    AKS's load balancers preserve the destination address, which is their own.
+    AKS's load balancers preserve the destination address of packets, which is the address of the load balancer.
     https://learn.microsoft.com/azure/aks/load-balancer-standard
     """
     cidr, agents = azure.network.cidr, azure.agents
@@ -244,7 +245,7 @@ def _caller_rules(azure: Azure, rtp: network.PublicIPAddress) -> Iterator[networ
 
 
 def _edge_rules(edge: str) -> list[network.SecurityRuleArgs]:
-    """Return the rules for the contract's flow, and for the management traffic of an application gateway.
+    """Return the rules for the callers' flow, and for the management traffic of an application gateway.
 
     https://learn.microsoft.com/azure/application-gateway/configuration-infrastructure#network-security-groups
     """

@@ -11,7 +11,7 @@ from voice_constructs.azure.scope import Scope
 
 
 class Peering(pulumi.ComponentResource):
-    """Both sides of a peering, which are required for any traffic."""
+    """Both sides of a peering. Traffic requires both."""
 
     def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork, access: PeeredNetwork) -> None:
         super().__init__("voice:azure:Peering", name)

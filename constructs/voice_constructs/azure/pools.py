@@ -25,16 +25,17 @@ from voice_constructs.azure.cluster_profiles import DRAIN_MARGIN_S, SYSTEM_DISK_
 from voice_constructs.azure.scope import Scope
 
 _DRAIN_WITHOUT_SERVICE_S = 1800
-"""AKS's default."""
+"""Drain timeout of pools without services, which is AKS's default."""
 _NO_PRICE_LIMIT = -1.0
 _GPU_PODS = 50
-"""A node runs a few engines and a dozen agents; AKS reserves memory for every pod that it could run."""
+"""Maximum number of pods of a node. A node runs a few engines and a dozen agents; AKS reserves memory for every
+pod that it could run."""
 
 
 class GpuPools(pulumi.ComponentResource):
-    """The deployment file's pools, each a resource of its own.
+    """The GPU pools of the deployment file. Each is a resource of its own.
 
-    As part of the cluster resource, an edit of one pool would put all pools into the state "Scaling"
+    If the pools were part of the cluster resource, an edit of one would put all of them into the state "Scaling"
     (https://github.com/pulumi/pulumi-azure-native/issues/4264).
 
     Args:
@@ -58,7 +59,7 @@ class GpuPools(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _grant_reservations(self, azure: Azure) -> dict[str, pulumi.Resource]:
-        """Grant the control plane the use of each pool's reservation group, and return the grants by pool.
+        """Grant the control plane access to the reservation group of each pool, and return the grants by pool.
 
         The role is the documented one, on the group only instead of its resource group:
         https://learn.microsoft.com/azure/aks/use-capacity-reservation-groups. Azure rejects a second assignment of a
@@ -197,7 +198,7 @@ def _spot_price(pool: GpuPool) -> float | None:
 
 
 def _labels(pool: GpuPool) -> dict[str, str]:
-    """Return the labels that pods select. For a pool without nodes, the autoscaler reads them here."""
+    """Return the labels that pods select. The autoscaler reads them from the pool while it has no nodes."""
     size = catalog.vm_sizes()[pool.vm_size]
     return {
         azure_names.POOL_LABEL: pool.name,
@@ -209,15 +210,15 @@ def _labels(pool: GpuPool) -> dict[str, str]:
 
 
 def _linux() -> aks.LinuxOSConfigArgs:
-    """Return the setting for huge pages, for KV caches of hundreds of GiB; page faults never wait for compaction."""
+    """Return the settings of huge pages for large KV caches, in which page faults never wait for compaction."""
     return aks.LinuxOSConfigArgs(transparent_huge_page_enabled="always", transparent_huge_page_defrag="defer+madvise")
 
 
 def _upgrade(azure: Azure, pool: GpuPool) -> aks.AgentPoolUpgradeSettingsArgs:
-    """Upgrade settings: nodes are drained and reimaged one at a time, after a surge node if the file configures one.
+    """Return the upgrade settings. Nodes are drained and reimaged one at a time, after a configured surge node.
 
     A surge node needs quota and a free machine, and GPU sizes often have neither, so the upgrade would hang
-    (https://github.com/Azure/AKS/issues/5059). Without one, the pool is one node short during an upgrade; a pool of one
+    (https://github.com/Azure/AKS/issues/5059). Without one, the pool is one node short during an upgrade. A pool of one
     node is unavailable, which a check reports. A node that cannot be drained is returned to the scheduler unchanged,
     since nothing replaces it.
 

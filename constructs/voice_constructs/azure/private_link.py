@@ -8,10 +8,12 @@ from voice_constructs.azure.scope import Scope
 
 
 class PrivateLink(pulumi.ComponentResource):
-    """A private endpoint of a service, and the DNS zone in which its public name resolves to it, unless one exists.
+    """A private endpoint of a service, and a DNS zone unless one exists.
+
+    In the zone, the public name of the service resolves to the endpoint.
 
     Args:
-        at: Subnet of the address.
+        at: Network of the endpoint.
         target: Id of the service.
         subresource: Part of the service, in Private Link's terminology.
         zone: DNS zone of such services.

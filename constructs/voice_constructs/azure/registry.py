@@ -11,19 +11,20 @@ from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
 UNTAGGED_DAYS = 90
-"""Running digests keep their tags, so an image without a tag for a quarter is a replaced build."""
+"""Retention of untagged images. Running images keep their tags, so an image without a tag for a quarter is a replaced
+build."""
 
 
 class ImageRegistry(pulumi.ComponentResource):
-    """A Premium registry that is only reachable inside the virtual network and with an identity, or an existing one.
+    """An existing registry, or a registry that is only accessible in the virtual network and with an identity.
 
-    Premium is required for private endpoints. Layers are encrypted with Microsoft's keys, as in every registry.
+    The Premium SKU is required for private endpoints. Layers are encrypted with Microsoft's keys, as in every registry.
 
     Attributes:
         id: Resource id, for pull permissions.
-        is_managed: Whether this deployment created it, including its push permissions and its audit log.
+        is_managed: Whether this deployment created the registry, its push permissions and its audit log.
         name: Name.
-        login_server: Host part of its image references.
+        login_server: Host part of the registry's image references.
     """
 
     def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork) -> None:

@@ -17,7 +17,7 @@ class Retention:
     Attributes:
         keep: Whether registry, vault, logs, metrics and their resource group remain in Azure when Pulumi deletes them
             from its state.
-        protected: Whether Pulumi refuses to delete or replace them, the network, the cluster and pools, until an
+        protected: Whether Pulumi refuses to delete or replace these, the network, the cluster and pools, until an
             operator removes the protection.
     """
 
@@ -25,7 +25,7 @@ class Retention:
     protected: bool
 
     def data(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
-        """Return the options of a resource that holds data."""
+        """Return the options of a resource that stores data."""
         return pulumi.ResourceOptions(parent=parent, protect=self.protected, retain_on_delete=self.keep)
 
     def serving(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:

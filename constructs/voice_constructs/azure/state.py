@@ -14,15 +14,15 @@ from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
 DATABASE = "default"
-"""The only database of a store, and the only access policy: every permitted command on every key.
-https://learn.microsoft.com/azure/redis/entra-for-authentication"""
+"""Name of the only database of a store, and of the only access policy, which allows every permitted command on every
+key. https://learn.microsoft.com/azure/redis/entra-for-authentication"""
 
 
 class StateStore(pulumi.ComponentResource):
-    """Two nodes with TLS and without access keys, reachable only inside the network.
+    """A store on two nodes with TLS and without access keys, which is only accessible in the network.
 
-    It has one shard without clustering, which Azure offers up to 25 GB, since its clients do not support clusters.
-    Nothing is persisted: all content expires with its session.
+    The store has one shard without clustering, since its clients do not support clusters. Azure offers this up to 25
+    GB. The content is not persisted, since it expires with its session.
 
     Attributes:
         id: Resource id.

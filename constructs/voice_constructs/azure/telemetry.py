@@ -8,9 +8,9 @@ from voice_constructs.azure.scope import Scope
 
 _PROMETHEUS = "Microsoft-PrometheusMetrics"
 _CONTAINER_STREAMS = ["Microsoft-ContainerLogV2", "Microsoft-KubeEvents", "Microsoft-KubePodInventory"]
-"""Performance counters are omitted, since Prometheus collects them."""
+"""Streams of container logs. Performance counters are omitted, since Prometheus collects them."""
 _CONTAINER_INSIGHTS = "ContainerInsightsExtension"
-"""The agent requires an association of this name."""
+"""Name of the association, which the agent requires."""
 _CONTROL_PLANE_LOGS = (
     "cloud-controller-manager",
     "cluster-autoscaler",

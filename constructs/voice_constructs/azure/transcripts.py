@@ -12,7 +12,7 @@ CONTAINER = "transcripts"
 
 
 class TranscriptArchive(pulumi.ComponentResource):
-    """A storage account without keys, reachable only inside the network. Deletions are final.
+    """A storage account without keys, which is only accessible in the network. Deletions are final.
 
     Attributes:
         url: URL of the container.

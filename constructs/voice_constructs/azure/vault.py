@@ -9,13 +9,13 @@ from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
 _SOFT_DELETE_DAYS = 90
-"""Azure's maximum; a deleted secret can be restored within this time."""
+"""Time in which a deleted secret can be restored. This is Azure's maximum."""
 
 
 class SecretVault(pulumi.ComponentResource):
-    """A vault for the few secrets, such as a token for gated models; it is only reachable inside the network.
+    """A vault for secrets such as a token for gated models, which is only accessible in the network.
 
-    Permissions are only granted by roles; there are no access policies.
+    Only roles grant permissions; there are no access policies.
 
     Attributes:
         id: Resource id, for role assignments.

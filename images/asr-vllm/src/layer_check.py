@@ -2,9 +2,11 @@
 
 Usage: ``layer_check.py REQUIREMENTS PACKAGE==X ...``.
 
-The layer is installed without dependencies so that it cannot replace the base's torch, CUDA or vLLM. The checks of a
-resolver are repeated here, in the image: the requirements of each package of the layer, and of each named package, are
-met by the installed ones, and each named package has the given version.
+The layer is installed without dependencies, so that it cannot replace the base's torch, CUDA or vLLM. This program
+therefore repeats the checks of a resolver in the image:
+
+- The installed packages meet the requirements of each package of the layer, and of each named package.
+- Each named package has the given version.
 """
 
 import re
@@ -25,7 +27,7 @@ def locked_names(text: str) -> list[str]:
 
 
 def unmet_requirements(package: str) -> Iterator[str]:
-    """Yield each requirement of an installed package, without extras, that the environment does not meet."""
+    """Yield each requirement of an installed package that the environment does not meet. Extras are ignored."""
     for text in distribution(package).requires or []:
         requirement = Requirement(text)
         if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
@@ -40,7 +42,7 @@ def unmet_requirements(package: str) -> Iterator[str]:
 
 
 def version_mismatches(layer: Iterable[str], pins: dict[str, str]) -> Iterator[str]:
-    """Yield all incompatibilities."""
+    """Yield each package whose version differs from its pin, and each unmet requirement."""
     for name, expected_version in pins.items():
         # A local version after + identifies the CUDA build of a wheel, not its release.
         installed_version = version(name).partition("+")[0]
@@ -51,7 +53,7 @@ def version_mismatches(layer: Iterable[str], pins: dict[str, str]) -> Iterator[s
 
 
 def main(arguments: list[str]) -> int:
-    """Print incompatibilities; return the exit code."""
+    """Print all incompatibilities, and return the exit code."""
     requirements, *pins = arguments
     problems = list(
         version_mismatches(

@@ -1,7 +1,6 @@
-"""Smoke test of the router and its front proxy with two fake engines: a chat request and an upload are routed.
+"""Smoke test of the router and its front proxy, which route a chat request and an upload to two fake engines.
 
-Run in the image by ``run.sh``. What is started, and where it listens, stands in ``launch.json``: the command lines and
-the configuration of a deployment.
+``run.sh`` runs this test in the image. ``launch.json`` contains the command lines and ports of a deployment.
 """
 
 import json
@@ -25,7 +24,7 @@ class Engine(BaseHTTPRequestHandler):
     """Fake engine whose responses contain the fields that the router reads."""
 
     def do_GET(self) -> None:
-        """Answer health checks and the list of models."""
+        """Respond to health checks and requests for the list of models."""
         self._answer({"object": "list", "data": [{"id": "model", "object": "model"}]})
 
     def do_POST(self) -> None:
@@ -51,7 +50,7 @@ class Engine(BaseHTTPRequestHandler):
 
 
 def post(path: str, body: bytes, kind: str) -> bytes:
-    """Send a request to the front proxy until it responds."""
+    """Send a request to the front proxy, and repeat it until the proxy responds."""
     request = urllib.request.Request(f"http://127.0.0.1:{FRONT}{path}", data=body, headers={"content-type": kind})
     end = time.monotonic() + DEADLINE_S
     while True:

@@ -1,6 +1,6 @@
-"""Smoke test of telemetry on a VAD host without sources: it reports them as missing, and serves metrics.
+"""Smoke test of telemetry on a VAD host without sources, which are reported as missing while metrics are served.
 
-Run in the image by ``run.sh``.
+``run.sh`` runs this test in the image.
 """
 
 import os
@@ -25,7 +25,7 @@ SET = {
 
 
 def scrape() -> str:
-    """Return the response to a Prometheus scrape; empty until the program listens."""
+    """Scrape the metrics, and return "ok" or the HTTP status, or an empty text until the program listens."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{PROMETHEUS.number}/metrics", timeout=5) as answer:
             return "ok" if answer.status == 200 else f"{answer.status}"  # noqa: PLR2004  HTTP's OK
@@ -40,7 +40,7 @@ def expect(name: str, actual: object, expected: object) -> None:
 
 
 def start() -> None:
-    """Start it with an invalid, then a valid environment, and stop it."""
+    """Start telemetry with an invalid and then with a valid environment, and stop it."""
     contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.TELEMETRY]}
     environment = {**os.environ, **contract, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
     # The store's address is set directly, since this container has no file with it.

@@ -16,6 +16,7 @@ from voice_stacks.aws.vad import VadStack
 
 
 def build(app: App, deployment: Deployment) -> list[VoiceStack]:
+    """Create the stacks of a deployment in one region, in the order of their dependencies."""
     network = NetworkStack(app, deployment)
     registry = RegistryStack(app, deployment)
     state = StateStack(app, deployment, network=network)

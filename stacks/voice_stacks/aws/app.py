@@ -1,4 +1,4 @@
-"""The CDK app: it synthesizes a cloud assembly from a deployment file."""
+"""The CDK app, which synthesizes a cloud assembly from a deployment file."""
 
 import sys
 from typing import NoReturn
@@ -62,10 +62,10 @@ def _annotate(annotations: Annotations, finding: Finding) -> None:
 
 
 def synthesize() -> None:
-    """Synthesize the deployment file that the CDK context specifies; ``-c validate=true`` also validates it.
+    """Synthesize the deployment file that the CDK context specifies. With ``-c validate=true``, also validate it.
 
     Raises:
-        SystemExit: The file is invalid or a check rejects it (code 2); the reasons are on stderr.
+        SystemExit: The file is invalid or a check rejects it. The code is 2, and the reasons are on stderr.
     """
     context = App().node
     path = context.try_get_context(DEPLOYMENT_CONTEXT)

@@ -17,7 +17,7 @@ from voice_stacks.aws.state import StateStack
 
 
 class AsrStack(FleetStack):
-    """Resources that the fleets share. Sessions use Neuron hosts first, then GPUs, then CPUs."""
+    """Resources that the ASR fleets share. Sessions use Neuron hosts first, then GPUs, then CPUs."""
 
     tier = "asr"
     description_text = "what the hosts of speech recognition share, jobs of artifacts"
@@ -36,7 +36,10 @@ class AsrStack(FleetStack):
 
 
 class AcceleratorStack(VoiceStack):
-    """A fleet. If its type has no available capacity, only this stack fails, and no other fleet is rolled back."""
+    """The stack of one ASR fleet.
+
+    If its instance type has no available capacity, only this stack fails, and no other fleet is rolled back.
+    """
 
     def __init__(self, app: App, *, fleet: AsrFleet, asr: AsrStack) -> None:
         self.tier = names.fleet_tier(fleet.name)

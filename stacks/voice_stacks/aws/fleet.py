@@ -14,7 +14,7 @@ from voice_stacks.aws.state import StateStack
 
 
 class FleetStack(VoiceStack):
-    """A stack of one tier's hosts, with a key and a log group of their own.
+    """A stack with the hosts of one tier, and with their key and log group.
 
     Attributes:
         context: Shared resources of the tier's fleets.

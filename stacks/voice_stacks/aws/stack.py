@@ -12,7 +12,7 @@ class VoiceStack(Stack):
 
     Attributes:
         deployment: The deployment.
-        retention: Retention of its resources.
+        retention: Retention of the stack's resources.
     """
 
     tier: str
@@ -38,8 +38,9 @@ class VoiceStack(Stack):
     def export(self, *values: str) -> None:
         """Export values for other stacks, whether or not a stack of the current file imports them.
 
-        CDK only exports imported values. When an importing stack is removed from the file, its export would be deleted
-        before the importer is updated or deleted, which CloudFormation rejects (docs/decisions/20-fixed-exports.md).
+        The CDK only exports imported values. When an importing stack is removed from the file, the CDK would delete the
+        export before it updates or deletes the importer, which CloudFormation rejects
+        (docs/decisions/20-fixed-exports.md).
 
         Args:
             values: Attributes of this stack's resources.

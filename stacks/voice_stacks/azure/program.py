@@ -16,7 +16,7 @@ def configured_deployment() -> Deployment:
 
     Warnings are logged unless the file accepts them.
 
-    A relative path in the configuration is relative to the project's folder, wherever the program itself is.
+    A relative path in the configuration is relative to the project's folder.
 
     Raises:
         pulumi.RunError: The file is invalid, a check rejects it, or it has no Azure section. Pulumi shows the text

@@ -239,7 +239,8 @@ def asr_has_fleets(deployment: Deployment) -> Iterator[Violation]:
 
 
 SPOT_DRAIN_S = 100
-"""Maximum drain time of a host, of the two minutes after a spot notice (userdata/voice_userdata/steps/drain.sh)."""
+"""Maximum drain time of a spot host, seconds. A spot interruption notice leaves two minutes
+(userdata/voice_userdata/steps/drain.sh)."""
 
 
 @check(

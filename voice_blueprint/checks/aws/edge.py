@@ -89,7 +89,7 @@ def api_limits(deployment: Deployment) -> Iterator[Violation]:
 
 
 def _max_sessions(deployment: Deployment) -> int:
-    """Return the calls of the smaller of the VAD and ASR tiers at their maximum number of hosts."""
+    """Return the maximum number of sessions, which the smaller of the VAD and ASR tiers limits."""
     ranges = by_tier(capacities(deployment.aws))
     return min(ranges[tier][1] for tier in (Tier.VAD, Tier.ASR) if tier in ranges)
 

@@ -12,7 +12,7 @@ from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
 
 MAX_CAPACITY_RATIO = 4
-"""Maximum ratio between the capacity of a tier and that of the smallest tier; capacity above it can never be used."""
+"""Maximum ratio between the capacities of a tier and of the smallest tier. Capacity above it cannot be used."""
 HOURS_PER_MONTH = 730
 
 
@@ -75,7 +75,7 @@ def tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
 
 
 def _oversized_hosts(deployment: Deployment) -> Iterator[Violation]:
-    """Yield a finding if a smaller type of the VAD host's family has the same capacity."""
+    """Yield a violation if a smaller instance type of the same family gives a VAD host the same capacity."""
     aws = deployment.aws
     kind, calls = catalog.instance_types()[aws.vad.instance_type], binding_bound(vad_host(aws.vad)).calls
     price = kind.usd_per_hour.get(aws.region)

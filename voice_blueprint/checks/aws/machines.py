@@ -16,11 +16,11 @@ from voice_blueprint.hosts import VAD_IMAGES, asr_images
 from voice_blueprint.images import specs
 
 OS_GIB = 8.0
-"""Space that the operating system and the accelerator's runtime use on a root volume. ASSUMED."""
+"""Space on a root volume for the operating system and the accelerator's runtime, GiB. ASSUMED."""
 COMPILE_CACHES_GIB = 2.0
-"""Space of an engine's compile caches. ASSUMED."""
+"""Space for an engine's compile caches, GiB. ASSUMED."""
 WHISPER_GIB = {"cpu": 0.2, "gpu": 3.0, "neuron": 6.0}
-"""Size of the weights that our engine downloads by default, GiB; on Neuron, including compiled models. ASSUMED for
+"""Size of the weights that our engine downloads by default, GiB. On Neuron, compiled models are included. ASSUMED for
 other models."""
 
 _VARIANT = re.compile(r"^/aws/service/ecs/optimized-ami/[^/]+/(?:(?P<variant>[^/]+)/)?recommended/")
@@ -55,7 +55,7 @@ def machine_image_fits_type(deployment: Deployment) -> Iterator[Violation]:
 
 
 def _check_shared_image(first: Fleet, other: Fleet) -> Iterator[Violation]:
-    """Yield a machine image that is used by two kinds of hosts."""
+    """Yield a violation if two fleets with different architectures use the same machine image."""
     first_type, other_type = first.instance_type, other.instance_type
     if first_type.architecture != other_type.architecture:
         yield Violation(
@@ -67,7 +67,10 @@ def _check_shared_image(first: Fleet, other: Fleet) -> Iterator[Violation]:
 
 
 def _public_image_hardware(image: str) -> tuple[str, str]:
-    """Return architecture and accelerator of a public image from its parameter's name; empty if unknown."""
+    """Infer the architecture and the accelerator of a public image from the name of its parameter.
+
+    Unknown values are empty.
+    """
     if not image.startswith("/aws/service/"):
         return "", ""
     words = set(re.split(r"[/:-]", image.replace("x86_64", "amd64")))

@@ -17,7 +17,7 @@ _EC2_ENA_EXPRESS = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ena-expr
 _ENA_XDP = "https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/ena (README, XDP)"
 
 HUGE_PAGE_SHARE = 0.80
-"""Maximum share of a host's memory for huge pages; the kernel, containers and packet buffers need the rest."""
+"""Maximum share of a host's memory for huge pages. The kernel, containers and packet buffers need the rest."""
 
 HUGE_PAGES_SPARE = 2
 """Ratio of reserved to used huge pages above which a warning is reported."""

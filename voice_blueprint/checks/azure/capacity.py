@@ -23,7 +23,12 @@ HOURS_PER_MONTH = 730
 
 @dataclass(frozen=True)
 class QuotaUsage:
-    """vCPUs that count against a quota: at the minimum, and at the maximum including the surge of an upgrade."""
+    """vCPUs that count against a quota.
+
+    Attributes:
+        low: vCPUs at the minimum number of nodes.
+        high: vCPUs at the maximum number of nodes, including those that an upgrade adds.
+    """
 
     quota: str
     at: Location
@@ -32,7 +37,7 @@ class QuotaUsage:
 
 
 def counted_vcpus(azure: Azure) -> Iterator[QuotaUsage]:
-    """Yield the vCPUs of every pool and of the jump host."""
+    """Yield the vCPUs of every pool and of the jump host with their quotas."""
     for pool in read_cluster(azure).pools:
         quota = SPOT_QUOTA if pool.is_spot else pool.size.quota_family
         max_nodes = pool.max_nodes + pool.surge_nodes

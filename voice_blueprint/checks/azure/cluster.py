@@ -37,13 +37,13 @@ OMNI_TASKS = frozenset({Task.SPEECH})
 
 @dataclass(frozen=True)
 class FindingLocation:
-    """Location of a finding: a section of the deployment file, or a resource."""
+    """The location of a finding: a section of the deployment file, or a resource."""
 
     section: Location = ()
     urn: str = ""
 
     def at(self, *keys: str | int) -> Location:
-        """Return the location of a value. For a Pulumi resource, it is the resource itself."""
+        """Return the location of a setting. For a Pulumi resource, this is the URN of the resource."""
         return (self.urn,) if self.urn else (*self.section, *keys)
 
 
@@ -84,12 +84,12 @@ class Engine:
     """An engine of a pod.
 
     Attributes:
-        kind: Name of its program in the catalogue of engines.
+        kind: Name of the engine's program in the catalogue.
         tasks: Kinds of models that the engine is expected to serve.
         load: Load that the engine is sized for; ``None`` for text to speech.
-        transfers_kv: Whether its KV blocks are transferred, to LMCache or to the other engine of a cell.
+        transfers_kv: Whether KV blocks are transferred to LMCache or to the other engine of a cell.
         gpus: Explicitly configured GPUs; empty if the kubelet selects them.
-        request: Index of the pod's request that contains its CPUs.
+        request: Index of the pod's request that contains the CPUs of the engine.
         utilization: Maximum share of a GPU's memory.
     """
 
@@ -145,21 +145,27 @@ class Pod:
 
     @property
     def per_node(self) -> int:
-        """Pods per node by the number of GPUs."""
+        """Number of pods that the GPUs of a node allow, or 0 if a pod has no GPUs or too many."""
         return self.size.gpu_count // self.gpus if self.gpus else 0
 
     @property
     def pods_on_node(self) -> int:
-        """Pods of a full node.
+        """Number of pods on a full node.
 
-        It is at least one, even if the node has too few GPUs, for checks on the node's other limits.
+        The number is at least 1, even if the node has too few GPUs, so that other limits of the node can be checked.
         """
         return max(1, self.per_node)
 
 
 @dataclass(frozen=True)
 class ModelCache:
-    """A volume with weights: its size, and the models of the engines that mount it, by name."""
+    """A volume with the weights of models.
+
+    Attributes:
+        at: Location of its size.
+        gib: Size, GiB.
+        models: Models of the engines that mount the volume, by name.
+    """
 
     at: Location
     gib: float
@@ -186,7 +192,10 @@ class Cluster:
     authorized_ranges: tuple[str, ...] | None = None
 
     def pods_by_pool(self) -> dict[str, list[Pod]]:
-        """Return the pods that fit a node by GPUs; pods that do not fit are reported elsewhere."""
+        """Return the pods of each pool, except for pods that require more GPUs than a node has.
+
+        Another check reports those pods.
+        """
         return {
             pool.name: results
             for pool in self.pools
@@ -195,7 +204,10 @@ class Cluster:
 
 
 def read_cluster(azure: Azure) -> Cluster:
-    """Read a cluster from a deployment file whose services and pools refer to catalogued models and sizes."""
+    """Create the description of a cluster from the Azure section of a deployment file.
+
+    The models and VM sizes of services and pools must be in the catalogue.
+    """
     location = FindingLocation(("azure",))
     pools = tuple(_pools(azure))
     pods = tuple(_pods(azure, {pool.name: pool for pool in pools}))

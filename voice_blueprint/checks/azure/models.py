@@ -68,6 +68,6 @@ def _engines(cluster: Cluster) -> Iterator[tuple[Pod, Engine]]:
 
 
 def _is_compatible(driver: str, required: str) -> bool:
-    """Return True if a driver such as ``GRID 570.211.01`` belongs to the required branch or a later one."""
+    """Return True if a driver such as ``GRID 570.211.01`` belongs to the required branch or to a later one."""
     branch = driver.rsplit(maxsplit=1)[-1].partition(".")[0]
     return int(branch) >= int(required.removeprefix("R"))

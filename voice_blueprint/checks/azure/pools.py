@@ -12,7 +12,7 @@ from voice_blueprint.file.model.deployment import Deployment
 
 PLACEHOLDER = "00000000-0000-0000-0000-000000000000"
 POD_PREFIX = 24
-"""Prefix length of the range that is assigned to every node from the overlay network of the pods."""
+"""Prefix length of the range of pod addresses that each node receives from the overlay network."""
 AZURE_RESERVED_ADDRESSES = 5
 """Addresses that Azure reserves in every subnet."""
 

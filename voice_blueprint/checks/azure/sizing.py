@@ -1,6 +1,6 @@
 """Checks on capacity: weights and KV cache on GPUs, pods on nodes, sessions on replicas.
 
-The ``sizing`` package calculates them.
+The ``sizing`` package calculates the required amounts.
 """
 
 import math
@@ -30,8 +30,8 @@ START_WITHOUT_WEIGHTS_S = sum(
 )
 """Duration of vLLM's first start, excluding the loading of weights: compilation, graph capture and warm-up."""
 REVISIONS_KEPT = 2
-"""Number of kept revisions: the served one and the one that a rollout fetches. The hub's cache does not delete
-revisions automatically."""
+"""Number of revisions of a model in the cache: the served one, and the one that a rollout downloads. The hub's cache
+does not delete revisions automatically."""
 COMPILE_CACHES_GIB = 2
 """Size of the compile caches of a model, over all engines. ASSUMED."""
 
@@ -88,7 +88,7 @@ def load_fits_services(deployment: Deployment) -> Iterator[Violation]:
 
 
 def growth(azure: Azure, name: str, replicas: int) -> str:
-    """Return the remedy that adds replicas to a service: nodes in its first pool."""
+    """Return the settings that add replicas to a service, and nodes to its first pool."""
     index, service = next((index, each) for index, each in enumerate(azure.services) if each.name == name)
     first = size_service(azure, service).pools[0]
     pool_names = [each.pool for each in service.pool_replicas] if isinstance(service, ChatService) else []
@@ -158,7 +158,9 @@ def nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
     level=Level.WARNING,
 )
 def nvme_keeps_kv(deployment: Deployment) -> Iterator[Violation]:
-    """The setting has no default, since a volume of another size replaces the pods.
+    """Warn if the local NVMe of a pool is unused.
+
+    The setting has no default, since a volume of another size replaces the pods.
 
     With a default, a change of the pool would also change the volume.
     """
@@ -172,7 +174,7 @@ def nvme_keeps_kv(deployment: Deployment) -> Iterator[Violation]:
 
 
 def _nvme_for_kv(pod: Pod) -> int:
-    """Return the share of a node's NVMe for KV cache of each pod on a full node, GiB."""
+    """Return the maximum size of a pod's second LMCache level on a full node, GiB."""
     return int(pod.size.nvme_gib / pod.pods_on_node / FILE_SYSTEM_SHARE)
 
 
@@ -203,7 +205,10 @@ def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
     level=Level.WARNING,
 )
 def model_cache_feeds_nodes(deployment: Deployment) -> Iterator[Violation]:
-    """After the loss of a zone, or when spot nodes return, all nodes read the model cache with empty page caches."""
+    """Warn if cold nodes cannot load their weights before an engine's start-up timeout.
+
+    After the loss of a zone, or when spot nodes return, all nodes read the model cache with empty page caches.
+    """
     concurrent_reads = list(_concurrent_reads(read_cluster(deployment.azure)))
     bandwidth, gib, nodes = (
         deployment.azure.model_cache_gib,
@@ -223,20 +228,23 @@ def model_cache_feeds_nodes(deployment: Deployment) -> Iterator[Violation]:
 
 
 def share_mib_s(gib: float) -> int:
-    """Return the throughput of an SSD share of Azure Files of this size, MiB/s."""
+    """Return the throughput of an SSD share of Azure Files, MiB/s.
+
+    The throughput depends on the size of the share.
+    """
     return 100 + math.ceil(0.04 * gib) + math.ceil(0.06 * gib)
 
 
 def share_gib(read_gib: float, min_gib: int) -> int:
-    """Return the minimum size of a share, GiB, that lets nodes read the weights within an engine's start timeout."""
+    """Return the minimum size of a share from which nodes load their weights within an engine's start timeout, GiB."""
     limit_s = START_TIMEOUT_S - START_WITHOUT_WEIGHTS_S
     return next(size for size in range(min_gib, 2**20) if read_gib * 1024 / share_mib_s(size) <= limit_s)
 
 
 def _concurrent_reads(cluster: Cluster) -> Iterator[tuple[int, float]]:
-    """Yield the number of nodes of a pool that may read concurrently, and the amount that each of them reads, GiB.
+    """Yield the number of nodes that may read concurrently, and the amount that each one reads, GiB, for each pool.
 
-    Two pods on the same node read it only once.
+    Pods on the same node read the weights only once.
     """
     for pods in cluster.pods_by_pool().values():
         nodes = sum(math.ceil(pod.max_replicas / pod.per_node) for pod in pods)

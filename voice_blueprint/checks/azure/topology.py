@@ -170,18 +170,21 @@ def pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
 
 
 def _kubelet_decisions(pod: Pod) -> Iterator[Admission]:
-    """Yield the kubelet's decisions about the containers of a full node, one after another."""
+    """Yield the kubelet's decisions about the containers of a full node in their order."""
     return admit_pods(pod.size, pod.requests * pod.pods_on_node, pod.pool.policy, empty_node(pod.size))
 
 
 def _split_gpus(pod: Pod, cpus: int) -> tuple[int, ...]:
-    """Return the first GPUs without NVLink between them that would be allocated to a pod of a full node, if any."""
+    """Return the first allocation on a full node that gives a pod GPUs without NVLink between them.
+
+    The result is empty if NVLink connects the GPUs of every pod.
+    """
     cpu_text = replace(pod, requests=tuple(Request(request.gpus, cpus) for request in pod.requests))
     return next((answer.gpus for answer in _kubelet_decisions(cpu_text) if not share_nvlink(pod.size, answer.gpus)), ())
 
 
 def _admissible_cpus(pod: Pod) -> str:
-    """Return a remedy: CPU requests that the topology policy would admit, if any."""
+    """Return a remedy with the CPU requests that the topology policy admits, if any."""
     fit = admitted_cpus(pod.size, pod.gpus, pod.pool.policy)
     if fit:
         cpus = f"{fit.start} to {fit.stop - 1} CPUs"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from voice_blueprint.catalog.inference import Architecture, ModelCard, Task
 
 MAX_AUDIO_S = 2400
-"""About 40 minutes, the maximum duration for Voxtral (arXiv 2507.13264)."""
+"""Maximum duration of audio for Voxtral, about 40 minutes (arXiv 2507.13264)."""
 
 _UPLOAD_BYTES_PER_S = 16_000 * 2
 """WAV at 16 kHz, 16 bit, mono: the largest useful upload format."""
@@ -32,16 +32,19 @@ class AudioLimits:
 
     @property
     def body_bytes(self) -> int:
-        """Maximum HTTP body: the file as base64, as in chat messages, and 1 MiB of text."""
+        """Maximum size of an HTTP body: a file as base64, as in chat messages, and 1 MiB of text."""
         return self.file_mib * _MIB * 4 // 3 + _MIB
 
     @property
     def body_mib(self) -> int:
-        """Maximum HTTP body in MiB, rounded up."""
+        """Maximum size of an HTTP body, rounded up to MiB."""
         return math.ceil(self.body_bytes / _MIB)
 
     def environment(self) -> dict[str, str]:
-        """Return vLLM's variables. By default, vLLM rejects audio over 25 MB or 600 s, and bodies over 32 MiB."""
+        """Return the variables of vLLM that set these limits.
+
+        By default, vLLM rejects audio over 25 MB or 600 s, and bodies over 32 MiB.
+        """
         return {
             "VLLM_MAX_AUDIO_DECODE_DURATION_S": str(self.seconds),
             "VLLM_MAX_AUDIO_CLIP_FILESIZE_MB": str(self.file_mib),
@@ -51,7 +54,7 @@ class AudioLimits:
 
 
 def audio_limits(model: ModelCard, max_model_len: int) -> AudioLimits | None:
-    """Return the limit of a model's context, or ``None`` if vLLM's own limits are lower.
+    """Return the limits that result from a model's context, or ``None`` if vLLM's own limits are lower.
 
     vLLM splits audio for encoder-decoder models into windows of 30 s, so their context does not limit the duration.
     """

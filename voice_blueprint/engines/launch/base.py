@@ -5,22 +5,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 
 FlagValue = str | int | float | bool | Mapping[str, object] | Sequence[str] | None
-"""``None`` omits the flag, ``True`` is the bare flag, ``False`` its ``--no-`` form; a mapping is rendered as JSON, a
-sequence as several arguments of one flag."""
+"""Value of a flag. ``None`` omits the flag, ``True`` renders it without a value, and ``False`` renders its ``--no-``
+form. A mapping is rendered as JSON, and a sequence as several arguments of one flag."""
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  network policies restrict access
 LOOPBACK = "127.0.0.1"
 
 
 class Launcher(ABC):
-    """Command line, environment and files of a process."""
+    """Base class for the command line, environment and files of a process."""
 
     @abstractmethod
     def command(self) -> tuple[str, ...]:
-        """Return the full argument vector, program first."""
+        """Return the argument vector, which starts with the program."""
 
     def environment(self) -> dict[str, str]:
-        """Return the variables in addition to those of the image."""
+        """Return the variables that are set in addition to those of the image."""
         return {}
 
     def files(self) -> dict[str, str]:

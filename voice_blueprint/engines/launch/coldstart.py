@@ -49,7 +49,7 @@ class PhaseBudget(Model):
     fetched_s: float | None = None
 
     def duration_s(self, *, artifacts: bool) -> float:
-        """Return the known duration, for a fleet with or without artifacts."""
+        """Return the duration of the phase for a fleet with or without artifacts, or 0 if it is unknown."""
         return self.fetched_s if artifacts and self.fetched_s is not None else self.seconds or 0
 
 
@@ -60,21 +60,22 @@ BUDGETS = _ROWS.validate_json(json.dumps(yaml.load(_TEXT, Loader=yaml.CSafeLoade
 
 
 def start_seconds(image: Image, *, pull: bool, artifacts: bool = False) -> float:
-    """Return the sum of the known phases, with or without the image pull."""
+    """Return the sum of the known durations of all phases, with or without the image pull."""
     rows = (row for row in BUDGETS[image] if pull or row.phase is not StartPhase.PULL)
     return sum(row.duration_s(artifacts=artifacts) for row in rows)
 
 
 MIN_READY_S = 900
-"""Start-up timeout of a host's containers that may download from a hub, unless a longer duration is known."""
+"""Minimum start-up timeout of the containers of a host that may download from a hub, seconds."""
 MIN_READY_FETCHED_S = 480
-"""Start-up timeout if all artifacts are on the disk, so that nothing is downloaded or compiled. ASSUMED."""
+"""Minimum start-up timeout if all artifacts are on the disk, so that nothing is downloaded or compiled, seconds.
+ASSUMED."""
 UNKNOWN_SHARE = 2
-"""Ratio of a budget to the known duration, since downloads and warm-up are known for only a few engines, and for models
-other than ours."""
+"""Ratio of a start-up timeout to the known duration of a start. Downloads and warm-up are known for only a few engines,
+and for models other than ours."""
 SILENCE_S = {False: 900, True: 600}
-"""Maximum time between heartbeats before the group abandons a host, without and with artifacts. It is twice the longest
-step without a heartbeat, which is the pull of one image or the copy of its weights."""
+"""Maximum time between two heartbeats before the group abandons a host, by whether its fleet has artifacts. The time is
+twice the longest step without a heartbeat, which is the pull of one image or the copy of its weights."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class StartBudget:
     """Start-up timeouts of a fleet's hosts.
 
     Attributes:
-        ready_s: From the start of its containers until all are ready, whole minutes; otherwise the host is abandoned.
+        ready_s: Maximum time from the start of a host's containers until all of them are ready. It is a whole number of
+            minutes; a host that exceeds it is abandoned.
         silence_s: Maximum time between two heartbeats.
     """
 
@@ -91,7 +93,7 @@ class StartBudget:
 
 
 def start_budget(images: Iterable[Image], *, artifacts: bool = False) -> StartBudget:
-    """Return the budget of hosts that run these images.
+    """Return the start-up timeouts of hosts that run these images.
 
     Args:
         artifacts: Whether weights and compiled programs are on the disk before an engine starts.

@@ -10,7 +10,7 @@ PROGRAM = "/usr/bin/dcgm-exporter"
 documented."""
 COUNTERS_FILE = "/etc/voice/dcgm-counters.csv"
 COLLECT_EVERY_MS = 15_000
-"""The same interval as Prometheus's scrapes."""
+"""Collection interval, which equals Prometheus's scrape interval."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class DcgmExporter(Launcher):
     port: int
 
     def command(self) -> tuple[str, ...]:
-        """Return the full argument vector. Metrics are labelled with the pod that uses each GPU."""
+        """Return the argument vector. Metrics are labelled with the pod that uses each GPU."""
         return (
             PROGRAM,
             *flags(
@@ -67,9 +67,9 @@ class DcgmExporter(Launcher):
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the variables. The container requests no GPU, but all of them must be visible to it."""
+        """Return the variable that makes all GPUs visible to the container, which requests none."""
         return {"NVIDIA_VISIBLE_DEVICES": "all"}
 
     def files(self) -> dict[str, str]:
-        """Return the list of fields: ``name, kind, help``; the help may not contain a comma."""
+        """Return the file with the exported fields as ``name, kind, help``. The help must not contain a comma."""
         return {COUNTERS_FILE: "".join(f"{each.field}, {each.kind}, {each.meaning}\n" for each in COUNTERS)}

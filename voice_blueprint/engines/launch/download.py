@@ -1,4 +1,4 @@
-"""``hf download``: downloads only the files of a model that its engine reads."""
+"""``hf download``, which downloads only the files of a model that its engine reads."""
 
 from voice_blueprint.catalog.inference import ModelCard
 
@@ -9,11 +9,11 @@ FILES = {
     "mistral": (*_COMMON, "consolidated*.safetensors", "voice_embedding/*.pt"),
 }
 """Patterns of the files that an engine reads, by the format of the model. A repository may contain the weights in
-several formats: Voxtral's in Mistral's layout and in Transformers', Whisper's for PyTorch, Flax and in 32 bits."""
+several formats: Voxtral in the layouts of Mistral and Transformers, Whisper for PyTorch, for Flax and in 32 bits."""
 
 
 def download_command(card: ModelCard, repository: str, revision: str | None) -> tuple[str, ...]:
-    """Return the command that downloads a model's repository; existing files are not downloaded again.
+    """Return the command that downloads a model's repository. Existing files are not downloaded again.
 
     Args:
         repository: Repository of the model, or of its FP8 weights, which are in Transformers' layout.

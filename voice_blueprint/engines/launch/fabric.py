@@ -6,8 +6,8 @@ from voice_blueprint.engines.launch.base import LOOPBACK
 
 HASH_SEED = {"PYTHONHASHSEED": "0"}
 """Seed of hashes. vLLM identifies KV cache blocks by hashes with a random initial value unless a seed is set. LMCache
-0.5.6 hashes chunks with blake3, which needs no seed (``lmcache/v1/multiprocess/token_hasher.py``); its other algorithms
-do."""
+0.5.6 hashes chunks with blake3, which needs no seed (``lmcache/v1/multiprocess/token_hasher.py``); LMCache's other
+algorithms need one."""
 
 SIDE_CHANNEL_PORT = "VLLM_NIXL_SIDE_CHANNEL_PORT"
 

@@ -38,11 +38,11 @@ _UNPRIVILEGED = {
 
 @dataclass(frozen=True)
 class NvmeStore:
-    """Files on local NVMe.
+    """A store of files on local NVMe disks.
 
     Attributes:
         path: Directory that the server's user can write to.
-        gib: Capacity; above it, the least recently used files are deleted.
+        gib: Capacity, GiB. Above this size, the least recently used files are deleted.
     """
 
     path: str
@@ -78,7 +78,7 @@ class Peers:
     data_ports: tuple[int, int]
 
     def flags(self) -> dict[str, FlagValue]:
-        """Return the server's flags. If a peer does not respond in time, it is treated as having no chunk."""
+        """Return the server's flags. A peer that does not respond in time is treated as having no chunk."""
         return {
             "--coordinator-url": self.coordinator,
             "--coordinator-advertise-ip": self.address,
@@ -88,7 +88,7 @@ class Peers:
         }
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of UCX, which would use any free port; network policies need a range."""
+        """Return the variables that limit UCX to a range of ports, which network policies require."""
         return {"UCX_TLS": HOST_TRANSPORTS, "UCX_TCP_PORT_RANGE": "{}-{}".format(*self.data_ports)}
 
 
@@ -119,7 +119,7 @@ class LmcacheCoordinator(Launcher):
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that an image without our user requires."""
+        """Return the variables that the publisher's image requires, since it does not define our user."""
         return {**HASH_SEED, **_UNPRIVILEGED}
 
 
@@ -178,7 +178,9 @@ class LmcacheServer(Launcher):
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the variables. The server opens the engine's GPU memory, so it must see GPUs without requesting them.
+        """Return the variables of the server.
+
+        The server opens the engine's GPU memory, so GPUs must be visible although the container requests none.
 
         The image does not define our user: torch requires a user name, and libraries write to the home directory.
         """

@@ -20,7 +20,7 @@ CHUNK_FRAMES = 25
 FIRST_CHUNK_FRAMES = 5
 """Frames of the first chunk, for which the caller waits: 0.4 s."""
 LEFT_CONTEXT_FRAMES = 25
-"""Preceding frames that the codec processes again, so that chunks join without a click."""
+"""Number of preceding frames that the codec processes again, so that chunks join without a click."""
 
 _CONNECTOR = "between_stages"
 _MISTRAL = {"tokenizer_mode": "mistral", "config_format": "mistral", "load_format": "mistral"}
@@ -79,7 +79,7 @@ class OmniServer(Launcher):
         return {DEPLOY_FILE: yaml.safe_dump(self.deploy_config(), sort_keys=False)}
 
     def deploy_config(self) -> dict[str, object]:
-        """Return the deploy file."""
+        """Return the content of the deploy file: the connector and both stages."""
         return {
             "async_chunk": True,
             "connectors": {

@@ -13,14 +13,14 @@ HEALTH_FAILURES = 2
 three failures and two successes, a cell rejected callers for two minutes after a restarted engine was ready again
 (measured, vllm-router 0.1.17)."""
 METRICS_PORT = 29000
-"""The router's own default, on the loopback: its metrics repeat those of the engines."""
+"""Default port of the router on the loopback. Its metrics repeat those of the engines."""
 
 
 @dataclass(frozen=True)
 class PdRouter(Launcher):
-    """Router that sends a prompt to the prefill engine, then the address of its KV cache to the decode engine.
+    """A router that sends a prompt to the prefill engine, and the address of the KV cache to the decode engine.
 
-    It parses every body as JSON, so multipart uploads and WebSockets bypass it: see ``CellFront``.
+    The router parses every body as JSON, so multipart uploads and WebSockets bypass it. See ``CellFront``.
 
     Attributes:
         port: Loopback port.
@@ -99,7 +99,7 @@ class CellFront(Launcher):
         return ("nginx", "-e", "stderr", "-c", FRONT_FILE)
 
     def files(self) -> dict[str, str]:
-        """Return nginx's configuration; it runs unprivileged and only writes under /tmp."""
+        """Return the configuration of nginx, which runs unprivileged and only writes under /tmp."""
         return {FRONT_FILE: "\n".join(self._lines()) + "\n"}
 
     def _lines(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Placement of a process on its node: its GPUs and the CPUs close to them."""
+"""Placement of a process on its node: the GPUs of the process, and the CPUs close to them."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,10 @@ class Placement:
     """An engine's share of a node.
 
     Attributes:
-        gpus: Indices of its GPUs.
-        visible_gpus: All visible GPUs: its own first, since vLLM assigns the *i*-th visible GPU to rank *i*. An engine
-            that transfers KV cache over CUDA IPC must see the other engine's GPUs, or UCX falls back to TCP.
+        gpus: Indices of the engine's GPUs.
+        visible_gpus: All visible GPUs, starting with the engine's own, since vLLM assigns the *i*-th visible GPU to
+            rank *i*. An engine that transfers KV cache over CUDA IPC must see the other engine's GPUs, or UCX falls
+            back to TCP.
         numa_nodes: NUMA nodes of its GPUs; empty if unknown.
     """
 
@@ -21,7 +22,9 @@ class Placement:
     numa_nodes: tuple[int, ...]
 
     def prefix(self) -> tuple[str, ...]:
-        """Return the command prefix; empty if the NUMA nodes are unknown or all of them are used.
+        """Return the command prefix that binds an engine to its NUMA nodes.
+
+        The prefix is empty if the nodes are unknown, or if they are all nodes of the VM.
 
         Only CPUs are bound, not memory: Linux allocates on the node of the requesting CPU, and the container runtimes'
         seccomp profiles deny ``set_mempolicy``, which ``--membind`` uses, without CAP_SYS_NICE. From 2.0.19 on, numactl
@@ -33,12 +36,12 @@ class Placement:
         return ("numactl", f"--cpunodebind={','.join(map(str, self.numa_nodes))}", "--")
 
     def environment(self) -> dict[str, str]:
-        """Return the variables for the order in which CUDA numbers the GPUs."""
+        """Return the variable that determines the order in which CUDA numbers the GPUs."""
         return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, self.visible_gpus))}
 
 
 def place_engine(size: VmSize, gpus: tuple[int, ...]) -> Placement:
-    """Return an engine's share of a node: its own GPUs first, then the others, and the NUMA nodes of its own GPUs."""
+    """Return the placement of an engine that uses some GPUs of a node."""
     others = tuple(gpu for gpu in range(size.gpu_count) if gpu not in gpus)
     nodes = tuple(number for number, node in enumerate(size.numa_nodes) if set(node.gpus) & set(gpus))
     return Placement(

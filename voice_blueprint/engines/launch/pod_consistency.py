@@ -72,7 +72,7 @@ class _Member:
 
     @cached_property
     def text(self) -> str:
-        """Command, variables and files as one text."""
+        """Command and files as one text."""
         return "\n".join([*self.argv, *self.launcher.files().values()])
 
     def runs(self, program: tuple[str, str]) -> bool:

@@ -25,10 +25,10 @@ CLIENT_TIMEOUT_S = 60
 REQUEST_TIMEOUT_S = 30
 """Timeout for a request's head and for the part of its body that fits ``BUFFER_MIB``."""
 BUFFER_MIB = 1
-"""Size of a connection's buffer. A request that fits into it is kept until its response begins, and is sent to another
-pod if its own fails. This covers 30 s of speech as WAV, and conversations as JSON. A larger body is streamed; if its
-pod fails, the response is 502. With HAProxy's default of 16 KiB and without waiting for bodies, most requests on a
-killed engine failed with 502 (tests/router/test_lost_requests.py). A connection uses a buffer while its request waits
+"""Size of a connection's buffer. A request that fits the buffer is kept until its response begins, and is sent to
+another pod if its pod fails. This covers 30 s of speech as WAV, and conversations as JSON. A larger body is streamed;
+if its pod fails, the response is 502. With HAProxy's default of 16 KiB and without waiting for bodies, most requests on
+a killed engine failed with 502 (tests/router/test_lost_requests.py). A connection uses a buffer while its request waits
 for the response."""
 MAX_ATTEMPTS = 3
 """Maximum number of connection attempts of a request; each retry uses another pod."""
@@ -41,12 +41,12 @@ DNS_CACHE_S = 30
 """TTL of AKS's CoreDNS cache, which cannot be configured (https://github.com/Azure/AKS/issues/3661 quotes it: `ttl 30`,
 `cache 30`)."""
 REMOVAL_DELAY_S = DNS_CACHE_S + 3 * DNS_EVERY_S
-"""Maximum time between a pod's becoming unready, or its deletion, and the last new request to it: the cache, the lookup
-interval, a repeated lookup, and `hold obsolete`."""
+"""Maximum time from the deletion of a pod, or from the end of its readiness, until the last new request to it. The time
+consists of the DNS cache, the lookup interval, a repeated lookup, and `hold obsolete`."""
 DNS_HOLD_S = 3600
-"""Time for which resolved pods are kept while DNS is unavailable."""
+"""Time for which the addresses of pods are kept while DNS is unavailable."""
 LOST_PEER_S = 5
-"""Interval of the probes that detect a lost peer. After four intervals, its requests are closed."""
+"""Interval of the probes that detect a lost peer. After four intervals, the requests of the peer are closed."""
 LOAD_PERCENT = 300
 """Maximum load of a pod, in percent of the mean load. Further requests go to the next pod on the ring, which does not
 have their KV cache. At 150, three of four concurrent conversations changed pods; at 200, two of eight; at 300, none of
@@ -88,7 +88,7 @@ class Backend:
 
     @property
     def path(self) -> str:
-        """First part of the path."""
+        """Prefix of the paths of the model's endpoints."""
         return f"/{self.model}"
 
 
@@ -125,7 +125,7 @@ class Router(Launcher):
         return ("haproxy", "-db", "-f", CONFIG_FILE)
 
     def files(self) -> dict[str, str]:
-        """Return its configuration."""
+        """Return HAProxy's configuration."""
         return {CONFIG_FILE: "\n".join(self._lines()) + "\n"}
 
     def _lines(self) -> Iterator[str]:

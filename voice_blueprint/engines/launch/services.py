@@ -73,7 +73,7 @@ ROUTER_CPUS = 2
 """CPUs of a router replica, which only forwards bytes. ASSUMED, not measured."""
 
 STOP_MARGIN_S = 15
-"""Time before the end of the drain timeout at which an engine aborts requests, so that it still exits by itself."""
+"""Time between the abort of requests and the end of the drain timeout, so that an engine still exits by itself."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,9 @@ class AggregatedLaunch:
 
 
 def cell_launch(azure: Azure, service: PrefillDecodeCell) -> CellLaunch:
-    """Return the processes of a cell. Each engine uses one NVLink pair, and an LMCache server with half of the pool.
+    """Return the processes of a cell.
+
+    Each engine uses one NVLink pair, and an LMCache server with half of the pool.
 
     Raises:
         DoesNotFitError: The node does not support cells, or an engine does not fit it.
@@ -265,7 +267,9 @@ def dcgm_launch() -> DcgmExporter:
 
 
 def fleet_launch(fleet: AsrFleet) -> VllmServer:
-    """Return vLLM on a host of a fleet, on the loopback next to our engine. Weights are downloaded at the first start.
+    """Return the vLLM server of a fleet's hosts, which listens on the loopback for our engine.
+
+    Weights are downloaded at the first start, unless the fleet has artifacts.
 
     Raises:
         DoesNotFitError: The engine does not fit, or supports fewer sessions than the fleet requires per host.
@@ -288,7 +292,10 @@ def fleet_launch(fleet: AsrFleet) -> VllmServer:
 
 @dataclass(frozen=True)
 class Preparation(Launcher):
-    """Command of a fleet's job in its engine's image: download the weights, and compile if the engine supports it."""
+    """A job that downloads a fleet's weights, and compiles its model if the engine supports that.
+
+    The job runs in the image of the engine.
+    """
 
     image: Image
     program: tuple[str, ...]

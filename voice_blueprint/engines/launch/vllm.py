@@ -1,4 +1,4 @@
-"""``vllm serve``."""
+"""Launcher of ``vllm serve``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ HEALTH_PATH = "/health"
 requests."""
 
 AUDIOS_PER_PROMPT = {Task.AUDIO_CHAT: MAX_AUDIO_INPUTS, Task.TRANSCRIPTION: 1}
-"""Number of audio inputs that Voxtral and Whisper support (``get_supported_mm_limits`` in vLLM's models); each request
-of a conversation contains the earlier turns."""
+"""Maximum number of audio inputs that Voxtral and Whisper support (``get_supported_mm_limits`` in vLLM's models). Each
+request of a conversation contains the earlier turns."""
 
 START_LOG: Mapping[StartPhase, str] = {
     StartPhase.WEIGHTS: "Loading weights took ",
@@ -141,7 +141,7 @@ class VllmServer(Launcher):
 
     @property
     def repository(self) -> str:
-        """Repository to serve: that with FP8 weights if FP8 is configured and available."""
+        """Repository of the served weights, which are in FP8 if FP8 is configured and published."""
         if self.sizing.quantization is Quantization.FP8 and self.model.fp8_repository:
             return self.model.fp8_repository
         return self.model.repository
@@ -204,7 +204,7 @@ class VllmServer(Launcher):
         }
 
     def _compilation(self) -> dict[str, object] | None:
-        """Return the graphs to capture if they differ from vLLM's own choice.
+        """Return the CUDA graphs to capture if they differ from vLLM's own choice.
 
         A decode engine processes few prompts (those with audio), and captures no graphs for them. Models with streaming
         input use piecewise graphs (vLLM's recipe for Voxtral Realtime).

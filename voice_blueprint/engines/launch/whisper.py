@@ -24,8 +24,8 @@ class WhisperEngine:
     Attributes:
         model: Repository of its weights; ignored if vLLM serves the host's model.
         revision: Commit of the repository; empty for the latest.
-        sessions: Maximum concurrent sessions; a full host rejects further sessions, and the VAD tier selects another
-            host.
+        sessions: Maximum number of concurrent sessions. A full host rejects further sessions, and the VAD tier selects
+            another host.
         encoders: Number of worker processes for encoding.
         decoders: Number of worker processes for decoding: as many as encoders, or one more. The ratio on these devices
             is not measured.
@@ -48,7 +48,7 @@ class WhisperEngine:
 
 
 def whisper_engine(fleet: AsrFleet, sessions: int) -> WhisperEngine:
-    """Return the engine of a fleet's hosts; with vLLM, it has no workers of its own.
+    """Return the engine of a fleet's hosts. With vLLM, the engine has no workers of its own.
 
     Args:
         sessions: Calls per host, calculated by ``voice_blueprint.capacity``.
@@ -64,14 +64,20 @@ def whisper_engine(fleet: AsrFleet, sessions: int) -> WhisperEngine:
 
 
 def engine_for(fleet: AsrFleet) -> str:
-    """Return the model and input of a fleet's engine. Some models receive audio as a stream."""
+    """Return the value of ``VOICE_ENGINE`` for a fleet.
+
+    With vLLM, the value also depends on whether the model receives streaming audio.
+    """
     if fleet.vllm and catalog.models()[fleet.vllm.model].hears_live:
         return "vllm-realtime"
     return fleet.engine.value
 
 
 def _workers(kind: InstanceType) -> tuple[int, int]:
-    """Return the number of encoders and decoders: a pair per GPU, whose processes share it; otherwise one core each."""
+    """Return the number of encoder and decoder processes.
+
+    One process of each kind shares a GPU. On CPUs and Neuron, each process uses one core.
+    """
     accelerator = kind.accelerator
     if accelerator is None:
         return max(1, kind.vcpus // 2), max(1, kind.vcpus // 2)

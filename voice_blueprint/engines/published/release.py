@@ -49,7 +49,7 @@ class Command(Model):
     flags: tuple[Setting, ...] = ()
 
     def flag(self, name: str) -> Setting | None:
-        """Return the flag with a name or alias, including the negative forms of a boolean flag."""
+        """Return the flag with a name, an alias, or the negative form of a boolean flag."""
         return self.by_name.get(name)
 
     @functools.cached_property
@@ -129,7 +129,7 @@ class EngineTable(Model):
         return f"{self.origin.distribution} {self.origin.version}"
 
     def merged_over(self, base: "EngineTable") -> "EngineTable":
-        """Return this table merged with its base; entries of this table take precedence."""
+        """Return this table merged with its base. Entries of this table take precedence."""
         names = {*base.commands, *self.commands}
         return self.model_copy(
             update={

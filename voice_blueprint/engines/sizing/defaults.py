@@ -45,7 +45,9 @@ def batch_bucket(sequences: int) -> int:
 
 
 def capture_sizes(max_num_seqs: int) -> tuple[int, ...]:
-    """Return the batch sizes to capture: vLLM's own list (1, 2, 4, by 8 to 256, by 16), up to ``max_num_seqs``.
+    """Return the batch sizes for which to capture CUDA graphs, up to ``max_num_seqs``.
+
+    The sizes are those of vLLM: 1, 2, 4, multiples of 8 below 256, and multiples of 16 from 256.
 
     vLLM's default continues to twice ``max_num_seqs``, up to ``MAX_CAPTURED_SEQS``.
     """

@@ -1,4 +1,4 @@
-"""Checks whether an engine can serve a model at all; every error shows its arithmetic."""
+"""Checks that an engine can serve a model. Every error contains its arithmetic."""
 
 from voice_blueprint.catalog.inference import Architecture, Gpu, ModelCard
 from voice_blueprint.engines.sizing.live import check_call
@@ -7,7 +7,7 @@ from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.serving import KvCacheType, Load
 
 CHUNK_TOKENS = 256
-"""LMCache's default chunk; it does not store shorter prompts."""
+"""Default size of an LMCache chunk, tokens. LMCache does not store shorter prompts."""
 
 
 def check_engine(model: ModelCard, gpu: Gpu, kv_cache_type: KvCacheType, tensor_parallel: int) -> None:
@@ -34,7 +34,7 @@ def check_engine(model: ModelCard, gpu: Gpu, kv_cache_type: KvCacheType, tensor_
 
 
 def can_split_heads(heads: int, kv_heads: int, tensor_parallel: int) -> bool:
-    """Return True if the GPUs can share the attention heads evenly; KV heads are divided or replicated."""
+    """Return True if the GPUs can share the attention heads evenly. KV heads are divided or replicated."""
     return not (heads % tensor_parallel or (kv_heads % tensor_parallel and tensor_parallel % kv_heads))
 
 
@@ -73,7 +73,7 @@ def check_cached_prompts(load: Load) -> None:
 
 
 def check_memory(model: ModelCard, memory: KvMemory, kv_cache_type: KvCacheType, load: Load) -> None:
-    """Raise an error if the weights or the longest session of an engine do not fit.
+    """Reject an engine whose weights or longest session exceed the memory of its GPUs.
 
     Raises:
         DoesNotFitError: The weights or the longest session do not fit.

@@ -20,18 +20,18 @@ DAEMONS_GIB = 4.0
 """Memory of a node's DaemonSets: network, metrics, device plugin, log agent. ASSUMED."""
 
 FILE_SYSTEM_SHARE = 1.05
-"""Ratio of a volume's size to its content: ext4 needs blocks of its own, and files are evicted with a delay."""
+"""Ratio of a volume's size to its content. ext4 needs blocks of its own, and files are evicted with a delay."""
 
 ROUNDING_GIB = 0.1
-"""Memory that rounding may add, since containers request whole MiB."""
+"""Memory that rounding may add, GiB, since containers request whole MiB."""
 
 _MB_IN_GIB = 1e6 / 2**30
 
 
 def kube_reserved_gib(memory_gib: float, max_pods: int = MAX_PODS) -> float:
-    """Memory that AKS reserves: the lesser of 20 MB x pods + 50 MB and a quarter of the node, GiB.
+    """Return the memory that AKS reserves, GiB: the lesser of 20 MB x pods + 50 MB and a quarter of the node.
 
-    learn.microsoft.com/azure/aks/node-resource-reservations (Kubernetes 1.29 and later).
+    Source: learn.microsoft.com/azure/aks/node-resource-reservations (Kubernetes 1.29 and later).
     """
     return min((20 * max_pods + 50) * _MB_IN_GIB, memory_gib / 4)
 
@@ -84,7 +84,7 @@ class HostBudget:
         return self.vm.memory_gib - requested_gib
 
     def arithmetic(self) -> str:
-        """The calculation in readable form."""
+        """Return the calculation in readable form."""
         parts = "".join(f" + {self.pods * gib:g} {name}" for name, gib in self.parts_gib.items() if gib)
         return (
             f"{kube_reserved_gib(self.vm.memory_gib):.1f} kubelet + {DAEMONS_GIB:g} daemons{parts} = "
@@ -110,7 +110,7 @@ class HostBudget:
 def size_host(
     vm: VmSize, *, pods: int, gpus_per_pod: int, kv_pool_gib: float = 0.0, helpers_gib: float = 0.0
 ) -> HostBudget:
-    """Calculate the memory of a node with this number of pods; the other arguments are those of ``host_parts``.
+    """Return the memory budget of a node with a number of pods, after checking that they fit.
 
     Raises:
         DoesNotFitError: The pods need more than the node has.

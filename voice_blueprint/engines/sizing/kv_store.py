@@ -37,7 +37,7 @@ class KvLevel:
 
 
 def kv_levels(service: PrefillDecodeCell | AggregatedService, pool: PoolSizing) -> Iterator[KvLevel]:
-    """Yield the levels of a replica's LMCache outside the GPUs, or nothing for a service without LMCache."""
+    """Yield the levels of a replica's LMCache outside the GPUs. A service without LMCache has none."""
     if not isinstance(service.lmcache, LmcachePool):
         return
     size = catalog.vm_sizes()[pool.vm_size]

@@ -89,7 +89,7 @@ class EngineRequirements:
 
 
 def nvlink_groups(vm: VmSize) -> tuple[tuple[int, ...], ...]:
-    """Return the GPUs of a node in groups connected by NVLink; a GPU without NVLink is a group of its own."""
+    """Return the GPUs of a node, grouped by NVLink connection. A GPU without NVLink is a group of its own."""
     return tuple(dict.fromkeys(vm.nvlink_domain(gpu) for gpu in range(vm.gpu_count)))
 
 
@@ -113,7 +113,7 @@ def engines_per_node(vm: VmSize, tensor_parallel: int) -> int:
 
 
 def cell_groups(vm: VmSize) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the GPUs of the prefill and of the decode engine: the node's two NVLink pairs.
+    """Return the GPUs of the prefill engine and of the decode engine, which are the node's two NVLink pairs.
 
     Raises:
         DoesNotFitError: The node does not have two NVLink domains of the same size. A cell is one pod with all GPUs of
@@ -169,7 +169,7 @@ def _layout(
 def layouts(
     model: ModelCard, gpu: Gpu, vm: VmSize, requirements: EngineRequirements, *, region: str
 ) -> tuple[Layout | RefusedLayout, ...]:
-    """Return every layout of a model on a node: cell, TP 2, TP 1. Rejected layouts contain the reason."""
+    """Return all layouts of a model on a node: a cell, TP 2 and TP 1. A rejected layout contains the reason."""
 
     def aggregated(tensor_parallel: int) -> Layout:
         return aggregated_layout(model, gpu, vm, requirements, tensor_parallel=tensor_parallel, region=region)

@@ -18,7 +18,7 @@ BANDWIDTH_SHARE = 0.6
 """Share of peak bandwidth that attention over many contexts reaches. ASSUMED."""
 ENCODER_POSITIONS = 4
 """Positions of a Whisper-like encoder per token of the decoder (50 and 12.5 per second). All weights are counted this
-many times, since the catalogue does not separate encoder and decoder; the result is an upper limit on the work."""
+many times, since the catalogue does not separate encoder and decoder. The result is an upper limit on the work."""
 
 
 def call_tokens(model: ModelCard, seconds: float) -> int:
@@ -47,7 +47,9 @@ def check_call(model: ModelCard, load: Load) -> None:
 def live_bounds(
     model: ModelCard, gpu: Gpu, *, tensor_parallel: int, weights_gib: float, session_bytes: int
 ) -> dict[Limit, int]:
-    """Return the number of calls that compute and memory bandwidth allow; none for other models.
+    """Return the number of calls that compute and memory bandwidth allow.
+
+    The result is empty for a model without streaming audio.
 
     Every token of a call is a step, which reads the weights once and the context of each call.
     """

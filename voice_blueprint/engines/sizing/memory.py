@@ -30,7 +30,7 @@ def element_bytes(kv_cache_type: KvCacheType) -> int:
 def kv_bytes_per_token(model: ModelCard, kv_cache_type: KvCacheType = KvCacheType.AUTO) -> int:
     """Return the bytes of a token in the KV cache, over all GPUs.
 
-    It is 2 (K and V) x layers x KV heads x head size x element.
+    The number is 2 (K and V) x layers x KV heads x head size x element size.
     """
     return 2 * model.layers * model.kv_heads * model.head_dim * element_bytes(kv_cache_type)
 
@@ -41,10 +41,10 @@ def cross_attention_bytes(model: ModelCard, kv_cache_type: KvCacheType = KvCache
 
 
 def session_bytes(model: ModelCard, tokens: int, kv_cache_type: KvCacheType = KvCacheType.AUTO) -> int:
-    """Return the bytes of a session with ``tokens`` tokens in the KV cache, over all GPUs.
+    """Return the size of a session with ``tokens`` tokens in the KV cache, over all GPUs, bytes.
 
-    With a sliding window, only the window is kept. The state of a streaming encoder is added; it is estimated from the
-    model's configuration.
+    With a sliding window, only the window is kept. The state of a streaming encoder, which is estimated from the
+    model's configuration, is added.
     """
     cached_tokens = min(tokens, model.sliding_window) if model.sliding_window else tokens
     encoder = model.encoder_state_bytes * element_bytes(kv_cache_type) // BF16_BYTES
@@ -100,7 +100,7 @@ class KvMemory:
         return int(max(0.0, self.per_gpu_gib) * self.tensor_parallel * GIB / self.replication)
 
     def arithmetic(self) -> str:
-        """The calculation in readable form."""
+        """Return the calculation in readable form."""
         tp, share = self.tensor_parallel, f"{self.utilization:g} x {self.gpu.memory_gib:g} GiB of {self.gpu.name}"
         shards = f" / TP {tp}" if tp > 1 else ""
         return (

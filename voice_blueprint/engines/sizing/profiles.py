@@ -72,7 +72,9 @@ def _row(model: ModelCard, gpu: Gpu) -> ProfileRow:
 
 
 def batching_pair(sizing: EngineSizing) -> tuple[EngineSizing, EngineSizing]:
-    """Return control and treatment for the claim that batch scheduler and block size reduce latency by 40 %.
+    """Return the control and the treatment for an A/B test of batching limits and the block size.
+
+    The test examines the claim that they reduce latency by 40 %.
 
     No source of the claim was found. Both engines have the load of the smaller one, and only differ in
     ``max_num_seqs``, ``max_num_batched_tokens`` and ``block_size``. The control has vLLM's defaults, explicitly set;

@@ -1,4 +1,4 @@
-"""Sizing of a service or fleet of a deployment file: engines, replicas, nodes, and whether they suffice."""
+"""Sizing of a service or fleet: engines, replicas, nodes, and whether they are sufficient for the load."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -67,12 +67,12 @@ class PoolSizing:
 
     @property
     def max_replicas(self) -> int:
-        """Minimum of ``replicas.max`` and the capacity of the pool's nodes."""
+        """Maximum number of replicas, which ``replicas.max`` and the pool's nodes limit."""
         return min(self.bounds.max, self.nodes_max * self.replicas_per_node)
 
     @property
     def bottleneck(self) -> str:
-        """The smaller of the two limits."""
+        """Setting that limits the number of replicas, in readable form."""
         if self.bounds.max <= self.nodes_max * self.replicas_per_node:
             return f"replicas.max {self.bounds.max}"
         return f"{self.nodes_max} nodes of {self.replicas_per_node}"
@@ -89,7 +89,7 @@ class ServiceSizing:
 
     Attributes:
         asked: Required sessions of the service.
-        pools: One entry per pool in the order of the file; earlier ones are filled first.
+        pools: One entry per pool in the order of the file. Earlier pools are filled first.
         alternatives: All layouts of the model on the first pool's nodes, for comparison; empty for text to speech.
     """
 
@@ -149,7 +149,7 @@ def size_service(azure: Azure, service: AzureService) -> ServiceSizing:
 
 
 def size_services(azure: Azure) -> dict[str, ServiceSizing | DoesNotFitError]:
-    """Return the sizing of every service by name; the value is an error if the service cannot work."""
+    """Return the sizing of every service by name, or the error of a service that cannot work."""
     sizings: dict[str, ServiceSizing | DoesNotFitError] = {}
     for service in azure.services:
         try:
@@ -183,7 +183,7 @@ class PoolCapacity:
 
 
 def pool_capacities(azure: Azure) -> Iterator[PoolCapacity]:
-    """Yield the replicas of every service on each of its pools; a service that cannot work has none."""
+    """Yield the replicas of every service on each of its pools. Services that cannot work are omitted."""
     sizings = size_services(azure)
     for service in azure.services:
         sizing = sizings[service.name]
@@ -195,12 +195,12 @@ def pool_capacities(azure: Azure) -> Iterator[PoolCapacity]:
 
 
 def transcription_capacity(azure: Azure) -> Iterator[PoolCapacity]:
-    """Yield the services that accept audio."""
+    """Yield the replicas of the services that transcribe audio."""
     return (pool for pool in pool_capacities(azure) if catalog.models()[pool.model].task in TRANSCRIBES)
 
 
 def size_fleet(fleet: AsrFleet) -> EngineSizing | None:
-    """Size the vLLM engine of an AWS host; ``None`` for a fleet that runs another engine.
+    """Size the vLLM engine of an AWS host. The result is ``None`` for a fleet that runs another engine.
 
     The engine uses the smallest number of the host's GPUs that supports the requested load.
 
@@ -249,7 +249,7 @@ def fleet_engine(fleet: AsrFleet) -> EngineSizing | None:
 
 
 def fleet_widths(model: ModelCard, gpus: int) -> list[int]:
-    """Return the numbers of a host's GPUs that an engine can use; they must divide the model's attention heads."""
+    """Return the tensor parallel sizes that the GPUs of a host and the attention heads of a model allow."""
     return [
         width
         for width in (1, 2, 4, 8)

@@ -1,4 +1,4 @@
-"""Sizing of text to speech on vLLM-Omni from published measurements: GPU time is the limit, not memory."""
+"""Sizing of text to speech on vLLM-Omni from published measurements. The limit is GPU time, not memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Tokens of a spoken turn for a model with audio input: as audio, and as text."""
+"""Number of tokens of a spoken turn for a model with audio input, as audio and as text."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Turn:
     """A turn of a conversation.
 
     Attributes:
-        number: Number of the turn, from 1.
+        number: Number of the turn, starting at 1.
         prompt: Tokens of the request, without the system prompt.
         fresh: Tokens that are not a prefix of an earlier request, which an engine with a cache must compute.
         generated: Tokens of the answer.

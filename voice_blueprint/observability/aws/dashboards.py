@@ -23,7 +23,7 @@ from voice_blueprint.observability.aws.series import (
 )
 
 MIN_PERIOD_S = 10
-"""Minimum period of an alarm; dashboards use it as well, so that they show what alarms evaluate."""
+"""Minimum period of an alarm. Dashboards use the same period, so that they show the values that alarms evaluate."""
 
 
 Panel = panels.Panel[Series]
@@ -289,7 +289,10 @@ def _speech_loss_series(deployment: Deployment) -> tuple[Series, ...]:
 
 
 def _start_up_panels(deployment: Deployment) -> Iterator[Panel]:
-    """Start-up time of hosts by phase; docs/cold-start.md contains the expected values."""
+    """Yield a panel with the start-up time of hosts by phase for each fleet.
+
+    docs/cold-start.md contains the expected values.
+    """
     for fleet in deployment.aws.asr:
         series = (fleet_series(deployment, fleet.name, "ColdStart", "Maximum", part=phase) for phase in StartPhase)
         yield Panel(f"Start of a host of {fleet.name}, seconds by phase", tuple(series), stacked=True)

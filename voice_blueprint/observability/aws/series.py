@@ -52,7 +52,7 @@ class Resource(StrEnum):
 
 
 NAT_GATEWAYS = tuple(each for each in Resource if each.startswith("nat-gateway-"))
-"""One in each zone; no region has more zones."""
+"""NAT gateways, one in each zone. No region has more zones."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,6 @@ def node_series(node: str, metric: str, statistic: Statistic) -> Series:
 
 
 def log_series(deployment: Deployment, metric: str, label: str) -> Series:
-    """Return the sum that a metric filter counts."""
+    """Return the sum of a metric that a metric filter counts."""
     definition = LOG_METRICS[metric].metric
     return Series(definition, log_namespace(deployment.name), {}, "Sum", label)

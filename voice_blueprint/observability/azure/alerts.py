@@ -57,7 +57,7 @@ GROWTH_MINUTES = 15
 cause."""
 START_MINUTES = 45
 READY_MINUTES = 10
-"""Time for which a pod that is no longer ready is treated as stuck; after that, it counts as missing."""
+"""Time for which a pod that is no longer ready is treated as stuck. After this time, the pod counts as missing."""
 TOKEN_MINUTES = 5
 """Window for generated tokens. A probe requests a token from an idle engine every ten seconds."""
 GPU_MINUTES = 10
@@ -114,7 +114,7 @@ def alerts(deployment: Deployment) -> tuple[Alert, ...]:
 
 
 def alert_groups(deployment: Deployment) -> dict[str, tuple[Alert, ...]]:
-    """Return the alerts by group: those of the cluster, and those of each service. Azure allows 20 rules per group."""
+    """Return the alerts by group. Azure allows 20 rules per group."""
     running = [each for each in deployment.azure.services if not lacks_digests(deployment, service_images(each))]
     callers = tuple(_caller_alerts(deployment)) if deployment.azure.callers else ()
     agents = deployment.azure.agents and not lacks_digests(deployment, AGENT_POD_IMAGES)
@@ -128,9 +128,9 @@ def alert_groups(deployment: Deployment) -> dict[str, tuple[Alert, ...]]:
 
 
 def recordings() -> tuple[Recording, ...]:
-    """Return the phases of a pod's start in seconds, as measured by the cluster.
+    """Return the recording rules for the duration of each phase of a pod's start, seconds.
 
-    The last one is reported by the engine.
+    The last phase ends when the engine reports that it is ready.
     """
 
     def at(metric: ClusterMetric) -> str:
@@ -221,7 +221,7 @@ def _cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
 
 
 def _gpus_missing(azure: Azure) -> str:
-    """Return PromQL with a series for each node that lacks GPUs. AKS names nodes after their pool: aks-POOL-..."""
+    """Return PromQL with a series for each node that lacks GPUs. AKS names nodes after their pool (aks-POOL-...)."""
     by_count: dict[int, list[str]] = {}
     for pool in azure.pools:
         by_count.setdefault(catalog.vm_sizes()[pool.vm_size].gpu_count, []).append(pool.name)
@@ -419,7 +419,7 @@ def _down_alert(target: str, deployments: list[str], minutes: int) -> Alert:
 
 
 def _hang_alert(service: AzureService, deployments: list[str]) -> Alert:
-    """Return the alert on engines that hang, as detected by probes or, if they fail to, by the rate of tokens."""
+    """Return the alert on engines that hang, which probes detect or, if they fail to, the rate of tokens shows."""
     pods = "|".join(f"{name}-[a-z0-9]+-[a-z0-9]+" for name in deployments)
     ready = f'{ClusterMetric.POD_READY}{{namespace="{NAMESPACE}",condition="true",pod=~"{pods}"}}'
     generated = SpeechMetric.GENERATED if isinstance(service, TtsService) else EngineMetric.GENERATED

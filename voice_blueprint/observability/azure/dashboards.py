@@ -181,7 +181,7 @@ def _grafana_variable(label: str) -> str:
 
 
 def _requests(engine_label: EngineMetric, speech_label: SpeechMetric, speech: list[str]) -> tuple[Query, ...]:
-    """Return the requests of every service; speech is counted per pipeline, since each stage counts its requests."""
+    """Return the requests of every service. Speech is counted per pipeline, since each stage counts its requests."""
     if not speech:
         return (_by_service(engine_label),)
     others = f'{{{SERVICE_SERIES}!~"{"|".join(speech)}"}}'

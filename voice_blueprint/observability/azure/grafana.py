@@ -14,7 +14,7 @@ _WIDTH, _HEIGHT, _COLUMNS = 12, 8, 2
 
 
 def document(deployment: Deployment, dashboard: Dashboard) -> dict[str, Any]:
-    """Return a dashboard.
+    """Return a dashboard in Grafana's JSON format.
 
     The user selects the Prometheus data source, since its id differs between Grafana instances.
     """

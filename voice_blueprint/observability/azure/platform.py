@@ -19,7 +19,7 @@ from voice_blueprint.observability.azure.alerts import WINDOW_MINUTES
 
 MonitoredService = Literal["Microsoft.Cache/redisEnterprise", "Microsoft.Network/applicationGateways",
                            "Microsoft.Network/natGateways"]  # fmt: skip
-"""Resource type, which is also the namespace of its metrics."""
+"""Type of a resource, which is also the namespace of its metrics."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def platform_alerts(deployment: Deployment) -> Iterator[PlatformAlert]:
 
 
 def _failed_requests(deployment: Deployment) -> float:
-    """Return the failed requests of a window that equal this percentage of the calls that begin in it at the peak.
+    """Return the threshold of failed requests in a window, as a share of the calls that begin in it at the peak.
 
     A metric alert cannot divide by the number of requests. Each refused call is a failed request.
     """

@@ -95,7 +95,9 @@ def triggers(azure: Azure, service: AzureService) -> Mapping[str, tuple[Trigger,
 
 
 def cpu_trigger(deployment: str, cpus: float) -> Trigger:
-    """Return the second trigger of pods without GPUs: CPU utilization.
+    """Return the trigger on the CPU utilization of pods without GPUs.
+
+    These pods also have a trigger on their load.
 
     Args:
         deployment: Name of their Deployment and of its main container.
@@ -106,19 +108,19 @@ def cpu_trigger(deployment: str, cpus: float) -> Trigger:
 
 
 def slots_trigger(component: str) -> Trigger:
-    """Return the trigger of pods with a limited number of slots: the percentage of used slots per pod."""
+    """Return the trigger on the percentage of used slots per pod."""
     return Trigger(
         "places", f'sum({METRICS["SlotsTaken"].series}{{{FLEET_DIMENSION}="{component}"}})', 100 * TARGET_UTILIZATION
     )
 
 
 def sockets_trigger(sockets: int) -> Trigger:
-    """Return the trigger of gateways: open sockets relative to the maximum of a pod."""
+    """Return the trigger on the open sockets of gateways, relative to the maximum of a pod."""
     return Trigger("sockets", f"sum({METRICS['OpenSockets'].series})", sockets * TARGET_UTILIZATION)
 
 
 def conversations_trigger(conversations: int) -> Trigger:
-    """Return the trigger of agents: active conversations relative to their maximum.
+    """Return the trigger on the active conversations of agents, relative to the maximum of a pod.
 
     Args:
         conversations: Maximum conversations per pod.
@@ -160,7 +162,7 @@ def _speech(service: str, pool: str, sessions: int) -> Trigger:
 
 
 def _cell(service: str, pool: str, sessions: int) -> tuple[Trigger, ...]:
-    """Return the triggers of cells. A cell is one pod, so the busier engine adds a whole cell."""
+    """Return the triggers of cells. Each cell is one pod, so the busier engine adds a whole cell."""
     labels = {SERVICE_SERIES: service, POOL_SERIES: pool}
     prefill = labels | {ROLE_SERIES: CellRole.PREFILL.value}
     decode = labels | {ROLE_SERIES: CellRole.DECODE.value}

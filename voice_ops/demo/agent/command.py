@@ -1,6 +1,6 @@
-"""`make demo-agent`: asks a question aloud, receives an answer, and interrupts it.
+"""`make demo-agent`: a caller that asks the agent questions aloud, and interrupts an answer.
 
-It prints the duration of each stage of a turn.
+The demo prints the duration of each stage of a turn.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ class ConversationResult:
     Attributes:
         stages_ms: Durations of the stages of each turn.
         interrupted_s: Time for which an answer remained audible after the onset of an interruption, seconds.
-        prompts: For each request to the language model, the number of its ``tokens``, and of those that are ``cached``.
+        prompts: Number of ``tokens`` and of ``cached`` tokens in each request to the language model.
     """
 
     turns: list[Turn]
@@ -140,7 +140,9 @@ def demo(
 
 @contextlib.contextmanager
 def start_services(folder: Path, chat: Chat | None = None) -> Iterator[AgentPath]:
-    """Start all services except a language model that ``chat`` refers to, and stop them.
+    """Start all services, and stop them at the end of the context.
+
+    Without ``chat``, the services include a language model.
 
     Raises:
         ServiceError: A service does not start.
@@ -160,7 +162,7 @@ def start_services(folder: Path, chat: Chat | None = None) -> Iterator[AgentPath
 
 
 async def talk(path: AgentPath, questions: Iterable[str]) -> ConversationResult:
-    """Ask questions aloud, listen, and interrupt.
+    """Ask the agent questions aloud, listen to the answers, and interrupt the last one.
 
     Raises:
         ConnectionError: The agent closes the connection.
@@ -190,12 +192,12 @@ async def talk(path: AgentPath, questions: Iterable[str]) -> ConversationResult:
 
 
 def stage_durations(path: AgentPath) -> list[dict[str, int]]:
-    """Return the durations of each turn's stages from the agent's log, ms."""
+    """Return the duration in milliseconds of each stage of each turn, from the agent's log."""
     return [line["stages_ms"] for line in _log_lines(path, "turn")]
 
 
 def prompt_tokens(path: AgentPath) -> list[dict[str, int]]:
-    """Return the contents of each request to the language model from the agent's log."""
+    """Return the token counts of each request to the language model from the agent's log."""
     return _log_lines(path, "prompt")
 
 
@@ -219,29 +221,29 @@ def _serve(path: AgentPath) -> None:
 
 
 async def remembered(store: Redis, conversation: str) -> list[dict[str, str]]:
-    """Return the stored text of a conversation."""
+    """Return the messages of a conversation from the state store."""
     messages = store.lrange(f"conversation:{conversation}", 0, -1)
     return [json.loads(each) for each in await messages]
 
 
 def resample_for_caller(pcm: bytes, rate: int) -> Samples:
-    """Return PCM16 of any rate at the rate of a caller."""
+    """Resample PCM16 from any rate to the rate of a caller."""
     sentence = np.frombuffer(pcm, "<i2")
     return np.asarray(soxr.resample(sentence, rate, RATE), np.int16)
 
 
 def transcript(whisper: WhisperModel, answer_audio: Samples, rate: int) -> str:
-    """Return the transcript of PCM16 of any sample rate."""
+    """Transcribe PCM16 of any sample rate with Whisper."""
     audio = soxr.resample(answer_audio.astype(np.float32) / 32768, rate, RATE)
     segments, _ = whisper.transcribe(audio, beam_size=1, without_timestamps=True)
     return " ".join(segment.text.strip() for segment in segments)
 
 
 def report(result: ConversationResult) -> list[Goal]:
-    """Print the durations of turns next to the goals, and return the missed goals.
+    """Print the measured durations next to the goals, and return the missed goals.
 
     Raises:
-        ConnectionError: Too many transcripts of answers do not match them.
+        ConnectionError: The transcripts of too many answers do not match the answers.
     """
     show(result.stages_ms)
     totals = [sum(stages.values()) for stages in result.stages_ms]
@@ -270,7 +272,7 @@ def report(result: ConversationResult) -> list[Goal]:
 
 
 def show(turns: list[dict[str, int]]) -> None:
-    """Print the parts of the time between a question's end and the first sound of its answer."""
+    """Print the stages of the time from the end of a question to the first sound of the answer."""
     totals = [sum(stages.values()) for stages in turns]
     names = list(dict.fromkeys(name for stages in turns for name in stages))
     title = f"From the end of the question to the first sound, {len(turns)} turns"

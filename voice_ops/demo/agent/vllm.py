@@ -1,4 +1,4 @@
-"""The demo's language model on the engine that a cluster deploys: vLLM, with the flags of a file's chat service."""
+"""The demo's language model on vLLM, with the flags that a cluster uses for the chat service of a file."""
 
 import contextlib
 import subprocess
@@ -37,7 +37,7 @@ class Chat:
 
 @contextlib.contextmanager
 def vllm(deployment: Deployment, folder: Path) -> Iterator[Chat]:
-    """Serve SmolLM2 like the file's first chat service, within the lifetime of the context.
+    """Serve SmolLM2 with the flags of the file's first chat service until the context ends.
 
     Raises:
         ServiceError: The file has no chat service, the engines are not installed, or vLLM does not start.
@@ -63,7 +63,7 @@ def vllm(deployment: Deployment, folder: Path) -> Iterator[Chat]:
 
 
 def _weights() -> Path:
-    """Return the folder of SmolLM2's weights, which is created once."""
+    """Return the folder of SmolLM2's weights. The first call creates the folder."""
     if not (ENVIRONMENT / ".ready").exists():
         raise ServiceError("the engines are not installed: make test-engines installs them (2.8 GB)")
     if not (WEIGHTS / ".ready").exists():

@@ -1,4 +1,4 @@
-"""Preflight checks of AWS, through boto3 with the operator's credentials."""
+"""Preflight checks of AWS, which use boto3 with the operator's credentials."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -28,7 +28,7 @@ TOPICS: dict[str, Callable[[Account], Iterable[Row]]] = {
     "version of the state store": machines.store_rows,
     "secrets that must exist": setup.secret_rows,
 }
-"""All checks, in this order."""
+"""All checks by topic, in the order in which they run."""
 
 
 def examine(deployment: Deployment, templates: dict[str, dict[str, Any]]) -> Iterator[Row]:

@@ -164,4 +164,4 @@ ACTIONS: dict[str, frozenset[str]] = {
         },
     }.items()
 }
-"""Actions by command. Tests compare them with the calls in the sources and in runs of each command."""
+"""IAM actions by command. Tests compare the actions with the calls in the sources and in runs of each command."""

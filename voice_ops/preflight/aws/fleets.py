@@ -1,4 +1,4 @@
-"""Checks of fleets: availability of types in zones, comparison with the catalogue, permission to launch."""
+"""Checks of fleets: availability of types in zones, comparison with the catalogue, and permission to launch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _offering_row(fleet: Fleet, zones: list[str]) -> Row:
 
 
 def drift_rows(account: Account) -> Iterator[Row]:
-    """Compare the catalogue's rows with the live API: ENA Express, EFA, vCPUs."""
+    """Compare ENA Express, EFA and vCPUs of the instance types in the catalogue with those that EC2 reports."""
     types = _types(account)
     for live in account.list_all("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=sorted(types)):
         yield _drift(account, types[live["InstanceType"]], live)
@@ -79,7 +79,10 @@ def _word(value: bool | int) -> str:
 
 
 def artifact_rows(account: Account) -> Iterator[Row]:
-    """Report whether the bucket contains the artifacts of each ASR fleet, without which its hosts do not start."""
+    """Report whether the bucket contains the artifacts of each ASR fleet.
+
+    The hosts of a fleet do not start without the fleet's artifacts.
+    """
     for fleet, location, complete in prepared(account):
         result, needed = f"{location} is {'' if complete else 'not '}complete", "written by the job of the fleet"
         yield make_row(

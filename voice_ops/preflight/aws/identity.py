@@ -11,12 +11,12 @@ from voice_ops.preflight.aws.permissions import BOOTSTRAP_ROLES, actions_for, ro
 from voice_ops.preflight.report import Row, Status, make_row
 
 BATCH = 100
-"""Number of actions per simulation; IAM returns all results at once."""
+"""Number of actions per simulation. IAM returns all results of a simulation at once."""
 SHOWN = 5
 
 
 def identity_rows(account: Account) -> Iterator[Row]:
-    """Report the caller's identity, and compare the account with the file's."""
+    """Report the caller's identity, and compare the account with the account in the file."""
     result = account.caller["Account"]
     expected_account = account.deployment.aws.account
     yield make_row(
@@ -31,7 +31,7 @@ def identity_rows(account: Account) -> Iterator[Row]:
 
 
 def permission_rows(account: Account) -> Iterator[Row]:
-    """Simulate the actions of the caller and of CloudFormation's role in a deploy, and those of `voice` commands."""
+    """Simulate the caller's and CloudFormation's permissions for a deploy, and the caller's for `voice` commands."""
     caller = _principal(account)
     number, region, partition = account.caller["Account"], account.region, account.caller["Arn"].split(":")[1]
     roles = [role_arn(name, number, region, partition) for name in BOOTSTRAP_ROLES]
@@ -52,7 +52,10 @@ def permission_rows(account: Account) -> Iterator[Row]:
 
 
 def _commands_row(account: Account, caller: str) -> Row:
-    """Compare the caller's permissions with the calls of the commands. A caller who only deploys does not need them."""
+    """Compare the caller's permissions with the actions of `voice` commands.
+
+    A missing permission is only a warning, since a caller who only deploys does not need these actions.
+    """
     needs = sorted(frozenset().union(*ACTIONS.values()))
     denied = set(_denied_actions(account, caller, needs))
     commands = [command for command, actions in ACTIONS.items() if actions & denied]
@@ -101,7 +104,7 @@ def _denied(account: Account, principal: str, actions: list[str], resource: str)
 
 
 def _principal(account: Account) -> str | None:
-    """Return the ARN whose policies apply: for a session, that of its role; `None` for root and federated users."""
+    """Return the ARN of the caller's user or role, or ``None`` for the root user and for federated users."""
     kind, _, name = account.caller["Arn"].rpartition(":")[2].partition("/")
     if kind == "user":
         return account.caller["Arn"]

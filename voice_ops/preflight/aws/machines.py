@@ -1,4 +1,4 @@
-"""Machine images, reservations, and the existing state store."""
+"""Checks of machine images, reservations and the existing state store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def image_rows(account: Account) -> Iterator[Row]:
-    """Report whether the machine images of the fleets exist, with the right architecture and root volume."""
+    """Report whether the fleets' machine images exist with the required architecture and volume size."""
     chosen: dict[str, list[Fleet]] = {}
     for fleet in fleets(account.deployment):
         chosen.setdefault(chosen_image(fleet), []).append(fleet)
@@ -64,19 +64,19 @@ def _root_gib(account: Account, fleet: Fleet) -> int:
 
 
 def _size_gib(image: ImageTypeDef) -> int:
-    """Return the size of the snapshot of a root volume, which is the minimum size of the volume."""
+    """Return the size of the root volume's snapshot, which is the minimum size of the volume."""
     root = image.get("RootDeviceName")
     disks = [each for each in image.get("BlockDeviceMappings", []) if each.get("DeviceName") == root]
     return max((each.get("Ebs", {}).get("VolumeSize", 0) for each in disks), default=0)
 
 
 def chosen_image(fleet: Fleet) -> str:
-    """Return the reference to the machine image of a fleet."""
+    """Return the AMI of a fleet, or the SSM parameter that contains the AMI."""
     return fleet.machine_image or machine_images.public_parameter(fleet.instance_type)
 
 
 def image_id(account: Account, chosen: str) -> str | None:
-    """Look up an AMI or the value of a parameter; return ``None`` if it does not exist in EC2 or SSM."""
+    """Return the id of an AMI or the value of an SSM parameter, or ``None`` if it does not exist."""
     if machine_images.is_ami(chosen):
         return chosen if _describe_image(account, chosen) else None
     try:
@@ -148,7 +148,7 @@ def _mismatches(
 
 
 def store_rows(account: Account) -> Iterator[Row]:
-    """Compare the version of the deployed store with the file's, since a store cannot be downgraded."""
+    """Compare the version of the deployed state store with that of the file, since a store cannot be downgraded."""
     stack = names.stack(account.deployment, "state")
     ids = set(account.physical_ids(stack).values()) if stack in account.stacks() else set()
     clusters = account.list_all("elasticache", "describe_cache_clusters", "CacheClusters[]")

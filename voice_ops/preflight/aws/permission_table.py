@@ -1,4 +1,6 @@
-"""API calls of CloudFormation for each resource type, from the handlers in CloudFormation's schemas.
+"""Generator of the table of API calls that CloudFormation makes for each resource type.
+
+The calls are those of the handlers in CloudFormation's schemas.
 
 `python -m voice_ops.preflight.aws.permission_table` regenerates the table from the installed cfn-lint, which contains
 those schemas.
@@ -13,7 +15,7 @@ from voice_sandbox.aws.adapters.schemas import schema
 
 TABLE = Path(__file__).with_name("permissions.json")
 HANDLERS = ("create", "read", "update", "delete")
-"""A deploy calls the first three handlers, a rollback the last."""
+"""Handlers of a resource type. A deploy calls the first three, and a rollback calls the last one."""
 ACTION = re.compile(r"[a-z0-9-]+:[A-Za-z]+\*?")
 """Pattern of IAM actions; a few schemas contain other names."""
 
@@ -35,7 +37,7 @@ def derive(types: Iterable[str]) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Write the table for every resource type with an adapter of the local AWS, which are all deployed types."""
+    """Write the table for all deployed resource types, which are those with an adapter in the local AWS."""
     from voice_sandbox.aws.adapters.table import KINDS  # noqa: PLC0415  imports moto
 
     TABLE.write_text(json.dumps(derive(KINDS), indent=1) + "\n", encoding="utf-8")

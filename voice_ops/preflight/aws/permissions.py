@@ -1,4 +1,4 @@
-"""The minimal permissions of a deploy, from the resource types of its templates."""
+"""Minimal permissions of a deploy, derived from the resource types of the templates."""
 
 import functools
 import json
@@ -10,7 +10,7 @@ POLICY_CHARACTERS = 6144
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html"""
 
 TEMPLATE_ACTIONS = ("ssm:GetParameters",)
-"""CloudFormation resolves the templates' SSM parameters: machine images, the bootstrap's version."""
+"""Actions with which CloudFormation resolves SSM parameters: machine images, and the bootstrap's version."""
 
 PREFIXES = {"certificatemanager": "acm", "applicationautoscaling": "application-autoscaling"}
 PREFIXES |= {"elasticloadbalancingv2": "elasticloadbalancing"}
@@ -71,7 +71,7 @@ def policies(actions: Iterable[str]) -> Iterator[dict[str, object]]:
 
 
 def deployer_policy(account: str, region: str, partition: str = "aws") -> dict[str, object]:
-    """Return the permissions for running `cdk deploy`: assuming the bootstrap's roles."""
+    """Return the policy for running `cdk deploy`, which assumes the bootstrap's roles."""
     return _policy(["sts:AssumeRole"], [role_arn(name, account, region, partition) for name in BOOTSTRAP_ROLES])
 
 

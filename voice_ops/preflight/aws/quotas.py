@@ -1,4 +1,4 @@
-"""Service quotas: limits of the account, current use, the deployment's need, and pending requests."""
+"""Checks of service quotas: limits of the account, current use, the deployment's need, and pending requests."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Need:
 
 
 def quota_rows(account: Account) -> Iterator[Row]:
-    """Compare every quota that the deployment uses with its need."""
+    """Compare the account's quotas with the need of the deployment."""
     client = account.session.client("service-quotas")
     requested: dict[str, dict[str, Pending]] = {}
     for need in _needs(account):
@@ -178,7 +178,7 @@ def _file(client: ServiceQuotasClient, service: str, code: str, desired: int) ->
 
 
 def quota_family(instance_type: str) -> str | None:
-    """Return the quota family of a running instance's type; `None` if no fleet uses it."""
+    """Return the quota family of an instance type, or ``None`` if no fleet uses the family."""
     family_match = re.match(r"[a-z]+", instance_type)
     prefix = family_match[0] if family_match else ""
     if prefix in STANDARD:

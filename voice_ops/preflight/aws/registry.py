@@ -1,4 +1,4 @@
-"""Container images: whether the registry contains the pinned images, for the hosts' architecture, with a signature."""
+"""Checks of container images: presence in the registry, platforms and signatures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ FARGATE = "linux/arm64"
 
 
 def registry_rows(account: Account) -> Iterator[Row]:
-    """Look up each digest of the file in the region's registry; hosts and tasks do not start without their image."""
+    """Look up each digest of the file in the region's registry.
+
+    Hosts and tasks do not start without their images.
+    """
     for image, platforms in _platforms(account).items():
         if digest := account.deployment.images.get(image):
             yield _row(account, image, digest, platforms)
@@ -73,7 +76,7 @@ def _manifest(account: Account, repository: str, image_id: dict[str, str]) -> st
 
 
 def _platforms(account: Account) -> dict[Image, set[str]]:
-    """Return the platforms of each image that hosts and tasks require."""
+    """Return the platforms that hosts and tasks require, by image."""
     aws, types = account.deployment.aws, catalog.instance_types()
     users = [(FARGATE, GATEWAY_IMAGES), (_platform(types[aws.vad.instance_type].architecture), VAD_IMAGES)]
     users += [(FARGATE, AGENT_IMAGES)] if aws.agents else []

@@ -1,4 +1,4 @@
-"""Prerequisites in the account before the first deploy: bootstrap, DNS zone, certificate, secrets."""
+"""Checks of what a first deploy requires in the account: bootstrap, DNS zone, certificate and secrets."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ BOOTSTRAP = "BootstrapVersion"
 
 
 def bootstrap_rows(account: Account) -> Iterator[Row]:
-    """Compare the version of the account's CDK bootstrap with the one that the templates require."""
+    """Compare the version of the account's CDK bootstrap with the version that the templates require."""
     template = next(iter(account.templates.values()))
     path = template["Parameters"][BOOTSTRAP]["Default"]
     (rule,) = template["Rules"]["CheckBootstrapVersion"]["Assertions"]
@@ -33,7 +33,7 @@ def bootstrap_rows(account: Account) -> Iterator[Row]:
 
 
 def domain_rows(account: Account) -> Iterator[Row]:
-    """Look up the domain's zone and the certificate of the TLS listener."""
+    """Check the domain's hosted zone and the certificate of the TLS listener."""
     edge = account.deployment.aws.edge
     if edge.domain:
         yield _zone(account, edge.domain)
@@ -84,7 +84,7 @@ def _existing_certificate_row(account: Account, arn: str) -> Row:
 
 
 def secret_rows(account: Account) -> Iterator[Row]:
-    """Look up the secrets that the alert topic and the agents' tasks read."""
+    """Check that the secrets of the alert topic and of the agents' tasks exist."""
     for name, content in _secrets(account).items():
         question, requirement, remedy = f"secret {name}", f"a secret that contains {content}", ""
         try:

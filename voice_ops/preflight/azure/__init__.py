@@ -1,4 +1,4 @@
-"""Preflight checks of Azure, through its management SDKs with the operator's credentials."""
+"""Preflight checks of Azure, which use the management SDKs with the operator's credentials."""
 
 import os
 from collections import Counter
@@ -32,7 +32,7 @@ TOPICS: dict[str, Callable[[Account], Iterable[Row]]] = {
     "VM sizes in the location and its zones": sizes.size_rows,
     "vaults, certificate and secrets": vaults.vault_rows,
 }
-"""All checks, in this order."""
+"""All checks by topic, in the order in which they run."""
 
 
 def examine(
@@ -42,7 +42,7 @@ def examine(
 
     Args:
         deployment: A deployment that has passed its checks.
-        resources: Resources that its cluster program creates, by type such as ``network:NatGateway``.
+        resources: Number of resources that the cluster program creates, by type such as ``network:NatGateway``.
         environment: Environment with the subscription.
     """
     subscription = subscription_in(environment)
@@ -55,7 +55,7 @@ def examine(
 
 
 def subscription_in(environment: Mapping[str, str]) -> str | Refusal:
-    """Return the subscription of an environment, or the reason why none can be queried."""
+    """Return the subscription in an environment, or the reason why no subscription can be queried."""
     subscription = next((environment[name] for name in SUBSCRIPTIONS if environment.get(name)), None)
     if subscription and _is_uuid(subscription):
         return subscription

@@ -1,4 +1,4 @@
-"""The subscription and its SDK clients."""
+"""Azure subscription of a deployment, and the SDK clients that query it."""
 
 import base64
 import binascii
@@ -31,7 +31,7 @@ GRAPH = "https://graph.microsoft.com"
 """Microsoft Graph, which contains the tenant's groups."""
 
 LIMITS = {"retry_total": ATTEMPTS - 1, "connection_timeout": CONNECT_S, "read_timeout": READ_S}
-"""Timeouts and retries of every SDK client; between attempts, the SDKs wait according to ``Retry-After``."""
+"""Timeouts and retries of every SDK client. Between attempts, the SDKs wait according to ``Retry-After``."""
 
 
 def json_body(answer: HttpResponse) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class Account:
     """A deployment and its Azure subscription.
 
     Attributes:
-        resources: Resources that the cluster program creates, by type such as ``network:NatGateway``.
+        resources: Number of resources that the cluster program creates, by type such as ``network:NatGateway``.
         options: Options of every SDK client; tests set a transport.
     """
 
@@ -66,7 +66,7 @@ class Account:
 
     @property
     def location(self) -> str:
-        """The deployment's location."""
+        """Azure location of the deployment, such as ``westeurope``."""
         return self.deployment.azure.location
 
     @cached_property
@@ -128,7 +128,7 @@ class Account:
 
 
 def connect(deployment: Deployment, resources: Counter[str], subscription: str) -> Account:
-    """Return the account of the operator's sign-in: environment, workload identity or the Azure CLI."""
+    """Return an account with the operator's credentials from the environment, workload identity or the Azure CLI."""
     # The SDK logs all attempted sign-in methods, which the result summarizes in one line.
     logging.getLogger("azure.identity").setLevel(logging.CRITICAL)
     return Account(deployment, resources, subscription, DefaultAzureCredential())

@@ -1,4 +1,4 @@
-"""The minimal permissions of `pulumi up`, from the resource types of the cluster program."""
+"""Minimal permissions of `pulumi up`, derived from the resource types of the cluster program."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -38,7 +38,7 @@ def actions_for(kinds: Iterable[str]) -> list[str]:
 
 
 def allows(action: str, actions: Iterable[str], not_actions: Iterable[str]) -> bool:
-    """Return True if one role's permission allows an action; Azure ignores case."""
+    """Return True if a role's permission allows an action. Azure ignores case."""
 
     def matches(patterns: Iterable[str]) -> bool:
         return any(fnmatchcase(action.lower(), pattern.lower()) for pattern in patterns)

@@ -1,4 +1,4 @@
-"""Quotas of compute and network: limits, usage by others, need, pending requests."""
+"""Checks of compute and network quotas: limits, usage by others, the deployment's need, and pending requests."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -23,13 +23,13 @@ NETWORK_QUOTAS = {
     "VirtualNetworks": "network:VirtualNetwork",
     "StandardSkuPublicIpAddresses": "network:PublicIPAddress",
 }
-"""Names of Microsoft.Network's quotas by the resources that count against them."""
+"""Resource type that counts against each quota of Microsoft.Network, by the name of the quota."""
 
 
 def vcpu_needs(azure: Azure) -> dict[str, tuple[int, int]]:
-    """Return vCPUs at the minimum and at the maximum by quota: each family, the location, and spot nodes.
+    """Return the vCPUs at the minimum and at the maximum, by quota.
 
-    The maximum includes the surge nodes of an upgrade.
+    Each family, the location, and spot nodes have a quota. The maximum includes the surge nodes of an upgrade.
     """
     needs: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for part in counted_vcpus(azure):
@@ -40,7 +40,7 @@ def vcpu_needs(azure: Azure) -> dict[str, tuple[int, int]]:
 
 
 def compute_rows(account: Account) -> Iterator[Row]:
-    """Compare the vCPU quotas with the need, ignoring the case of families."""
+    """Compare the vCPU quotas with the need of the deployment. The case of family names is ignored."""
     usage = {(row.name.value or "").lower(): row for row in account.compute.usage.list(account.location)}
     own_vcpus = _own_vcpus(account) or Counter()
     pending, refusal = _open_requests(account, COMPUTE)
@@ -85,7 +85,7 @@ def _row(account: Account, provider: str, state: QuotaState, name: str, pending:
 
 
 def _open_requests(account: Account, provider: str) -> tuple[dict[str, Pending], list[Row]]:
-    """Return pending requests by quota in lower case, or a row with the reason why they are unknown."""
+    """Return the pending requests by quota in lower case, or a result with the reason why they are unknown."""
     pending: dict[str, Pending] = {}
     try:
         for request in account.quota.quota_request_status.list(account.quota_scope(provider)):

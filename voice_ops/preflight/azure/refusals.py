@@ -1,4 +1,4 @@
-"""Explanations of Azure's errors, one line each."""
+"""Explanations of Azure's errors, each with a remedy."""
 
 from azure.core.exceptions import (
     ClientAuthenticationError,
@@ -16,7 +16,7 @@ DENIED = 403
 
 
 def explain(error: Exception) -> Refusal:
-    """Return an explanation of an SDK exception, with a remedy."""
+    """Explain an exception of an Azure SDK in one line, with a remedy."""
     message = first_line(str(getattr(error, "message", None) or error))
     if isinstance(error, ClientAuthenticationError):
         code = error_code(error)
@@ -44,5 +44,5 @@ def explain(error: Exception) -> Refusal:
 
 
 def error_code(error: HttpResponseError) -> str:
-    """Return ARM's error code, or an empty text."""
+    """Return the error code of Azure Resource Manager, or an empty string if there is none."""
     return str(error.error.code) if error.error and error.error.code else ""

@@ -1,4 +1,4 @@
-"""Required registrations of a subscription: resource providers, and encryption of disks at the host."""
+"""Checks of a subscription's registrations: resource providers, and encryption of disks at the host."""
 
 from collections.abc import Iterator
 
@@ -9,8 +9,8 @@ from voice_sandbox.azure.arm import arm_type
 REGISTERED = "Registered"
 COMPUTE, ENCRYPTION = "Microsoft.Compute", "EncryptionAtHost"
 CLUSTER_PROVIDERS = {COMPUTE, "Microsoft.Quota", "Microsoft.Storage"}
-"""Providers in addition to those of the program's resources: nodes, this preflight's quotas, and the cluster's
-share."""
+"""Required providers in addition to those of the program's resources: for nodes, for the quota checks, and for the
+cluster's file share."""
 
 
 def provider_rows(account: Account) -> Iterator[Row]:

@@ -73,7 +73,7 @@ def _title(role: Role) -> str:
 
 
 def administrator_rows(account: Account) -> Iterator[Row]:
-    """Check that every group exists. Placeholders are rejected in production, and cause a warning elsewhere."""
+    """Check that every administrator group exists. Placeholders are errors in production, and accepted elsewhere."""
     deployment = account.deployment
     for group in deployment.azure.admin_groups:
         placeholder = group == PLACEHOLDER
@@ -93,7 +93,7 @@ def administrator_rows(account: Account) -> Iterator[Row]:
 
 
 def _is_group(account: Account, group: str) -> bool | None:
-    """Query Microsoft Graph for a group, or return ``None`` without permission.
+    """Return True if a group exists, or ``None`` if the caller has no permission to read groups.
 
     Raises:
         HttpResponseError: The request failed.
@@ -108,7 +108,7 @@ def _is_group(account: Account, group: str) -> bool | None:
 
 
 def _permissions(account: Account) -> Iterator[tuple[tuple[list[str], list[str]], str | None]]:
-    """Yield actions, exclusions and condition of every role of the caller on the subscription.
+    """Yield the actions, the exclusions and the condition of each of the caller's roles on the subscription.
 
     Roles that are assigned through groups are included.
     """

@@ -1,4 +1,4 @@
-"""VM sizes: availability in the location and the zones, comparison with the catalogue."""
+"""Checks of VM sizes: availability in the location and the zones, and comparison with the catalogue."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from voice_ops.preflight.report import Row, make_row
 
 
 def size_rows(account: Account) -> Iterator[Row]:
-    """Report for each pool where its size is available, and for each size whether the catalogue is correct."""
+    """Report the zones in which the size of each pool is available, and differences from the catalogue."""
     desired = {size.name for _, size, _, _ in _pools(account)}
     skus = {
         sku.name: sku

@@ -1,4 +1,4 @@
-"""Contents of key vaults: the certificate of the edge, and the secrets of gateways and agents."""
+"""Checks of key vaults: the certificate of the edge, and the secrets of gateways and agents."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ https://learn.microsoft.com/rest/api/keyvault/keyvault/secrets/get"""
 
 
 def vault_rows(account: Account) -> Iterator[Row]:
-    """Look up the certificate's vault, and each secret once the deployment's vault exists."""
+    """Check the vault of the certificate and, if the deployment's own vault exists, each required secret."""
     azure = account.deployment.azure
     if azure.callers is None:
         return

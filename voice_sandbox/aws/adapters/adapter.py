@@ -1,4 +1,4 @@
-"""Adapters, which create, change and delete a resource as the row of its type describes."""
+"""Adapters that create, change and delete a resource as the table's row for its type describes."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Scope:
 class Adapter:
     """A resource that is managed through the API of its service.
 
-    A type that a row cannot fully describe extends the class: `translated` for properties that differ in the API,
+    A type that a row cannot fully describe extends the class: `translate` for properties that differ in the API,
     `configure` for additional calls, `address` and `attributes` for its identification and its attributes.
 
     Attributes:
         resource_type: The CloudFormation type.
-        kind: Its row of the table.
+        kind: The table's row for the type.
         id: Physical id, which is the value of `Ref`; empty until the resource exists.
         properties: Deployed properties; None until the resource exists. Secrets remain references.
         update_policy: The template's attribute of that name, for the next change.
@@ -79,7 +79,7 @@ class Adapter:
         self.configure(given, properties)
 
     def change(self, new: Properties) -> None:
-        """Change the resource from `properties` to new ones."""
+        """Change the resource so that it has new properties."""
         if self.kind.recreated:
             self.delete()
             self.create(new)
@@ -91,7 +91,7 @@ class Adapter:
         self.configure(before, after)
 
     def delete(self) -> None:
-        """Delete the members that would prevent the deletion, then the resource."""
+        """Delete the resource, after any members that would prevent its deletion."""
         properties = self.translated(self.properties)
         for key, members in self.kind.members.items():
             if members.hold:
@@ -100,7 +100,7 @@ class Adapter:
             self.on(self.kind.delete, properties)
 
     def snapshot(self) -> None:
-        """Save the resource's data before its deletion; only for types with snapshots."""
+        """Save the resource's data before the resource is deleted. Only types with snapshots support this."""
         raise NotImplementedError(f"{self.resource_type}: this type has no snapshots")
 
     def attributes(self) -> Mapping[str, Any]:
@@ -113,7 +113,7 @@ class Adapter:
     def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:  # noqa: ARG002
         """Return the desired and the actual value of each property that the service returns.
 
-        None if the resource no longer exists.
+        Return None if the resource no longer exists.
 
         Args:
             attached: Resources of the stack that refer to this one.
@@ -138,7 +138,7 @@ class Adapter:
         return pairs if expected_name == actual_name else None  # a prefix of another resource's name matched
 
     def exists(self, properties: Properties) -> bool:
-        """Return True if the service has a resource of this name, and use that resource from now on.
+        """Return True if the service has a resource of this name, and manage that resource from now on.
 
         Types without a read call are assumed not to exist; their creation then fails.
         """
@@ -156,13 +156,13 @@ class Adapter:
         return is_present
 
     def translated(self, properties: Properties) -> Properties:
-        """Return a template's properties in the API's format."""
+        """Convert the properties in a template to the format of the API."""
         renamed = {self.kind.rename.get(key, key): value for key, value in properties.items()}
         missing = self.kind.defaults.keys() - renamed.keys()
         return renamed | {key: self._format(self.kind.defaults[key], properties) for key in missing}
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Make the calls for settings and members that differ.
+        """Update the settings and members that differ between two sets of properties.
 
         Args:
             before: Current properties of the resource; after its creation, those that the creation has set.
@@ -182,7 +182,7 @@ class Adapter:
     def must_replace(self, new: Properties) -> bool:
         """Return True if new properties require a new resource.
 
-        They do if CloudFormation's schema says so, or if no call here can make the change.
+        They do if CloudFormation's schema requires it, or if the row has no call that can make the change.
         """
         old = self.properties
         if not all(self._can_change(key) for key in changed_keys(old, new)):
@@ -194,7 +194,10 @@ class Adapter:
         return bool(operation) and member(self._input(operation), name) is not None
 
     def on(self, operation: str, properties: Properties, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Call an operation on this resource, with the arguments, and with the address arguments that it accepts."""
+        """Call an operation on this resource.
+
+        The call contains the given arguments, and the resource's address as far as the operation accepts it.
+        """
         address = {
             key: value for key, value in self.address(properties).items() if self.accepts_argument(operation, key)
         }
@@ -231,7 +234,7 @@ class Adapter:
         return result
 
     def retag(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """Change the resource's tags from one map to the other."""
+        """Change the resource's tags from the first map to the second."""
         calls = TAG_CALLS[self.kind.service]
         if removed := sorted(before.keys() - after.keys()):
             keys = [{"Key": key} for key in removed] if calls.keys == calls.tags else removed
@@ -308,7 +311,7 @@ class Adapter:
         )
 
     def _separate_properties(self) -> set[str]:
-        """Return the properties that an operation need not accept, since they have calls of their own."""
+        """Return the properties that have calls of their own, so that other operations need not accept them."""
         kind = self.kind
         tags = {"Tags"} if kind.service in TAG_CALLS else set()
         return {*kind.settings, *kind.members, *kind.own_properties} | tags
@@ -359,7 +362,7 @@ def changed_keys(old: Properties, new: Properties) -> set[str]:
 
 
 def tag_map(properties: Properties) -> dict[str, str]:
-    """Return a resource's tags as a map, from any notation that templates use."""
+    """Return a resource's tags as a map. A template contains either a map or a list of keys and values."""
     tags = properties.get("Tags") or {}
     if isinstance(tags, Mapping):
         return {str(key): str(value) for key, value in tags.items()}

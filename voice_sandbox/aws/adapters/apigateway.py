@@ -1,4 +1,4 @@
-"""API Gateway: methods with their integrations, and nested properties that a path cannot express."""
+"""API Gateway: methods with their integrations, and nested properties that a single patch path cannot express."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Method(Adapter):
 
 
 class RestApi(Adapter):
-    """A REST API that its template describes resource by resource."""
+    """A REST API whose paths and methods are separate resources of the template."""
 
     def patches(self, before: Properties, after: Properties) -> list[dict[str, str]]:
-        """Return the patches, including a change of the endpoint type."""
+        """Return the patch operations, including the one that changes the endpoint type."""
         current, desired = _endpoint(before), _endpoint(after)
         return super().patches(before, after) + patch(
             {"type": current}, {"type": desired}, {"type": f"/endpointConfiguration/types/{current}"}
@@ -58,7 +58,7 @@ class Stage(Adapter):
     """A stage. A method setting that a template no longer contains remains set."""
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Patch the logging and the limits, which neither the creation nor the other patches support."""
+        """Patch the access log and the method settings, which the create operation does not support."""
         current, desired = before.get("AccessLogSetting", {}), after.get("AccessLogSetting", {})
         operations = patch(current, desired, _ACCESS_LOG) if desired else []
         if current and not desired:

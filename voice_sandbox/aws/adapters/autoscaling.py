@@ -8,7 +8,7 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties
 
 POLL_S = 0.1
 PAUSE_S = 120.0
-"""Maximum wait for an instance refresh while only the clock of a pause or of a bake runs."""
+"""Maximum wait for an instance refresh during a checkpoint pause or the bake time."""
 STALL_TIMEOUT_S = 600.0
 """Maximum wait for a group while none of its hosts comes into service or is replaced."""
 PAUSES = ("Waiting at a checkpoint.", "Baking.")
@@ -17,7 +17,7 @@ STALL_ADVICE = "see the consoles of its hosts, and the log of the local AWS for 
 
 
 class Progress:
-    """Time of a group's last change, which limits how long a rehearsal waits for the next one."""
+    """Tracks when a group last made progress, so that a rehearsal does not wait forever."""
 
     def __init__(self, group: str) -> None:
         self._group, self._last_progress_at = group, time.monotonic()
@@ -43,13 +43,13 @@ class Progress:
 
 
 class Group(Adapter):
-    """A group, whose tags have their own format."""
+    """An Auto Scaling group, whose tags have a format of their own."""
 
     def create(self, properties: Properties) -> None:
-        """Create the group, and wait until its minimum is in service.
+        """Create the group, and wait until its minimum number of hosts is in service.
 
         Raises:
-            ValueError: A launch failed before that.
+            ValueError: A launch failed before the minimum number of hosts was in service.
         """
         super().create(properties)
         progress = Progress(self.id)
@@ -73,7 +73,7 @@ class Group(Adapter):
             time.sleep(POLL_S)
 
     def change(self, new: Properties) -> None:
-        """Change the group; with an instance refresh policy, a new launch template starts a refresh.
+        """Change the group. If the update policy requires it, a new launch template starts an instance refresh.
 
         Raises:
             ValueError: The refresh failed.
@@ -117,7 +117,7 @@ class Group(Adapter):
         return {**properties, "Tags": tags, "VPCZoneIdentifier": ",".join(subnets)}
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Set tags and metrics."""
+        """Set the group's tags and metrics."""
         super().configure(before, after)
         for metrics in after.get("MetricsCollection", []):
             self.on("enable_metrics_collection", after, metrics)

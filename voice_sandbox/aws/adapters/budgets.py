@@ -6,14 +6,14 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties
 
 
 class Budget(Adapter):
-    """A budget; its name is nested."""
+    """A budget, whose name is a nested property."""
 
     def translated(self, properties: Properties) -> Properties:
-        """Add the account, and a name if the template has none."""
+        """Add the account, and a name if the template omits it."""
         name = properties["Budget"].get("BudgetName") or self.id or self.new_name()
         return {**properties, "AccountId": self.scope.account, "Budget": {**properties["Budget"], "BudgetName": name}}
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Change the budget itself."""
+        """Update the budget if its definition has changed."""
         if before["Budget"] != after["Budget"]:
             self.call("update_budget", AccountId=self.scope.account, NewBudget=after["Budget"])

@@ -1,4 +1,4 @@
-"""EC2: resources that are not addressed by their physical id, security groups, launch templates."""
+"""EC2: security groups, launch templates, and resources that are not addressed by their physical id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from voice_sandbox.aws.shapes import Json
 
 
 class Address(Adapter):
-    """An Elastic IP address: its physical id is the address itself, but EC2 identifies it by its allocation."""
+    """An Elastic IP address. Its physical id is the address itself, but EC2 identifies it by an allocation id."""
 
     def address(self, properties: Properties) -> dict[str, Any]:  # noqa: ARG002 - none of them names it
         """Return the allocation id."""
@@ -22,24 +22,24 @@ class Address(Adapter):
 
 
 class Vpc(Adapter):
-    """A VPC, which is created with a security group."""
+    """A VPC, which EC2 creates with a default security group."""
 
     def attributes(self) -> Mapping[str, Any]:
-        """Return the id of that group."""
+        """Return the ids of the VPC and of its default security group."""
         named = [{"Name": "vpc-id", "Values": [self.id]}, {"Name": "group-name", "Values": ["default"]}]
         group = self.call("describe_security_groups", Filters=named)["SecurityGroups"][0]
         return {"VpcId": self.id, "DefaultSecurityGroup": group["GroupId"]}
 
 
 class LaunchTemplate(Adapter):
-    """A launch template; its tags are in a specification."""
+    """A launch template, whose tags are nested in a tag specification."""
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Set the template's own tags."""
         self.retag(_specified_tags(before), _specified_tags(after))
 
     def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:
-        """Return the newest version without the template's own tags, which moto includes in those of instances."""
+        """Return the newest version without the template's own tags, which moto adds to the tag specifications."""
         pairs = super().live(attached)
         if pairs:
             _, data = pairs["LaunchTemplateData"]
@@ -68,7 +68,7 @@ _DEFAULT_RULES: dict[str, list[Properties]] = {
 
 
 def _permission(rule: Properties) -> dict[str, Any]:
-    """Return a rule in the format of EC2's requests."""
+    """Convert a rule from the format of a template to that of EC2's requests."""
     result: dict[str, Any] = select(rule, "IpProtocol", "FromPort", "ToPort")
     for name, (group, key) in _PEER.items():
         if name in rule:
@@ -77,7 +77,7 @@ def _permission(rule: Properties) -> dict[str, Any]:
 
 
 def _template_rule(rule: Properties) -> Properties:
-    """Return a rule of EC2's response in the format of a template."""
+    """Convert a rule from the format of EC2's responses to that of a template."""
     result = select(rule, "IpProtocol", "FromPort", "ToPort", "CidrIpv6", "Description")
     side = "Destination" if rule["IsEgress"] else "Source"
     if "CidrIpv4" in rule:
@@ -93,7 +93,7 @@ class SecurityGroup(Adapter):
     """A security group with its inline rules."""
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Remove rules that no longer exist, then add the new ones."""
+        """Revoke the rules that the template no longer contains, then authorize the new rules."""
         for key, always in _DEFAULT_RULES.items():
             current, desired = before.get(key, always), after.get(key, always)
             direction = key.removeprefix("SecurityGroup").lower()
@@ -106,7 +106,7 @@ class SecurityGroup(Adapter):
                     self.call(f"{verb}_security_group_{direction}", GroupId=self.id, IpPermissions=permissions)
 
     def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:
-        """Return the group with its inline rules, without separate rule resources in the same stack."""
+        """Return the group with its inline rules. Rules that are separate resources of the stack are excluded."""
         pairs = super().live(attached)
         if pairs is None:
             return None
@@ -120,8 +120,8 @@ class SecurityGroup(Adapter):
 
 
 class Rule(Adapter):
-    """A separate rule resource, so that two groups can refer to each other."""
+    """A rule as a separate resource, with which two security groups can refer to each other."""
 
     def translated(self, properties: Properties) -> Properties:
-        """Return the group and the permission."""
+        """Convert the rule to a group id and a permission."""
         return {"GroupId": properties["GroupId"], "IpPermissions": [_permission(properties)]}

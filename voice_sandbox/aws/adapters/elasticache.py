@@ -10,10 +10,10 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties
 
 
 class ParameterGroup(Adapter):
-    """A parameter group; the template has its parameters as a map."""
+    """A parameter group, whose parameters are a map in the template."""
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Set the parameters in the template, and reset removed ones."""
+        """Set the template's parameters, and reset those that the template no longer contains."""
         current, desired = before.get("Properties", {}), after.get("Properties", {})
         for operation, values in (
             ("reset_cache_parameter_group", dict.fromkeys(sorted(current.keys() - desired.keys()), "")),
@@ -51,7 +51,7 @@ class ReplicationGroup(Adapter):
         self.call("create_snapshot", ReplicationGroupId=self.id, SnapshotName=name)
 
     def attributes(self) -> Mapping[str, Any]:
-        """Return the endpoints: primary and reader without cluster mode, configuration with it."""
+        """Return the configuration endpoint in cluster mode, otherwise the primary and the reader endpoint."""
         group = self.call("describe_replication_groups", ReplicationGroupId=self.id)["ReplicationGroups"][0]
         shard = group["NodeGroups"][0]
         endpoints = (

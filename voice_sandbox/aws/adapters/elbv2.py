@@ -12,7 +12,7 @@ class LoadBalancer(Adapter):
     """A load balancer."""
 
     def attributes(self) -> Mapping[str, Any]:
-        """Return names and zone."""
+        """Return the attributes in the table, and the full name that CloudWatch uses."""
         return {**super().attributes(), "LoadBalancerFullName": self.id.split(":loadbalancer/", 1)[1]}
 
 
@@ -20,5 +20,5 @@ class TargetGroup(Adapter):
     """A target group."""
 
     def attributes(self) -> Mapping[str, Any]:
-        """Return the name."""
+        """Return the full name that CloudWatch uses."""
         return {"TargetGroupFullName": self.id.rsplit(":", 1)[1]}

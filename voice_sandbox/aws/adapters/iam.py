@@ -12,7 +12,7 @@ class InlinePolicy(Adapter):
     """An inline policy of roles; users and groups are not supported."""
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Attach the policy to its roles, and delete it from removed ones."""
+        """Attach the policy to its roles, and delete it from roles that the template no longer contains."""
         current_roles = after.get("Roles", []) if before.get("PolicyName") == after.get("PolicyName") else []
         for role in before.get("Roles", []):
             if role not in current_roles:
@@ -21,7 +21,7 @@ class InlinePolicy(Adapter):
             self.call("put_role_policy", select(after, "PolicyName", "PolicyDocument"), RoleName=role)
 
     def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:  # noqa: ARG002
-        """Return the document from the first of its roles."""
+        """Return the policy document of the first role."""
         role, name = self.properties["Roles"][0], self.properties["PolicyName"]
         response = self.call("get_role_policy", RoleName=role, PolicyName=name)
         return {"PolicyDocument": (self.properties["PolicyDocument"], response["PolicyDocument"])}
@@ -32,17 +32,17 @@ class InlinePolicy(Adapter):
 
 
 class ManagedPolicy(Adapter):
-    """A managed policy; IAM keeps a version of each change."""
+    """A managed policy, which IAM stores in a new version after each change."""
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Create a new default version, and delete the others."""
+        """Delete old versions, then create a new default version."""
         super().configure(before, after)
         if before["PolicyDocument"] != after["PolicyDocument"]:
             self._forget_versions()
             self.on("create_policy_version", after, {**select(after, "PolicyDocument"), "SetAsDefault": True})
 
     def delete(self) -> None:
-        """Delete the policy after its versions."""
+        """Delete the policy, after all versions except the default one."""
         self._forget_versions()
         super().delete()
 

@@ -16,7 +16,7 @@ _STRICT = ConfigDict(extra="forbid")
 
 @dataclass(frozen=True, config=_STRICT)
 class Setting:
-    """A property with a call of its own, which the creation also sets if it supports it.
+    """A property with a call of its own. A create operation that accepts the property sets it directly.
 
     Attributes:
         put: Operation that sets the property.

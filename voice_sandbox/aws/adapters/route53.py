@@ -6,20 +6,20 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties, select
 
 
 class HealthCheck(Adapter):
-    """A health check; the arguments of its update are not nested."""
+    """A health check, whose update operation has no nested arguments."""
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Change its target and its failure threshold."""
+        """Update the settings that can change, such as the target and the failure threshold."""
         if before.get("HealthCheckConfig") != (config := after["HealthCheckConfig"]):
             fixed = {"Type", "RequestInterval", "MeasureLatency"}
             self.call("update_health_check", select(config, *config.keys() - fixed), HealthCheckId=self.id)
 
 
 class RecordSet(Adapter):
-    """A record, which the API only changes in batches."""
+    """A record, which the API changes only in batches."""
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Create or change the record; one of another type or identifier is a different record."""
+        """Create or change the record. With another type or set identifier, it replaces the old record."""
         if before and any(before.get(key) != after.get(key) for key in ("Type", "SetIdentifier")):
             self._change("DELETE", before)
         self._change("UPSERT" if before else "CREATE", after)

@@ -12,7 +12,7 @@ class Bucket(Adapter):
     """A bucket with properties that are nested differently in the API."""
 
     def translated(self, properties: Properties) -> Properties:
-        """Return the properties in the API's nesting, and the bucket's location."""
+        """Nest the properties as the API does, and add the bucket's location."""
         result = super().translated(properties)
         if self.scope.region != "us-east-1":  # the API does not accept us-east-1
             result["CreateBucketConfiguration"] = {"LocationConstraint": self.scope.region}
@@ -34,7 +34,7 @@ def _encryption_rule(rule: Properties) -> dict[str, Any]:
 
 
 def _lifecycle_rule(rule: Properties) -> dict[str, Any]:
-    """Return a rule in the API's format; the template does not nest days and prefix."""
+    """Convert a rule to the format of the API, which nests the days and the prefix."""
     names = {"Id": "ID", "ExpirationInDays": "Expiration"}
     result = {names.get(key, key): value for key, value in rule.items()}
     result["Filter"] = {"Prefix": result.pop("Prefix", "")}

@@ -11,7 +11,7 @@ class Secret(Adapter):
     """A secret with a given or a generated value. A generated value does not change until its rule changes."""
 
     def translated(self, properties: Properties) -> Properties:
-        """Return the properties with a new value if the rule is new."""
+        """Return the properties, with a new value if the rule that generates it has changed."""
         plain, rule = without(properties, "GenerateSecretString"), properties.get("GenerateSecretString")
         if rule and rule != self.properties.get("GenerateSecretString"):
             plain["SecretString"] = self._generate(rule)

@@ -11,7 +11,7 @@ class Topic(Adapter):
     """A topic, whose properties are attributes in the API. Inline subscriptions are not supported."""
 
     def translated(self, properties: Properties) -> Properties:
-        """Collect the attributes."""
+        """Convert the topic's properties to attributes."""
         attributes = without(properties, "Tags", "TopicName")
         return {"Name": properties["TopicName"], "Attributes": attributes, **select(properties, "Tags")}
 
@@ -23,10 +23,10 @@ class Topic(Adapter):
 
 
 class TopicPolicy(Adapter):
-    """The policy of one or more topics; its deletion restores a policy that only permits the owner."""
+    """The policy of one or more topics. Its deletion restores the default policy, which only permits the owner."""
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Set the policy of its topics, and restore the default of removed ones."""
+        """Set the policy of the template's topics, and restore the default policy of removed topics."""
         for topic in before.get("Topics", []):
             if topic not in after["Topics"]:
                 self._set_policy(topic, self._owner_only(topic))
@@ -34,7 +34,7 @@ class TopicPolicy(Adapter):
             self._set_policy(topic, after["PolicyDocument"])
 
     def delete(self) -> None:
-        """Set the default policy."""
+        """Restore the default policy of all topics."""
         self.configure(self.properties, {"Topics": []})
 
     def _set_policy(self, topic: str, policy: Properties) -> None:

@@ -6,9 +6,9 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties, changed_keys
 
 
 class Parameter(Adapter):
-    """A parameter, which a call overwrites only on request."""
+    """A parameter, which the API overwrites only if the call requests it."""
 
     def configure(self, before: Properties, after: Properties) -> None:
-        """Put the parameter again."""
+        """Overwrite the parameter if a property other than its tags has changed."""
         if changed_keys(before, after) - {"Tags"}:
             self.call("put_parameter", without(after, "Tags"), Overwrite=True)

@@ -1,6 +1,6 @@
 """The table of the API calls for each resource type of this project.
 
-`Kind` documents the keys. Types that no template contains have no row, and a test compares table and templates.
+`Kind` documents the keys. Types that no template contains have no row. A test compares the table with the templates.
 """
 
 from pathlib import Path

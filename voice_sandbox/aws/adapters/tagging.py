@@ -1,4 +1,4 @@
-"""The calls with which each service sets and removes tags."""
+"""The operations with which each service sets and removes tags."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TagOperations:
     always: Mapping[str, str] = field(default_factory=dict)
 
     def to_list(self, tags: Mapping[str, str]) -> list[dict[str, str]]:
-        """Return a map as the service's list of tags."""
+        """Convert a map of tags to the service's list format."""
         return [dict(zip(self.pair, tag, strict=True)) for tag in tags.items()]
 
 
@@ -54,4 +54,4 @@ TAG_CALLS: dict[str, TagOperations] = {
     ),
     "wafv2": TagOperations(resource="ResourceARN"),
 }
-"""Tag calls by boto3's name of the service; for a missing service, tags are ordinary properties."""
+"""Tag operations by boto3's name of the service. For other services, tags are ordinary properties."""

@@ -27,8 +27,8 @@ class WebAcl(Adapter):
 
 
 class LoggingConfiguration(Adapter):
-    """Logging configuration of a web ACL."""
+    """The logging configuration of a web ACL."""
 
     def translated(self, properties: Properties) -> Properties:
-        """Return the properties as a single argument of the API."""
+        """Wrap the properties in the single argument that the API accepts."""
         return {"LoggingConfiguration": properties}

@@ -31,7 +31,8 @@ class Deployment:
         rolls_back: Whether this is a rollback. No alarm may stop an instance refresh then, since the alarm that has
             caused the rollback is still active.
         imports: Names of other stacks' exports that the template reads.
-        owned: Types and ids of the resources of all stacks, if other existing ones are imported; otherwise ``None``.
+        owned: Types and ids of the resources of all stacks, if resources without a stack can be imported; otherwise
+            ``None``.
     """
 
     def __init__(
@@ -221,7 +222,7 @@ class Deployment:
 
 
 def _with_new_name(target: Resource, current: Resource, properties: Properties) -> Properties:
-    """Return properties with which a resource can be created while the one that it replaces still exists."""
+    """Return properties with a new name, so that a resource can be created while its predecessor still exists."""
     key = target.adapter.kind.name
     if not key:
         return properties
@@ -235,7 +236,9 @@ def _with_new_name(target: Resource, current: Resource, properties: Properties) 
 
 
 def importable(body: Mapping[str, Any], kind: Kind) -> bool:
-    """Return True if automatic import applies to a resource: its name is literal, and its deletion policy retains it.
+    """Return True if automatic import applies to a resource.
+
+    It does if the resource's name is literal, and if its deletion policy retains it.
 
     Source: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/import-resources-automatically.html
     """

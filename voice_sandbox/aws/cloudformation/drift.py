@@ -23,7 +23,7 @@ from voice_sandbox.aws.shapes import Json
 
 @dataclass
 class Detection:
-    """A run of DetectStackDrift, with the attributes of its description."""
+    """The result of DetectStackDrift, with the attributes that moto's serializer reads."""
 
     stack_id: str
     drifts: list[dict[str, Any]]
@@ -41,7 +41,7 @@ class Detection:
 
 
 def detect(stack: Stack, names: Collection[str] = ()) -> Detection:
-    """Compare all or some resources of a stack with their actual state."""
+    """Compare the named resources of a stack, by default all of them, with their actual state."""
     drifts = [
         _drift(stack, resource)
         for name, resource in list(stack.resources.items())
@@ -103,7 +103,7 @@ def _matches_expected(expected: Json, actual: Json) -> bool:
 
 
 def _readings(value: Json) -> Iterator[Json]:
-    """Yield a value, and its parsed content if it is JSON text, as for policies."""
+    """Yield a value and, if the value is JSON text such as a policy, its parsed content."""
     yield value
     if isinstance(value, str) and value.startswith("{"):
         yield json.loads(value)

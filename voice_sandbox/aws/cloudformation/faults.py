@@ -8,12 +8,12 @@ _files: list[Path] = []
 
 
 def read_from(file: Path) -> None:
-    """Read the faults from a file, which may change: one ``stack/logical id`` per line."""
+    """Read the faults from a file with one ``stack/logical id`` per line. Changes of the file take effect."""
     _files.append(file)
 
 
 def raise_for(stack: str, logical_id: str) -> None:
-    """Raise an error if the file contains the resource.
+    """Raise an error if a file of faults contains the resource.
 
     Raises:
         RuntimeError: The file contains the resource.

@@ -1,4 +1,4 @@
-"""CloudFormation's state in an account and region, which replaces moto's."""
+"""CloudFormation's state in an account and region, which replaces the state in moto."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SandboxCloudFormation(CloudFormationBackend):
     def create_stack(  # type: ignore[override]
         self, name: str, template: str, parameters: dict[str, str], **options: Json
     ) -> Stack:
-        """Deploy a new stack; a failed one ends as ROLLBACK_COMPLETE, with the reasons in its events."""
+        """Deploy a new stack. A failed stack ends in ROLLBACK_COMPLETE, with the reasons in its events."""
         self._reject_duplicate_name(name)
         with self._lock:
             desired = self._read(template, parameters, options.get("tags"))
@@ -65,7 +65,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         parameters: list[dict[str, Any]],
         tags: dict[str, str] | None,
     ) -> Stack:
-        """Update a stack to a template; a failed update is rolled back."""
+        """Update a stack to a template, and roll back a failed update."""
         _refuse_busy(self.get_stack(name))
         with self._lock:
             stack = self.get_stack(name)
@@ -83,7 +83,7 @@ class SandboxCloudFormation(CloudFormationBackend):
             return stack
 
     def delete_stack(self, name_or_stack_id: str, retain: Iterable[str] = ()) -> None:
-        """Delete a stack; a resource that cannot be deleted leaves the stack in DELETE_FAILED.
+        """Delete a stack. If one of its resources cannot be deleted, the stack ends in DELETE_FAILED.
 
         Args:
             name_or_stack_id: Name or id; as in AWS, a stack that does not exist is accepted.
@@ -112,10 +112,10 @@ class SandboxCloudFormation(CloudFormationBackend):
         return stack
 
     def get_stack(self, name_or_stack_id: str) -> Stack:  # type: ignore[override]
-        """Return a stack: by name if it exists, by id also after its deletion.
+        """Return a stack by its name or its id. A deleted stack is only found by its id.
 
         Raises:
-            ValidationError: There is none.
+            ValidationError: The stack does not exist.
         """
         stack = self._live_stack(name_or_stack_id) or self.deleted_stacks.get(name_or_stack_id)
         if stack is None:
@@ -137,7 +137,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         change_set_type: str,
         **options: Json,
     ) -> tuple[str, str]:
-        """Plan a change of an existing or new stack; return the ids of change set and stack."""
+        """Plan a change of an existing or new stack, and return the ids of the change set and the stack."""
         if existing := self._live_stack(stack_name):
             _refuse_busy(existing)
         with self._lock:
@@ -164,7 +164,7 @@ class SandboxCloudFormation(CloudFormationBackend):
             return change_set.change_set_id, stack.stack_id
 
     def describe_change_set(self, change_set_name: str, stack_name: str | None = None) -> ChangeSet:  # type: ignore[override]
-        """Return a change set by its id, or by its name and the stack's.
+        """Return a change set by its id, or by its name and its stack.
 
         Raises:
             ChangeSetNotFoundError: There is no such change set.
@@ -178,7 +178,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         raise ChangeSetNotFoundError(f"ChangeSet [{change_set_name}] does not exist")
 
     def delete_change_set(self, change_set_name: str, stack_name: str | None = None) -> None:
-        """Delete a change set, and the stack if it was never created."""
+        """Delete a change set. As in AWS, a change set that does not exist is accepted."""
         try:
             change_set = self.describe_change_set(change_set_name, stack_name)
         except ChangeSetNotFoundError:
@@ -235,7 +235,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         """Return a drift detection by its id.
 
         Raises:
-            ValidationError: There is none.
+            ValidationError: The detection does not exist.
         """
         if identifier not in self.detections:
             raise ValidationError(message=f"Drift detection {identifier} does not exist")
@@ -283,7 +283,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         return DesiredState(body, template, parameters, resolved, tags)
 
     def _claim(self, stack: Stack, outputs: list[dict[str, Any]]) -> None:
-        """Set a stack's exports to its outputs, unless another stack exports the name or still imports the value."""
+        """Set a stack's exports to its outputs, unless another stack has the same export or imports a changed one."""
         values = {output["ExportName"]: str(output["OutputValue"]) for output in outputs if output["ExportName"]}
         own_exports = {name: item for name, item in self.exports.items() if item.exporting_stack_id == stack.stack_id}
         for name in values.keys() & (self.exports.keys() - own_exports.keys()):
@@ -303,6 +303,6 @@ class SandboxCloudFormation(CloudFormationBackend):
 
 
 def _refuse_busy(stack: Stack) -> None:
-    """Reject operations that AWS rejects during another one, instead of waiting for it."""
+    """Reject an operation while another operation is in progress, as AWS does, instead of waiting."""
     if stack.status.endswith("_IN_PROGRESS") and stack.status != "REVIEW_IN_PROGRESS":
         raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")

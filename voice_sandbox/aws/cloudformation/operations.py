@@ -26,7 +26,8 @@ class DesiredState:
         parameters: Parameters as given.
         resolved: Values of all parameters.
         tags: Tags of the stack; None keeps the current ones.
-        owned: Types and ids of the resources of all stacks, if other existing ones are imported; otherwise ``None``.
+        owned: Types and ids of the resources of all stacks, if resources without a stack can be imported; otherwise
+            ``None``.
     """
 
     body: str
@@ -38,7 +39,7 @@ class DesiredState:
 
 
 def create(stack: Stack, desired: DesiredState, exports: Mapping[str, Export], claim: Claim) -> None:
-    """Deploy a stack for the first time; after a failure, its resources are deleted.
+    """Deploy a stack for the first time, and delete its resources after a failure.
 
     Args:
         stack: The stack without resources.
@@ -62,7 +63,7 @@ def create(stack: Stack, desired: DesiredState, exports: Mapping[str, Export], c
 
 
 def update(stack: Stack, desired: DesiredState, exports: Mapping[str, Export], claim: Claim) -> None:
-    """Update a deployed stack to another template; after a failure, it is rolled back."""
+    """Update a deployed stack to another template, and roll back a failed update."""
     before = DesiredState(stack.template, stack.template_dict, stack.parameters, stack.resolved, stack.tags)
     previous = dict(stack.resources)
     stack.enter("UPDATE_IN_PROGRESS", "User Initiated")
@@ -112,7 +113,7 @@ def _reasons(failed: Mapping[str, str]) -> str | None:
 
 
 def delete(stack: Stack, claim: Claim) -> bool:
-    """Delete a stack's resources, and return True if all are deleted or retained."""
+    """Delete a stack's resources, and return True if all of them are deleted or retained."""
     stack.enter("DELETE_IN_PROGRESS", "User Initiated")
     try:
         claim(stack, [])

@@ -1,4 +1,7 @@
-"""Deletion of resources, dependents first. Retained resources and the dependencies of a failed one are kept."""
+"""Deletion of resources in reverse dependency order.
+
+Retained resources, and the dependencies of a resource that cannot be deleted, are kept.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def _delete(stack: Stack, resource: Resource, *, snapshot: bool) -> str | None:
         if snapshot:
             resource.adapter.snapshot()
         resource.adapter.delete()
-    except Exception as error:  # noqa: BLE001 - whatever a service answers is the reason that the user has to see
+    except Exception as error:  # noqa: BLE001 - any error of a service is the reason that the user has to see
         if not (isinstance(error, ClientError) and is_missing(error)):
             stack.report(resource, "DELETE_FAILED", str(error))
             return str(error)

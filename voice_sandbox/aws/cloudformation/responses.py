@@ -30,7 +30,7 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         return EmptyResult()
 
     def cancel_update_stack(self) -> ActionResult:
-        """Handle CancelUpdateStack: the update stops waiting, so it is rolled back."""
+        """Handle CancelUpdateStack by cancelling the instance refreshes, so that the update is rolled back."""
         stack = self.stacks.get_stack(self._get_param("StackName"))
         if stack.status != "UPDATE_IN_PROGRESS":
             raise ValidationError(
@@ -111,7 +111,7 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         return stack, matching_resources
 
     def _validate_different_update(self, *_: object) -> None:
-        """Do nothing, since only the stacks, which know the resolved parameters, can detect changes."""
+        """Skip moto's check, since changes can only be detected with the resolved parameters of the stack."""
 
 
 def _resource_detail(stack: Stack, resource: Resource) -> dict[str, Any]:

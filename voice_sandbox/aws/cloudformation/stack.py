@@ -27,7 +27,7 @@ class Resource:
         status: CloudFormation's status of the resource.
         reason: Reason for the status.
         timestamp: Time of the status.
-        imported: Whether it existed before the stack, so that a rollback does not delete it.
+        imported: Whether the resource existed before the stack, so that a rollback does not delete it.
         drift: Description of the last drift detection; empty before the first and after a change.
     """
 
@@ -117,13 +117,13 @@ class Stack:
 
     @property
     def stack_parameters(self) -> dict[str, str]:
-        """Parameters as given, with the template's defaults for the others."""
+        """The given parameters, with the template's defaults for the others."""
         declared = self.template_dict.get("Parameters", {})
         return {name: self.parameters.get(name, body.get("Default")) for name, body in declared.items()}
 
     @property
     def parameter_list(self) -> list[dict[str, Any]]:
-        """Parameters as in DescribeStacks."""
+        """The parameters in the format of DescribeStacks."""
         declared = self.template_dict.get("Parameters", {})
         descriptions = []
         for name, value in self.stack_parameters.items():
@@ -163,12 +163,12 @@ class Stack:
         }
 
     def enter(self, status: str, reason: str | None = None) -> None:
-        """Set the stack's status and write the event."""
+        """Set the stack's status, and add an event."""
         self.status, self.stack_status_reason = status, reason
         self._event(self.name, self.stack_id, "AWS::CloudFormation::Stack", status, reason)
 
     def report(self, resource: Resource, status: str, reason: str | None = None) -> None:
-        """Set a resource's status and write the event."""
+        """Set a resource's status, and add an event."""
         resource.status, resource.reason, resource.timestamp = status, reason, utcnow()
         self._event(resource.logical_id, resource.physical_id, resource.resource_type, status, reason)
 

@@ -44,7 +44,7 @@ def parse(body: str) -> dict[str, Any]:
     """Parse a JSON or YAML template.
 
     Raises:
-        TemplateError: The template is neither, or uses a transform.
+        TemplateError: The template is neither JSON nor YAML, or uses a transform.
     """
     try:
         template = json.loads(body) if body.lstrip().startswith("{") else yaml.load(body, Loader=_Loader)  # noqa: S506
@@ -104,7 +104,7 @@ def references(node: Json) -> Iterator[str]:
 
 
 def in_order(needs: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return names in dependency order, otherwise in the given order.
+    """Return the names in dependency order. Independent names keep the given order.
 
     Raises:
         TemplateError: There is a circular dependency.

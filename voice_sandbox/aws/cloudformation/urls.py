@@ -1,4 +1,4 @@
-"""Routes; moto finds this module next to `models` by its name."""
+"""Routes of the CloudFormation API. moto finds this module by its name, next to `models`."""
 
 from voice_sandbox.aws.cloudformation.responses import SandboxCloudFormationResponse
 

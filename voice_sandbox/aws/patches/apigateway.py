@@ -38,7 +38,7 @@ _DOMAIN_NAME: Fields = {
 
 
 class PatchedIntegration(Integration):
-    """An integration that stores the fields that moto's drops."""
+    """An integration that stores the fields that moto drops."""
 
     extra_fields: Record = {}  # noqa: RUF012 - replaced, never changed
 

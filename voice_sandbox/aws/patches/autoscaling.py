@@ -38,7 +38,7 @@ class PatchedAutoScaling(AutoScalingResponse):
     """moto's Auto Scaling API, extended by the operations that it lacks."""
 
     def call_action(self) -> TYPE_RESPONSE:
-        """Apply the changes that time has caused since the last request, then handle this one."""
+        """Apply the changes that are due since the last request, then handle the current request."""
         with _lock:
             for group in self._backend.lifecycle_groups():
                 group.complete_due_actions()
@@ -46,7 +46,7 @@ class PatchedAutoScaling(AutoScalingResponse):
             return answer
 
     def create_auto_scaling_group(self) -> ActionResult:
-        """Handle CreateAutoScalingGroup: its hooks apply to its first hosts."""
+        """Handle CreateAutoScalingGroup; the group's hooks apply to its first hosts as well."""
         params = self._get_params()
         if params["AutoScalingGroupName"] in self.autoscaling_backend.autoscaling_groups:
             raise AutoscalingClientError("AlreadyExists", "AutoScalingGroup by this name already exists")
@@ -71,7 +71,7 @@ class PatchedAutoScaling(AutoScalingResponse):
         return answer
 
     def delete_auto_scaling_group(self) -> ActionResult:
-        """Handle DeleteAutoScalingGroup: with force, it terminates all hosts and deletes all parts of the group."""
+        """Handle DeleteAutoScalingGroup; all parts of the group are deleted. With force, its hosts are terminated."""
         group = self._group()
         backend = self._backend
         if group.instance_states and not self._get_bool_param("ForceDelete", False):
@@ -91,13 +91,13 @@ class PatchedAutoScaling(AutoScalingResponse):
         return EmptyResult()
 
     def put_lifecycle_hook(self) -> ActionResult:
-        """Handle PutLifecycleHook; moto invents role and target of the notification."""
+        """Handle PutLifecycleHook; moto would invent the role and the target of the notification."""
         answer = super().put_lifecycle_hook()
         self._put_hook(self._get_params())
         return answer
 
     def put_scaling_policy(self) -> ActionResult:
-        """Handle PutScalingPolicy; moto misspells the name of the ARN, which is then lost."""
+        """Handle PutScalingPolicy; moto misspells the key of the ARN, so that clients would not receive it."""
         answer = super().put_scaling_policy()
         return ActionResult({"PolicyARN": result(answer)["PolicyArn"], "Alarms": []})
 
@@ -138,7 +138,7 @@ class PatchedAutoScaling(AutoScalingResponse):
         return EmptyResult()
 
     def describe_scaling_activities(self) -> ActionResult:
-        """Handle DescribeScalingActivities, the newest first."""
+        """Handle DescribeScalingActivities; the newest activity is the first."""
         name, ids = self._get_param("AutoScalingGroupName"), self._get_param("ActivityIds", [])
         results: list[Activity] = [
             activity
@@ -162,7 +162,7 @@ class PatchedAutoScaling(AutoScalingResponse):
         return ActionResult({"InstanceRefreshId": group.refreshes[-1].id})
 
     def describe_instance_refreshes(self) -> ActionResult:
-        """Handle DescribeInstanceRefreshes, the newest first."""
+        """Handle DescribeInstanceRefreshes; the newest refresh is the first."""
         group, ids = self._group(), self._get_param("InstanceRefreshIds", [])
         results = [each.description(group.name) for each in reversed(group.refreshes) if not ids or each.id in ids]
         return ActionResult({"InstanceRefreshes": results})

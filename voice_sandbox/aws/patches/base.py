@@ -1,4 +1,4 @@
-"""Base of the patches for moto: a subclass of a service's responses replaces moto's routes."""
+"""Base of the patches for moto, which route a service's requests to a subclass of moto's responses."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def replace_responses(urls: ModuleType, original: type[BaseResponse], patched: t
 
 
 def records(backend: BaseBackend, kind: str) -> dict[str, Record]:
-    """Return the resources of a kind that moto lacks; they are stored in moto's backend and deleted at its reset."""
+    """Return the resources of a kind that moto lacks. They are stored in moto's backend until it is reset."""
     records_by_id: dict[str, Record] = backend.__dict__.setdefault(f"sandbox_{kind}", {})
     return records_by_id
 
 
 def result(answer: ActionResult) -> Record:
-    """Return the result of a response of moto, which is a dictionary in all patched operations."""
+    """Return the result in a response of moto. It is a dictionary in all patched operations."""
     return cast("Record", answer.result)
 
 
 def store_parameters(model: object, request: Record, *names: str) -> None:
-    """Store request parameters on a model that does not store them, for moto's serializer."""
+    """Store request parameters as attributes of a model, where moto's serializer finds them."""
     for name in names:
         if name in request:
             setattr(model, xform_name(name), request[name])

@@ -1,6 +1,6 @@
 """CloudTrail: an explicit error for event lookups.
 
-The CDK calls it after every failed deployment, and retries for half a minute if the response is invalid.
+The CDK looks up events after every failed deployment, and retries for half a minute if the response is invalid.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class PatchedEc2(NetworkResponses):
         return answer
 
     def describe_launch_templates(self) -> ActionResult:
-        """Handle DescribeLaunchTemplates; moto returns only 15 and no token, and the initial tags."""
+        """Handle DescribeLaunchTemplates; moto would return 15 templates without a token, and their initial tags."""
         self.params.setdefault("MaxResults", 200)
         answer = super().describe_launch_templates()
         for template in result(answer)["LaunchTemplates"]:

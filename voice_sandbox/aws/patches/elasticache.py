@@ -154,7 +154,7 @@ class PatchedElastiCache(GroupResponses):
 
     @staticmethod
     def _keep(snapshot: Snapshot, group: ReplicationGroup) -> None:
-        """Record the snapshot's time, which moto does not, and save the group's data."""
+        """Record the snapshot's time, which moto omits, and save the group's data."""
         snapshot.node_snapshots = [{"CacheNodeId": "0001", "SnapshotCreateTime": utcnow()}]  # type: ignore[attr-defined]
         stores.save(group.replication_group_id, str(snapshot.snapshot_name))
 
@@ -181,7 +181,7 @@ class PatchedElastiCache(GroupResponses):
             self.elasticache_backend.cache_clusters.pop(name, None)
 
     def _create_shards(self, group: ReplicationGroup, shards: int, replicas: int) -> None:
-        """Give the group its shards, and each shard a primary and its replicas, spread over zones."""
+        """Create the group's shards, each with a primary and replicas that are spread over the zones."""
         name = group.replication_group_id
         group.cluster_enabled = group.cluster_mode == "enabled" or shards > 1
         self._remove_members(group)

@@ -50,7 +50,7 @@ class GroupResponses(ElastiCacheResponse):
         return ActionResult(group)
 
     def delete_user_group(self) -> ActionResult:
-        """Handle DeleteUserGroup; a group in use by a replication group is kept."""
+        """Handle DeleteUserGroup; a group that a replication group uses cannot be deleted."""
         group = self._user_group(self._get_param("UserGroupId"))
         if group["ReplicationGroups"]:
             users = ", ".join(group["ReplicationGroups"])
@@ -75,7 +75,7 @@ class GroupResponses(ElastiCacheResponse):
         return ActionResult(user)
 
     def delete_user(self) -> ActionResult:
-        """Handle DeleteUser; a member of a group is kept."""
+        """Handle DeleteUser; a member of a group cannot be deleted."""
         user = self.elasticache_backend.describe_users(self._get_param("UserId"))[0]
         if user.user_group_ids:
             groups = ", ".join(user.user_group_ids)
@@ -131,7 +131,7 @@ class GroupResponses(ElastiCacheResponse):
         return ActionResult(group)
 
     def delete_cache_parameter_group(self) -> ActionResult:
-        """Handle DeleteCacheParameterGroup; a group in use is kept."""
+        """Handle DeleteCacheParameterGroup; a group in use cannot be deleted."""
         name = self._get_param("CacheParameterGroupName")
         self._parameter_group(name)
         self._check_unused("cache_parameter_group_name", name, "InvalidCacheParameterGroupState")
@@ -156,7 +156,7 @@ class GroupResponses(ElastiCacheResponse):
         return ActionResult({"CacheSubnetGroup": patched})
 
     def delete_cache_subnet_group(self) -> ActionResult:
-        """Handle DeleteCacheSubnetGroup; a group in use is kept."""
+        """Handle DeleteCacheSubnetGroup; a group in use cannot be deleted."""
         name = self._get_param("CacheSubnetGroupName")
         self.elasticache_backend.describe_cache_subnet_groups(name)
         self._check_unused("cache_subnet_group_name", name, "CacheSubnetGroupInUse")

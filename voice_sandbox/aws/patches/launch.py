@@ -1,4 +1,4 @@
-"""EC2 Auto Scaling's launches: instances as defined by the launch template; moto uses only some of its settings."""
+"""Launches of EC2 Auto Scaling with the settings of the launch template, of which moto uses only some."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def launch(group: FakeAutoScalingGroup, subnet: str) -> Instance:
     """Start an instance of a group in a subnet.
 
     Raises:
-        EC2ClientError: EC2 rejects it.
+        EC2ClientError: EC2 rejects the launch.
     """
     ec2, template, version = group.ec2_backend, group.ec2_launch_template, group.launch_template_version
     if template is None:
@@ -48,7 +48,7 @@ def launch(group: FakeAutoScalingGroup, subnet: str) -> Instance:
 
 
 def _arguments(data: dict[str, Any], instance_type: str, subnet: str, root_device: str) -> dict[str, Any]:
-    """Return the arguments of moto's launch from a launch template's data; the root device is always created."""
+    """Convert a launch template's data to the arguments of moto's launch, which always include the root device."""
     interfaces = copy.deepcopy(data.get("NetworkInterfaces", []))
     for interface in interfaces:
         interface["SubnetId"] = subnet

@@ -36,7 +36,7 @@ RETRY_S = 10.0
 
 @dataclass
 class Action:
-    """A hook that delays a host until ``deadline``, which heartbeats extend up to ``last`` (monotonic seconds)."""
+    """A hook that delays a host until a deadline, which heartbeats extend up to a maximum (monotonic seconds)."""
 
     hook: LifecycleHook
     deadline: float
@@ -56,7 +56,7 @@ class Host(InstanceState):
 
     Attributes:
         activity: Scaling activity of its launch or termination.
-        serving_since: Time at which it came into service, in monotonic seconds.
+        serving_since: Time at which the host came into service, in monotonic seconds.
         template: Id and version of its launch template.
     """
 
@@ -80,7 +80,7 @@ class Host(InstanceState):
         return "Pending" in self.lifecycle_state
 
     def enter(self, state: str) -> None:
-        """Enter a state of the group, or of its warm pool if the host is in the pool."""
+        """Set the host's state. In the warm pool, the state has a prefix."""
         self.lifecycle_state = (WARM if self.is_warm else "") + state
 
     def finish(self, status: str, message: str | None = None) -> None:
@@ -100,12 +100,12 @@ def end(activity: Activity, status: str, message: str | None = None) -> None:
 
 
 class LifecycleGroup(FakeAutoScalingGroup):
-    """A group whose hosts are launched and terminated through its hooks; moto's are in service immediately.
+    """A group whose hosts pass its lifecycle hooks. In moto, hosts are in service immediately.
 
     Attributes:
         pool: Hosts of its warm pool.
-        activities: Oldest first.
-        refreshes: Oldest first; the last one may be in progress.
+        activities: Scaling activities, oldest first.
+        refreshes: Instance refreshes, oldest first; the last one may be in progress.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -123,7 +123,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
 
     @property
     def warm_pool_size(self) -> int | None:
-        """Number of hosts in the warm pool, if there is one."""
+        """Number of hosts in the warm pool; `None` without a warm pool."""
         return len(self.pool) if self.warm_pool else None
 
     @property
@@ -143,7 +143,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
 
     @property
     def hosts(self) -> list[Host]:
-        """The hosts of the group; every instance that moto adds is one."""
+        """The hosts of the group. moto creates each instance of a group as a `Host`."""
         return cast("list[Host]", self.instance_states)
 
     def all_hosts(self) -> list[Host]:
@@ -151,13 +151,13 @@ class LifecycleGroup(FakeAutoScalingGroup):
         return [*self.hosts, *self.pool]
 
     def set_desired_capacity(self, new_capacity: int | None) -> None:
-        """Set the desired number of hosts; none is launched before the group exists."""
+        """Set the desired number of hosts. No host is launched before the group exists."""
         self.desired_capacity = self.min_size if new_capacity is None else new_capacity
         if self.name in self.autoscaling_backend.autoscaling_groups:
             self.balance()
 
     def complete_due_actions(self) -> None:
-        """Apply the changes that time has caused: hook timeouts, unhealthy hosts, missing hosts."""
+        """Apply the changes that are due: timeouts of hooks, replacement of lost hosts, the next step of a refresh."""
         now = time.monotonic()
         for host in self.all_hosts():
             for name, action in list(host.actions.items()):
@@ -177,7 +177,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
         self.balance("an unhealthy instance needing to be replaced")
 
     def balance(self, reason: str = "a difference between desired and actual capacity") -> None:
-        """Launch and terminate until group and warm pool have their desired numbers of hosts."""
+        """Launch and terminate hosts until the group and its warm pool have their desired sizes."""
         active_hosts = [host for host in self.hosts if host.is_starting or host.lifecycle_state == "InService"]
         target = (self.desired_capacity or 0) + (self.refresh.spare(self) if self.refresh else 0)
         for number in range(len(active_hosts), target):
@@ -263,7 +263,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
         subnet = min((self.vpc_zone_identifier or "").split(","), key=used.count)
         try:
             instance = launch(self, subnet)
-        except Exception as error:  # noqa: BLE001 - whatever EC2 answers is the reason that the operator has to see
+        except Exception as error:  # noqa: BLE001 - any error of EC2 is the reason that the operator has to see
             self._refused_at = time.monotonic()
             status = f"Launching a new EC2 instance.  Status Reason: {error}. Launching EC2 instance failed."
             end(self._start_activity(status, f"At {utcnow()} an instance was started {reason}."), "Failed", str(error))
@@ -348,7 +348,7 @@ class LifecycleBackend(AutoScalingBackend):
         return [host for host in every if not instance_ids or host.instance_id in instance_ids]
 
     def set_instance_health(self, instance_id: str, health_status: str, *, respect_grace: bool = True) -> None:
-        """Set a host's health; an unhealthy one is replaced, except in its grace period."""
+        """Set a host's health. An unhealthy host is replaced. In its grace period, the request is ignored."""
         group, host = self.find(instance_id)
         grace = host.serving_since + (group.health_check_grace_period or 0)
         if respect_grace and time.monotonic() < grace:

@@ -22,7 +22,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 
 def evaluate(expression: str, results: list[dict[str, Any]]) -> tuple[list[float], list[datetime]]:
-    """Return an expression's values and their times; times without a value are omitted.
+    """Return an expression's values and their times. Times without a value are omitted.
 
     Args:
         expression: Expression, such as ``MAX([m1,m2])`` or ``100*m1/m2``.

@@ -67,7 +67,7 @@ class Refresh:
         return min(outdated, max(1, (group.desired_capacity or 0) * (max_healthy_percent - 100) // 100))
 
     def advance(self, group: LifecycleGroup) -> None:
-        """Execute the next step."""
+        """Execute the next step of the refresh."""
         outdated = self._outdated(group)
         self.replaced = max(0, self.total - len(outdated))
         alarms = cloudwatch_backends[group.autoscaling_backend.account_id][group.region].alarms
@@ -92,7 +92,7 @@ class Refresh:
             self.end(group, "Successful")
 
     def end(self, group: LifecycleGroup, status: str, reason: str = "") -> None:
-        """End the refresh; unless it has succeeded, the group uses its previous template again."""
+        """End the refresh. Unless the refresh has succeeded, the group uses its previous template again."""
         self.status, self.reason, self.ended = status, reason, utcnow()
         if status != "Successful":
             group.launch_from(self.before)

@@ -1,7 +1,7 @@
-"""An actual Redis for each replication group, if a rehearsal has a folder for them, so that its data can be restored.
+"""An actual Redis server for each replication group of a rehearsal, so that its data can be restored.
 
-Its socket is ``<group>.sock`` in that folder. A snapshot is the file that the process saves, from which a new group
-starts.
+The servers are disabled unless the rehearsal provides a folder. A server's socket is ``<group>.sock`` in that folder.
+A snapshot is the file that a server saves, and from which a new group starts.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _folder: Path | None = None
 
 
 def open_in(folder: Path) -> None:
-    """Start a process for each group from now on."""
+    """Start a server for each group that is created from now on, with its files in a folder."""
     global _folder  # noqa: PLW0603  set once, when the server starts
     _folder = folder
 
 
 def start(group: str, snapshot: str | None) -> None:
-    """Start a group's process with the data of a snapshot."""
+    """Start a group's server with the data of a snapshot, if one is given."""
     if _folder is None:
         return
     data = _folder / f"{group}.rdb"
@@ -55,7 +55,7 @@ def copy(snapshot: str, name: str) -> None:
 
 
 def fail_over(group: str) -> None:
-    """Stop a group's process, and start another one with the replicated data.
+    """Stop a group's server, and start another one with the replicated data.
 
     All data has been replicated, since there are no concurrent writes.
     """
@@ -66,24 +66,24 @@ def fail_over(group: str) -> None:
 
 
 def stop(group: str) -> None:
-    """Stop a group's process."""
+    """Stop a group's server, if it runs."""
     if process := _running.pop(group, None):
         process.kill()
         process.wait()
 
 
 def stop_all() -> None:
-    """Stop all processes."""
+    """Stop the servers of all groups."""
     for group in list(_running):
         stop(group)
 
 
 def _snapshot_file(snapshot: str) -> Path:
-    assert _folder is not None  # noqa: S101  asked before
+    assert _folder is not None  # noqa: S101  checked before
     return _folder / f"snapshot-{snapshot}.rdb"
 
 
 def _command(group: str, command: str) -> str:
-    assert _folder is not None  # noqa: S101  asked before
+    assert _folder is not None  # noqa: S101  checked before
     cli = ["redis-cli", "-s", str(_folder / f"{group}.sock"), command]
     return subprocess.run(cli, capture_output=True, text=True, check=False).stdout  # noqa: S603  Redis's own

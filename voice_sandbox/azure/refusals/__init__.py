@@ -53,7 +53,7 @@ class Refused:
 
 
 def refused(graphs: Iterable[Graph], steps: Iterable[Step] = ()) -> list[Refused]:
-    """Return the responses of services that reject a request, in the order of the requests.
+    """Evaluate all requests, and return the response to each rejected one, in the order of the requests.
 
     Args:
         graphs: Simulated ups of all projects, in the order of their creation.
@@ -91,6 +91,6 @@ def _evaluate_resource(
 
 
 def _bodies(kind: str, body: Part) -> list[tuple[str, Part]]:
-    """Return the parts of a request that rows evaluate: pools inside a cluster are treated like separate pools."""
+    """Return the parts of a request that rows evaluate. Pools inside a cluster are treated like separate pools."""
     within = body.parts("agentPoolProfiles") if kind == clusters.CLUSTER else []
     return [(kind, body), *((clusters.POOL, pool) for pool in within)]

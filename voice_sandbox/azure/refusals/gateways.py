@@ -39,7 +39,7 @@ def _missing_priority(rule: Part) -> Iterator[str]:
 
 
 def _references(request: Request) -> Iterator[str]:
-    """Yield references to parts that are not in the same request."""
+    """Yield the references to parts that the request does not contain."""
     for collection, names in _REFERENCES.items():
         for part in request.body.parts(collection):
             for name in names:

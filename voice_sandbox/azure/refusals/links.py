@@ -44,7 +44,7 @@ def _registry_tier(request: Request) -> Iterator[str]:
 
 
 def _same_names(request: Request) -> Iterator[str]:
-    """Yield zones of the same name on a network, which can only use one of them."""
+    """Yield the zones with the same name on a network, which can use only one of them."""
     zone, network = request.body.text("privateZoneName").lower(), request.body.text("virtualNetwork.id").lower()
     for _, link in request.existing(LINK):
         other = link.text("privateZoneName").lower()

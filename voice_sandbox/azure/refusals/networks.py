@@ -39,7 +39,7 @@ def _zones(request: Request) -> Iterator[str]:
 
 
 def zone_row(kind: str) -> Refusal:
-    """Return the row of a type about zones in regions without any."""
+    """Return the row that rejects zones of a type in regions without availability zones."""
     return Refusal(
         f"zones-of-{kind.partition(':')[2]}", kind, "LocationNotSupportAvailabilityZones",
         "The resource does not support availability zones at its location",

@@ -1,4 +1,4 @@
-"""A request to Azure as the service receives it: its body, the existing resources, and the previous resource."""
+"""A request to Azure as the service receives it, with its body and the resources that exist at that time."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class Part:
     path: str = ""
 
     def get(self, path: str) -> Any:
-        """Return the value at a path such as `upgradeSettings.maxSurge`; `None` if it is missing or unknown."""
+        """Return the value at a path such as `upgradeSettings.maxSurge`, or `None` if it is missing or unknown."""
         value = _to_plain_value(self.value)
         for name in path.split("."):
             value = _to_plain_value(value.get(name)) if isinstance(value, Mapping) else None
         return value
 
     def text(self, path: str) -> str:
-        """Return the text at a path; empty for other values."""
+        """Return the text at a path, or an empty text for other values."""
         value = self.get(path)
         return value if isinstance(value, str) else ""
 
     def number(self, path: str) -> float | None:
-        """Return the number at a path; `None` for other values."""
+        """Return the number at a path, or `None` for other values."""
         value = self.get(path)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     def texts(self, path: str) -> list[str]:
-        """Return the texts of a list; empty for other values."""
+        """Return the texts in the list at a path, or an empty list for other values."""
         value = self.get(path)
         return (
             [item for item in map(_to_plain_value, value) if isinstance(item, str)] if isinstance(value, list) else []
@@ -61,7 +61,7 @@ class Part:
         ]
 
     def at(self, path: str) -> str:
-        """Return the path within the request for a path within this object."""
+        """Convert a path within this object to a path within the request."""
         return f"{self.path}.{path}" if self.path else path
 
 
@@ -72,7 +72,7 @@ class Request:
     Attributes:
         resource: The resource.
         body: Its inputs, or the part of them that a row evaluates.
-        before: Previous inputs; `None` if the request creates it.
+        before: Previous inputs; `None` if the request creates the resource.
         earlier: Resources with earlier requests, of all projects, in order.
         dependencies: URNs of the resources for which the program waits before it sends this request.
     """
@@ -84,7 +84,7 @@ class Request:
     dependencies: frozenset[str] = field(default=frozenset())
 
     def existing(self, kind: str) -> Iterator[tuple[Resource, Part]]:
-        """Yield the resources of a type with earlier requests."""
+        """Yield the resources of a type that earlier requests have created."""
         for resource in self.earlier:
             if short_type(resource.type) == kind:
                 yield resource, Part(resource.inputs)
@@ -94,7 +94,7 @@ class Request:
         return ((resource, body) for resource, body in self.existing(kind) if resource.urn in self.dependencies)
 
     def by_id(self, kind: str, identifier: str) -> Part | None:
-        """Return the inputs of the resource with an id; `None` if this deployment does not create it."""
+        """Return the inputs of the resource with an id, or `None` if this deployment does not create it."""
         for resource, body in self.existing(kind):
             if resource.id and resource.id.lower() == identifier.lower():
                 return body

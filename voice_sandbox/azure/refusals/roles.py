@@ -23,7 +23,7 @@ IDENTITY, GRANT = "managedidentity:UserAssignedIdentity", "authorization:RoleAss
 
 
 def principals(request: Request, ids: list[str]) -> set[str]:
-    """Return the object ids of existing identities."""
+    """Return the object ids of the identities with the given resource ids, as far as they exist."""
     role_ids = {each.lower() for each in ids}
     return {
         str(Part(resource.outputs).get("principalId"))

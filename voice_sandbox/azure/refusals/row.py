@@ -49,7 +49,7 @@ def always(_: Part) -> bool:
 
 
 def equal(path: str, *values: object) -> Condition:
-    """Return a condition that is true if the value at a path is one of several."""
+    """Return a condition that is true if the value at a path is one of the given values."""
     return lambda body: body.get(path) in values
 
 
@@ -84,7 +84,7 @@ def forbidden(*paths: str, when: Condition = always) -> Evaluation:
 
 
 def required(path: str, *values: object, when: Condition = always) -> Evaluation:
-    """Reject a request without a value at a path, or without one of several."""
+    """Reject a request without a value at a path or, if values are given, with a missing or another value."""
 
     def evaluate(request: Request) -> Iterator[str]:
         value = request.body.get(path)
@@ -96,7 +96,7 @@ def required(path: str, *values: object, when: Condition = always) -> Evaluation
 
 
 def only(path: str, *values: object, when: Condition = always) -> Evaluation:
-    """Reject a value at a path that is not one of several; a missing value means the service's default."""
+    """Reject a value at a path that is not one of the given values. A missing value is accepted."""
 
     def evaluate(request: Request) -> Iterator[str]:
         value = request.body.get(path)
@@ -113,7 +113,7 @@ def each(path: str, evaluate: Callable[[Part], Iterable[str]]) -> Evaluation:
 
 
 def unique(path: str, key: Callable[[Part], object], description: str) -> Evaluation:
-    """Reject two objects of a list with the same key; objects whose key is ``None`` are ignored."""
+    """Reject two objects of a list with the same key. Objects whose key is ``None`` are ignored."""
 
     def evaluate(request: Request) -> Iterator[str]:
         first_parts: dict[object, Part] = {}
@@ -147,7 +147,7 @@ def within(path: str, low: float | None = None, high: float | None = None, when:
 
 
 def unchanged(path: str, *, once: Condition = always) -> Evaluation:
-    """Reject a changed value at a path."""
+    """Reject a changed value at a path, if the previous request satisfies a condition."""
 
     def evaluate(request: Request) -> Iterator[str]:
         ignored = any(covers(each, path) for each in request.resource.ignore_changes)

@@ -1,6 +1,6 @@
-"""Our engine on the cluster.
+"""The speech recognition engine on the cluster.
 
-It receives chunks of speech, sends utterances to the transcription services, and returns transcripts.
+The engine receives chunks of speech, sends utterances to the transcription services, and returns transcripts.
 """
 
 import pulumi
@@ -32,16 +32,19 @@ def asr_front(
     scaling: Scaling,
     opts: pulumi.ResourceOptions,
 ) -> CpuReplicas:
-    """Return the engine's pods. There is no load balancer, since the data plane finds them in the host registry."""
+    """Create the pods of the speech recognition engine.
+
+    The pods have no load balancer, since the data plane finds them in the host registry.
+    """
     main = LaunchedContainer(
         name=Component.ASR.value,
         image=context.image_uri(Image.WHISPER_ENGINE),
         launcher=asr(settings),
         share=Share(settings.cpus, settings.memory_gib),
         ports={"chunks": CHUNK, "health": ENGINE_HEALTH},
-        # Its port opens once the router knows the model, which may require the first GPU node.
+        # The port opens once the router knows the model, which may require the first GPU node.
         startup=http_probe(ENGINE_HEALTH, ENGINE_METRICS_PATH, period_s=10, failures=START_TIMEOUT_S // 10),
-        # The readiness endpoint fails while it drains; the metrics endpoint responds as long as it runs.
+        # The readiness endpoint fails while the engine drains; the metrics endpoint responds as long as it runs.
         liveness=liveness_probe(ENGINE_HEALTH, ENGINE_METRICS_PATH),
         readiness=http_probe(ENGINE_HEALTH, HEALTH_PATH, period_s=5, failures=2),
         extra_environment=login.environment(Component.ASR),

@@ -56,15 +56,16 @@ from voice_constructs.azure.kubernetes.topology_check import CacheTransfer, topo
 from voice_constructs.azure.kubernetes.transport_check import READY, TransportCheck
 
 ALL_GPUS_VISIBLE = {"NVIDIA_VISIBLE_DEVICES": "all"}
-"""Used by the NVIDIA runtime, the default one of AKS GPU nodes: its handler is `nvidia-container-runtime`, and there is
-no RuntimeClass `nvidia` to refer to (https://github.com/Azure/AgentBaker). The device plugin overwrites the variable in
-a container that requests GPUs itself (https://github.com/NVIDIA/nvidia-container-toolkit/issues/27)."""
+"""Variable of the NVIDIA runtime, which is the default runtime of AKS GPU nodes. Its handler is
+``nvidia-container-runtime``, and there is no RuntimeClass ``nvidia`` to refer to (https://github.com/Azure/AgentBaker).
+The device plugin overwrites the variable in containers that request GPUs
+(https://github.com/NVIDIA/nvidia-container-toolkit/issues/27)."""
 
 _ROUTER_PROBE = "import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
 
 
 class GpuReservation(Launcher):
-    """The container that requests the GPUs and sleeps."""
+    """Process of the container that requests the pod's GPUs. It only sleeps."""
 
     def command(self) -> tuple[str, ...]:
         """Return a program that exits on SIGTERM."""
@@ -72,7 +73,10 @@ class GpuReservation(Launcher):
 
 
 def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicasProps:
-    """Return one pod per node: prefill on one NVLink pair, decode on the other, and KV cache transfer inside the node.
+    """Return the properties of a service's cells.
+
+    A cell is one pod per node. Prefill uses one NVLink pair, decode uses the other, and KV cache is transferred inside
+    the node.
 
     Engines in separate pods, or in containers that do not see each other's GPUs, silently fall back to TCP. Here the
     containers share processes and shared memory, and all of them see all GPUs. A container that requests GPUs only sees
@@ -81,8 +85,8 @@ def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicas
     requested four GPUs would be aligned with all four NUMA nodes, and rejected under the kubelet's policy
     ``restricted``. ``voice_blueprint.engines.cell`` specifies the amounts.
 
-    LMCache servers, P/D router and front are sidecars: they start before the engines and stop after them, so that
-    requests drain through them.
+    The LMCache servers, the P/D router and the front are sidecars: they start before the engines and stop after them,
+    so that requests drain through them.
     """
     launch = cell_launch(context.azure, service)
     (sizing,) = size_service(context.azure, service).pools
@@ -177,9 +181,10 @@ def _sidecars(context: ClusterContext, launch: CellLaunch, *, nvme: bool) -> lis
 def lmcache_sidecar(
     name: str, image: pulumi.Output[str], launcher: LmcacheServer, port: Port, *, nvme: bool
 ) -> LaunchedContainer:
-    """Return an LMCache server as a sidecar: engines start once it is ready, and it stops after them.
+    """Return the sidecar that runs an LMCache server.
 
-    It requests no GPUs but sees all of them, since it opens its engine's GPU memory.
+    Engines start once the server is ready, and stop before it. The container requests no GPUs but sees all of them,
+    since the server opens the GPU memory of its engine.
     """
     return LaunchedContainer(
         name=name,
@@ -198,14 +203,14 @@ def lmcache_sidecar(
 def _relay_container(
     name: str, image: pulumi.Output[str], launcher: Launcher, *, share: Share, ports: dict[str, Port], readiness: Probe
 ) -> LaunchedContainer:
-    """Return a container that forwards requests. It has no startup probe, since the engines start after it."""
+    """Return a sidecar that forwards requests. It has no startup probe, since the engines start after it."""
     return LaunchedContainer(
         name=name, image=image, launcher=launcher, share=share, ports=ports, readiness=readiness, sidecar=True
     )
 
 
 def _router_probe() -> Probe:
-    """Return a probe of the P/D router, which listens on the loopback, where the kubelet cannot reach it."""
+    """Return an exec probe of the P/D router, since the kubelet cannot reach its loopback address."""
     program = _ROUTER_PROBE.format(port=PD_ROUTER_HTTP.number)
     return Probe(
         exec_=k8s.core.v1.ExecActionArgs(command=["python3", "-c", program]),

@@ -1,4 +1,4 @@
-"""Environment of every workload."""
+"""Deployment and cluster of all workloads."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class ClusterContext:
         return catalog.vm_sizes()[self.pool(pool).vm_size]
 
     def image_uri(self, image: Image) -> pulumi.Output[str]:
-        """Return an image's URI with its digest; for an image without one, a URI that does not exist."""
+        """Return the URI of an image with its digest. The URI does not exist if the image has no digest."""
         return pulumi.Output.concat(self.registry, f"/{image.value}@{digest(self.deployment, image)}")
 
     def waits_for_image(self, images: Iterable[Image]) -> bool:
@@ -56,12 +56,12 @@ class ClusterContext:
         return lacks_digests(self.deployment, tuple(images))
 
     def replicas(self, configured: int, images: Iterable[Image]) -> int:
-        """Return the initial number of replicas: 0 for a workload that must wait."""
+        """Return the initial number of replicas, which is 0 for a workload that must wait."""
         return 0 if self.waits_for_image(images) else configured
 
 
 def pod_labels(component: Component, service: str | None = None) -> dict[str, str]:
-    """Return the labels of a pod, which network policies, monitors and the router select."""
+    """Return the labels by which network policies, monitors and the router select a pod."""
     return {COMPONENT_LABEL: component.value, **PART_OF_LABEL, **({SERVICE_LABEL: service} if service else {})}
 
 
@@ -72,7 +72,7 @@ def metadata(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, pulumi.Input[str]] | None = None,
 ) -> k8s.meta.v1.ObjectMetaArgs:
-    """Return the metadata of an object; a cluster-scoped object passes ``None`` as namespace."""
+    """Return the metadata of an object. The namespace of a cluster-scoped object is ``None``."""
     return k8s.meta.v1.ObjectMetaArgs(
         name=name,
         namespace=namespace,

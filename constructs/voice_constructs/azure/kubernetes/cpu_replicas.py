@@ -34,11 +34,11 @@ class CpuReplicasProps:
     Attributes:
         component: Kind of pod; the Deployment, its service account and its main container have the same name.
         main: The main container.
-        sidecars: Containers that start before it and stop after it.
+        sidecars: Containers that start before the main container and stop after it.
         bounds: Minimum and maximum number of pods.
         drain_s: Drain timeout of a pod.
         images: Images of the pod; while one has no digest, there are no pods.
-        triggers: Scaling triggers, the one on slots first; the trigger that requires the most pods applies.
+        triggers: Scaling triggers. The trigger that requires the most pods applies; a trigger on slots is first.
     """
 
     component: Component
@@ -105,7 +105,8 @@ class CpuReplicas(pulumi.ComponentResource):
                 self._name,
                 context.namespace,
                 labels=labels,
-                # It does not become ready without its digest, or without a secret that it waits for.
+                # The Deployment does not become ready without the digest of its image, or without a secret that it
+                # waits for.
                 annotations={"pulumi.com/skipAwait": "true"},
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
@@ -119,7 +120,7 @@ class CpuReplicas(pulumi.ComponentResource):
                     metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=self._pod(account)
                 ),
             ),
-            # After the first deployment, KEDA sets the number.
+            # After the first deployment, KEDA sets the number of replicas.
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(needs), ignore_changes=["spec.replicas"]),
         )
 

@@ -40,16 +40,16 @@ from voice_constructs.azure.kubernetes.telemetry import METRICS_PORT
 from voice_constructs.azure.kubernetes.vault_secrets import VaultSecrets
 
 AGENT_SHARE = Share(cpus=AGENT_CPUS, memory_gib=1)
-"""Resources of a pod: one process uses one core. Its memory is 140 MiB, and 14 MiB per conversation (voice models are
-shared)."""
+"""Resources of an agent's pod, whose only process uses one core. The process uses 140 MiB of memory, and 14 MiB per
+conversation (voice models are shared)."""
 
 
 @dataclass(frozen=True)
 class EdgeTierProps:
-    """Differences between the two tiers.
+    """Properties of ``EdgeTier``, which differ between gateway and agents.
 
     Attributes:
-        kind: Last part of Pulumi's type, and prefix of its resources' addresses.
+        kind: Last part of the component's Pulumi type, and prefix of its resources' addresses.
         ports: Ports that the application gateway reaches, by name; ``http`` responds to probes.
         address: Address of the load balancer, in the nodes' range.
         health: Health check port of the nodes, which reports whether a node has a ready pod.
@@ -147,7 +147,7 @@ class EdgeTier(pulumi.ComponentResource):
 
 
 def gateway_tier(context: ClusterContext, edge: AzureEdge) -> EdgeTierProps:
-    """Return the gateway's properties: sessions, WebSocket audio, event streams, and the key that signs tokens."""
+    """Return the properties of the gateway, which handles sessions, audio and events, and signs session tokens."""
     sockets = gateway_pod_sockets(edge.gateway)
     return EdgeTierProps(
         kind="GatewayService",
@@ -168,7 +168,7 @@ def gateway_tier(context: ClusterContext, edge: AzureEdge) -> EdgeTierProps:
 
 
 def agent_tier(context: ClusterContext, settings: AgentPods, edge: AzureEdge) -> EdgeTierProps:
-    """Return the agents' properties; agents run conversations, and scale by their number."""
+    """Return the properties of the agents, which scale by their number of conversations."""
     keys = {CHAT_KEY: settings.chat, SPEECH_KEY: settings.speech}
     variables = {
         TOKEN_KEY: TOKEN_KEY_SECRET,

@@ -26,14 +26,15 @@ TIMEOUT_S = 5
 READY_PERIOD_S = 5
 READY_FAILURES = 2
 """An engine that hangs becomes unready after 20 s: in the worst case, its last tokens satisfy the first probe, and two
-more fail. A probe uses 70 ms of CPU time (measured, 2.6 GHz), 0.4 % of an engine with 4 cores."""
+more fail. A probe uses 70 ms of CPU time (measured at 2.6 GHz), which is 0.4 % of an engine with 4 cores."""
 
 ALIVE_PERIOD_S = 15
 ALIVE_FAILURES = 8
-"""Two minutes: a restart is a cold start, and an engine that hangs for less may recover by itself."""
+"""Number of failed probes before a restart, which take two minutes. A restart is a cold start, and an engine that hangs
+for a shorter time may recover."""
 LIVENESS_GRACE_S = 10
-"""Time from the failed liveness probe to SIGKILL, which cuts the preStop hook short: a hanging engine completes none of
-the requests that a drain would wait for, and has been out of rotation for two minutes."""
+"""Time from the failed liveness probe to SIGKILL. It cuts the preStop hook short, since a hanging engine completes none
+of the requests that a drain would wait for, and has received no requests for two minutes."""
 
 SILENCE_S = 1.0
 PROBE_TEXT = "Yes."
@@ -41,7 +42,8 @@ VOICE = "casual_female"
 """A preset of Voxtral 4B TTS (https://huggingface.co/mistralai/Voxtral-4B-TTS-2603)."""
 
 TOKENS = (EngineMetric.GENERATED, EngineMetric.PROMPTED, EngineMetric.KV_USAGE)
-"""A prompt is counted after all of it is prefilled; until then, it fills the KV cache."""
+"""Metrics that change while an engine works. A prompt is only counted once it is completely prefilled; until then, the
+usage of the KV cache changes."""
 SPEECH_TOKENS = (SpeechMetric.GENERATED, SpeechMetric.PROMPTED, SpeechMetric.FRAMES)
 
 
@@ -62,7 +64,7 @@ class CheckedLauncher(Launcher):
         return self.process.environment()
 
     def files(self) -> dict[str, str]:
-        """Return the files of the process and the program."""
+        """Return the files of the process, and the check program."""
         return self.process.files() | {PROGRAM: SOURCE.read_text(encoding="utf-8")}
 
 
@@ -70,7 +72,7 @@ def engine_probes(name: str, port: Port, model: ModelCard) -> EngineProbes:
     """Return the probes of an engine.
 
     Args:
-        name: Name of its container; the state of the probes is stored in files of the pod.
+        name: Name of the engine's container, and prefix of the files in which the probes store their state.
     """
     return {
         "startup": start_probe(port),
@@ -84,8 +86,8 @@ def readiness(name: str, engines: tuple[Port, ...], front: Port, model: ModelCar
 
     Args:
         name: Name of the container.
-        engines: Engines that all have to work.
-        front: Server through which requests reach all of them.
+        engines: Ports of the engines, all of which have to work.
+        front: Port of the server that forwards requests to all of them.
     """
     return Probe(
         exec_=_exec(f"{name}-readiness", engines, front, model),
@@ -120,9 +122,9 @@ def _exec(state: str, engines: tuple[Port, ...], front: Port, model: ModelCard) 
 def _question(server: str, model: ModelCard) -> Mapping[str, object]:
     """Return the smallest request that makes an engine work.
 
-    Transcription models receive a moment of silence, since they do not accept text. A language is specified, since its
-    detection may fail. Speech is requested in the same way as for callers: it is unknown how vLLM-Omni handles a limit
-    of one frame, and a word is half a second of audio.
+    Transcription models receive a moment of silence, since they do not accept text. A language is specified, since
+    language detection may fail. Speech is requested in the same way as for callers: it is unknown how vLLM-Omni handles
+    a limit of one frame, and a word is half a second of audio.
     """
     match model.task:
         case Task.SPEECH:

@@ -97,8 +97,8 @@ class EngineReplicasProps:
 class EngineReplicas(pulumi.ComponentResource):
     """Engine pods on one GPU pool.
 
-    It is a Deployment and not a StatefulSet, since replicas have no identity: the router finds them by label, and their
-    local disks only contain caches.
+    A Deployment manages the pods, and not a StatefulSet, since replicas have no identity: the router finds them by
+    label, and their local disks only contain caches.
 
     Attributes:
         claim: Total limits of all replicas.
@@ -166,7 +166,7 @@ class EngineReplicas(pulumi.ComponentResource):
                     metadata=k8s.meta.v1.ObjectMetaArgs(labels=self._labels), spec=self._pod(account)
                 ),
             ),
-            # After the first deployment, KEDA sets the number.
+            # After the first deployment, KEDA sets the number of replicas.
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(needs), ignore_changes=["spec.replicas"]),
         )
 
@@ -192,7 +192,7 @@ class EngineReplicas(pulumi.ComponentResource):
         )
 
     def _anti_affinity(self) -> k8s.core.v1.AffinityArgs:
-        """Return the anti-affinity that keeps two such pods off one node, even if a larger size has room for both."""
+        """Return the anti-affinity that limits a node to one pod, even if a larger VM size has room for two."""
         term = k8s.core.v1.PodAffinityTermArgs(
             label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()), topology_key=HOST_LABEL
         )
@@ -200,7 +200,7 @@ class EngineReplicas(pulumi.ComponentResource):
         return k8s.core.v1.AffinityArgs(pod_anti_affinity=anti_affinity)
 
     def _topology_spread(self) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:
-        """Return constraints that prefer other zones and nodes. A zone without GPUs must not delay a replica."""
+        """Return soft constraints that spread replicas, since a zone without GPUs must not delay a replica."""
         return [
             k8s.core.v1.TopologySpreadConstraintArgs(
                 max_skew=1,
@@ -237,7 +237,7 @@ def nvme_mount() -> Mount:
 
 
 def nvme_volume(gib: int) -> Volume:
-    """Return an ephemeral volume of this size, which is deleted with its pod."""
+    """Return an ephemeral volume on the node's local disks, which is deleted with its pod."""
     claim = k8s.core.v1.PersistentVolumeClaimSpecArgs(
         access_modes=["ReadWriteOnce"],
         storage_class_name=LOCAL_NVME,

@@ -22,8 +22,8 @@ from voice_constructs.azure.kubernetes.pods import (
 )
 
 WAITING_LABEL = "voice-serve/image-without-digest"
-"""Node label that no node has. A DaemonSet has no number of replicas, so one that waits for its image selects this
-label."""
+"""Label that no node has. A DaemonSet that waits for its image selects this label, since it has no number of
+replicas."""
 
 DEVICE_PLUGIN_SHARE = Share(cpus=0.1, memory_gib=0.25)
 DCGM_SHARE = Share(cpus=0.25, memory_gib=1)
@@ -51,7 +51,9 @@ class GpuNodes(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _build_device_plugin(self) -> k8s.apps.v1.DaemonSet:
-        """Create the device plugin. https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details.
+        """Create the DaemonSet of the device plugin.
+
+        Options: https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details.
 
         With ``PASS_DEVICE_SPECS``, the kubelet adds the device nodes to each container's specification. systemd applies
         that specification again whenever it reloads its units, and permissions added by a hook alone would be lost

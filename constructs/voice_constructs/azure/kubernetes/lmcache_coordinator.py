@@ -1,4 +1,4 @@
-"""The registry of LMCache servers, for replicas that read each other's KV cache."""
+"""The registry of LMCache servers, which replicas use to read each other's KV cache."""
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -25,16 +25,16 @@ SHARE = Share(cpus=0.5, memory_gib=2)
 SELECTOR = {COMPONENT_LABEL: NAME}
 HEALTH_PATH = "/instances"
 NOT_AWAITED = {"pulumi.com/skipAwait": "true"}
-"""Without a digest, it never becomes ready."""
+"""Annotation of objects that Pulumi does not wait for. Without the digest of its image, the pod never becomes ready."""
 
 
 class LmcacheCoordinator(pulumi.ComponentResource):
-    """A single pod, whose list is rebuilt from heartbeats.
+    """A single pod, which rebuilds its list of servers from heartbeats.
 
-    Servers that cannot reach it work without peers after a while.
+    Servers that cannot reach the pod work without peers after a while.
 
     Attributes:
-        claim: Total limits.
+        claim: Total limits of the pod.
     """
 
     def __init__(self, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
@@ -62,7 +62,7 @@ class LmcacheCoordinator(pulumi.ComponentResource):
             spec=k8s.apps.v1.DeploymentSpecArgs(
                 replicas=context.replicas(1, (Image.LMCACHE,)),
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=SELECTOR),
-                # With two instances, each list would be incomplete.
+                # With two pods, each list of servers would be incomplete.
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(type="Recreate"),
                 template=k8s.core.v1.PodTemplateSpecArgs(
                     metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=self._pod()

@@ -16,7 +16,9 @@ https://learn.microsoft.com/azure/aks/load-balancer-standard#customizations-via-
 
 
 class LoadBalancer(pulumi.ComponentResource):
-    """A Service of this type: packets go to nodes with a ready pod, and pods see the source addresses.
+    """A Service of type ``LoadBalancer``.
+
+    Packets are only sent to nodes with a ready pod, and pods see the source addresses.
 
     Attributes:
         node_ports: Number of node ports, which a quota limits.

@@ -38,12 +38,12 @@ from voice_constructs.azure.kubernetes.pods import (
 )
 
 SHARE = Share(cpus=2, memory_gib=8)
-"""Resources of one download; memory includes the page cache that it writes through. ASSUMED, not measured."""
+"""Resources of one download; memory includes the page cache of written files. ASSUMED, not measured."""
 
 HUB_SECRETS = "hub-secrets"
 """Name of the secret provider class that mounts the token of the vault in the jobs."""
 HUB_DIR = "/var/run/hub"
-"""Mount path of the token: a file, so that neither a manifest nor the job's environment contains it."""
+"""Mount path of the token, which is a file so that neither a manifest nor the job's environment contains it."""
 
 TIMEOUT_S = 7200
 """Timeout of a download over all attempts. 45 GiB at 100 MB/s take 8 min; an NFS share of 1 TiB has about the same
@@ -70,7 +70,7 @@ class Download(Launcher):
 
     @property
     def name(self) -> str:
-        """Name of its job, which depends on the revision."""
+        """Name of the job, which depends on the repository and the revision."""
         digest = hashlib.sha256(f"{self.repository}@{self.revision}".encode()).hexdigest()[:8]
         return f"fetch-{self.repository.partition('/')[2].lower().replace('.', '-')[:40]}-{digest}"
 
@@ -85,7 +85,7 @@ class Download(Launcher):
 
 
 def downloads(azure: Azure) -> tuple[Download, ...]:
-    """Return all repositories that services use, without duplicates."""
+    """Return one download for each repository and revision that services use."""
     token_file = f"{HUB_DIR}/{azure.hub_token_secret}" if azure.hub_token_secret else None
     results = {
         (repository, service.revision): Download(
@@ -104,7 +104,9 @@ def _repository(model: ModelCard, service: AzureService) -> str:
 
 
 class ModelFetch(pulumi.ComponentResource):
-    """A job for each repository. Engines run offline and read its result; only the jobs may reach the internet.
+    """A download job for each repository.
+
+    Engines run offline and read the downloaded weights. Only the jobs may access the internet.
 
     Attributes:
         jobs: Jobs by repository.

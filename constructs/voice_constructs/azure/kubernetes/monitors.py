@@ -26,8 +26,8 @@ ENGINE_PORTS: Mapping[str, CellRole | None] = {
     "lmcache": None,
     "lmcache-decode": CellRole.DECODE,
 }
-"""Named ports of engine pods with ``/metrics``, and the role of each. Pods without a port are skipped; the front of a
-cell would only repeat its decode engine."""
+"""Roles of engines by the named port that serves ``/metrics``. Pods without a port are skipped. The front of a cell is
+not listed, since it only repeats the metrics of the decode engine."""
 
 AGENT_SETTINGS = "ama-metrics-settings-configmap"
 """Name of the ConfigMap with the settings of Azure's agent; omitted settings keep their defaults.
@@ -37,7 +37,7 @@ https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-sc
 class Monitors(pulumi.ComponentResource):
     """Pod monitors of engines, the router, GPUs and the tiers that serve callers.
 
-    They use Azure's own API group of the Prometheus operator's types:
+    The monitors use Azure's own API group of the Prometheus operator's types:
     https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-crd
     """
 
@@ -59,7 +59,7 @@ class Monitors(pulumi.ComponentResource):
     def _keep_cluster_metrics(self) -> None:
         """Configure the metrics of kube-state-metrics that the agent collects.
 
-        They are added to those of Azure's own dashboards.
+        Metrics of Azure's own dashboards are collected in any case.
         """
         keep_list = "|".join(ClusterMetric)
         k8s.core.v1.ConfigMap(
@@ -104,7 +104,7 @@ def _endpoint(port: str, relabelings: Sequence[Mapping[str, object]] = ()) -> di
 
 
 def _pod_labels(role: CellRole | None) -> list[Mapping[str, object]]:
-    """Return the relabelling of engine series: service and pool from the pod, the role from the port."""
+    """Return the relabelling that adds labels of the pod and the role of the port to engine series."""
     copied = {SERVICE_LABEL: SERVICE_SERIES, POOL_LABEL: POOL_SERIES}
     relabelings: list[Mapping[str, object]] = [
         {"sourceLabels": [_meta(label)], "targetLabel": series} for label, series in copied.items()
@@ -113,5 +113,5 @@ def _pod_labels(role: CellRole | None) -> list[Mapping[str, object]]:
 
 
 def _meta(label: str) -> str:
-    """Return Prometheus's name of a pod label."""
+    """Return the meta label in which Prometheus stores a pod label."""
     return "__meta_kubernetes_pod_label_" + "".join(char if char.isalnum() else "_" for char in label)

@@ -43,7 +43,7 @@ class Namespaces(pulumi.ComponentResource):
     """The namespaces of services and of the GPU DaemonSets.
 
     Attributes:
-        context: Context for the objects in them.
+        context: Context for objects in these namespaces.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class Namespaces(pulumi.ComponentResource):
 
 
 class SignedImages(pulumi.ComponentResource):
-    """Rejects pods whose images are not among the digests that the key of ``image_signing`` has signed.
+    """An admission policy that rejects pods with an image that the key of ``image_signing`` has not signed.
 
-    The API server evaluates the policy itself, so it does not depend on a webhook that could be unavailable.
+    The API server evaluates the policy itself, so the policy does not depend on a webhook that could be unavailable.
     https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
     """
 
@@ -144,8 +144,8 @@ class Claim:
 class Limits(pulumi.ComponentResource):
     """Resource quota of the services, and default limits of containers.
 
-    The quota is the sum of what the deployment file allows, so that no other workload can use paid GPUs or expose a
-    service.
+    The quota is the sum of the resources that the deployment file allows, so that no other workload can use paid GPUs
+    or expose a service.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ NAMESPACE_BY_COMPONENT: dict[Component, str] = {
     Component.GPU_METRICS: GPU_NAMESPACE,
     Component.DEVICE_PLUGIN: GPU_NAMESPACE,
 }
-"""Namespaces of the components that are pods of this product, to which policies can be applied."""
+"""Namespaces of the components that are pods of this product. Policies can only apply to these components."""
 
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 """Label that Kubernetes adds to every namespace."""

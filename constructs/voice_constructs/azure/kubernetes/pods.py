@@ -24,14 +24,14 @@ Probe = k8s.core.v1.ProbeArgs
 Volume = k8s.core.v1.VolumeArgs
 
 PRE_STOP_S = 15
-"""Time that a terminating pod keeps serving before SIGTERM, until the kube-proxy of each node has removed it."""
+"""Time from the deletion of a pod to SIGTERM, in which the kube-proxy of each node removes the pod."""
 
 ENGINE_PRE_STOP_S = REMOVAL_DELAY_S + 5
-"""The same for an engine, since vLLM rejects new requests with HTTP 500 after SIGTERM: time until the router stops
-sending requests."""
+"""Time from the deletion of an engine's pod to SIGTERM, in which the router stops sending requests. After SIGTERM, vLLM
+rejects new requests with HTTP 500."""
 
 STOP_MARGIN_S = 60
-"""Time between the end of an engine's own drain and SIGKILL, in which it saves its caches, and sidecars stop."""
+"""Time between the end of an engine's own drain and SIGKILL, in which the engine saves its caches and sidecars stop."""
 
 TMP_GIB = 8
 
@@ -52,7 +52,7 @@ def pod_security() -> k8s.core.v1.PodSecurityContextArgs:
 
 
 def container_security() -> k8s.core.v1.SecurityContextArgs:
-    """Return the container security context that the level ``restricted`` requires, with a read-only root."""
+    """Return the security context of containers for the level ``restricted``, with a read-only root file system."""
     return k8s.core.v1.SecurityContextArgs(
         allow_privilege_escalation=False,
         read_only_root_filesystem=True,
@@ -66,7 +66,7 @@ class Share:
 
     Attributes:
         cpus: CPUs. The kubelet's static CPU manager pins whole numbers; other containers share the rest.
-        memory_gib: Memory, including shared memory that it writes.
+        memory_gib: Memory, including shared memory that the container writes.
         gpus: Number of whole GPUs.
     """
 
@@ -93,10 +93,10 @@ def cpu_quantity(cpus: float) -> str:
 
 @dataclass(frozen=True)
 class LaunchedContainer:
-    """A process of a pod.
+    """A container of a pod, which runs one process.
 
     Attributes:
-        launcher: Its command, environment and files.
+        launcher: Command, environment and files of the process.
         ports: Named ports that other pods reach, without those on the loopback.
         mounts: Mounts in addition to those of every container.
         extra_environment: Variables that depend on the pod and not on the engine.
@@ -190,7 +190,7 @@ def start_probe(port: Port) -> Probe:
 class ConfigFiles:
     """The files of a pod's processes in one ConfigMap.
 
-    Its name depends on its content, so that a change replaces the pods.
+    The name of the ConfigMap depends on its content, so that a changed file replaces the pods.
 
     Attributes:
         name: Name of the workload.
@@ -222,12 +222,12 @@ class ConfigFiles:
         )
 
     def volumes(self) -> list[Volume]:
-        """Return the pod's volume; without files, there is none."""
+        """Return the volume of the files, or an empty list if there are no files."""
         source = k8s.core.v1.ConfigMapVolumeSourceArgs(name=self.config_map_name)
         return [Volume(name="files", config_map=source)] if self.texts else []
 
     def mounts(self, launcher: Launcher) -> list[Mount]:
-        """Return the mounts of a process: its own files, each at its path."""
+        """Return one mount for each file of a process."""
         return [Mount(name="files", mount_path=path, sub_path=_key(path), read_only=True) for path in launcher.files()]
 
 
@@ -236,7 +236,7 @@ def _key(path: str) -> str:
 
 
 def tolerations(taints: Iterable[Taint]) -> list[k8s.core.v1.TolerationArgs]:
-    """Return the tolerations and the affinity for nodes with these taints only."""
+    """Return the tolerations that allow pods to run on nodes with these taints."""
     return [
         k8s.core.v1.TolerationArgs(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
         for taint in taints
@@ -246,7 +246,7 @@ def tolerations(taints: Iterable[Taint]) -> list[k8s.core.v1.TolerationArgs]:
 def environment(
     values: Mapping[str, pulumi.Input[str]], sources: Mapping[str, k8s.core.v1.EnvVarSourceArgs] | None = None
 ) -> list[k8s.core.v1.EnvVarArgs]:
-    """Return variables in sorted order, so that their order does not replace pods."""
+    """Return the variables of a container in sorted order, since a different order would replace the pods."""
     sources = sources or {}
     return [
         k8s.core.v1.EnvVarArgs(
@@ -257,7 +257,7 @@ def environment(
 
 
 def pod_field(field: str) -> k8s.core.v1.EnvVarSourceArgs:
-    """Return the source of a variable: a field of the pod itself, such as ``status.podIP``."""
+    """Return the source of a variable that contains a field of its pod, such as ``status.podIP``."""
     return k8s.core.v1.EnvVarSourceArgs(field_ref=k8s.core.v1.ObjectFieldSelectorArgs(field_path=field))
 
 
@@ -281,7 +281,7 @@ def shared_memory_mount() -> Mount:
 
 
 def shared_memory_volume(gib: float) -> Volume:
-    """Return the volume of that mount. Its content counts as memory of the container that wrote it."""
+    """Return the volume of ``shared_memory_mount``. Its content counts as memory of the container that wrote it."""
     source = k8s.core.v1.EmptyDirVolumeSourceArgs(medium="Memory", size_limit=gib_quantity(gib))
     return Volume(name="shared-memory", empty_dir=source)
 

@@ -55,10 +55,10 @@ from voice_blueprint.file.model.deployment import Deployment
 STATE_HOST_DIR = "/etc/voice/state"
 """Directory of the file with the state store's host name."""
 STATE_TOKEN_DIR = "/run/voice/token"  # noqa: S105  a folder
-"""Directory in which a pod's sidecar stores a fresh token for the state store; programs read it at each connection."""
+"""Directory in which a pod's sidecar stores a fresh token for the state store. Programs read it for each connection."""
 STATE_TOKEN_FILE = f"{STATE_TOKEN_DIR}/token"
 IDENTITY_TOKEN_DIR = "/var/run/secrets/voice"  # noqa: S105  a folder
-"""Directory of the service account's token, which only the sidecar reads and exchanges at Microsoft Entra."""
+"""Directory of the service account's token, which is exchanged for a token of Microsoft Entra."""
 
 VAD_RUN_DIR = "/run/voice/dataplane"
 """Directory of the data plane's control socket and session tables."""
@@ -87,8 +87,8 @@ STATE: Mapping[Variable, str] = {
     VALKEY_PORT: str(REDIS.number),
     VALKEY_PASSWORD_FILE: STATE_TOKEN_FILE,
 }
-"""Variables for the connection to the state store, the same in every tier; the user is the object id of the tier's
-identity."""
+"""Variables for the connection to the state store, which are the same in every tier. The user is not included: it is
+the object id of the tier's identity."""
 
 STATE_TOKEN = Program(
     ("python", "-m", "voice_gateway.state_token"),
@@ -97,11 +97,11 @@ STATE_TOKEN = Program(
         "VOICE_STATE_TOKEN_FILE": STATE_TOKEN_FILE,
     },
 )
-"""The sidecar that refreshes the token; it is part of the gateway's image."""
+"""Program of the sidecar that refreshes the token. It is part of the gateway's image."""
 
 
 def gateway(deployment: Deployment, edge: AzureEdge, sockets: int) -> Program:
-    """Return the gateway's process.
+    """Return the program of the gateway's pods.
 
     Args:
         sockets: Maximum number of sockets, calculated by ``voice_blueprint.capacity``.
@@ -122,7 +122,7 @@ def gateway(deployment: Deployment, edge: AzureEdge, sockets: int) -> Program:
 
 
 def telemetry(deployment: Deployment, tier: Component, source: str) -> Program:
-    """Return the telemetry container of a tier. Without a region, it does not publish to CloudWatch."""
+    """Return the telemetry program of a tier. It has no region, so it does not publish to CloudWatch."""
     return Program(
         ("python", "-m", "voice_telemetry"),
         {
@@ -139,7 +139,7 @@ def telemetry(deployment: Deployment, tier: Component, source: str) -> Program:
 
 
 def agent(deployment: Deployment, pods: AgentPods, edge: AzureEdge) -> Program:
-    """Return an agent, whose engines are reached through the router or externally."""
+    """Return the program of the agents' pods, which reach engines through the router or at external endpoints."""
     shared = agent_environment(
         deployment,
         pods,
@@ -158,7 +158,7 @@ def agent(deployment: Deployment, pods: AgentPods, edge: AzureEdge) -> Program:
 
 
 def _engine(azure: Azure, engine: AzureEngine) -> tuple[str, str]:
-    """Return the base URL of an engine's API and the name of its model there."""
+    """Return the base URL of an engine's API, and the name of the model in requests."""
     if isinstance(engine, Endpoint):
         return engine.url, engine.model
     service = next(each for each in azure.services if each.name == engine.service)
@@ -166,7 +166,9 @@ def _engine(azure: Azure, engine: AzureEngine) -> tuple[str, str]:
 
 
 def vad(pods: VadPods, sessions: int) -> Program:
-    """Return the data plane as an unprivileged process: kernel sockets, each polled on a core of its own.
+    """Return the data plane's program, which runs without privileges.
+
+    It uses kernel sockets, each of which is polled on a core of its own.
 
     Args:
         sessions: Maximum sessions of a pod, calculated by ``voice_blueprint.capacity``.
@@ -192,9 +194,9 @@ def vad(pods: VadPods, sessions: int) -> Program:
 
 
 def asr(pods: AsrPods) -> Program:
-    """Return our engine, which sends utterances through the router to the engines that serve their model.
+    """Return the program of our engine, which sends utterances through the router to the engines of its model.
 
-    A model with streaming audio input receives it over a WebSocket.
+    A model with streaming audio input receives the audio over a WebSocket.
     """
     live = catalog.models()[pods.model].hears_live
     return Program(

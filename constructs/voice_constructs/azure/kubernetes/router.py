@@ -35,9 +35,9 @@ SELECTOR = {COMPONENT_LABEL: Component.ROUTER.value}
 
 
 class Router(pulumi.ComponentResource):
-    """Replicas of the router with one cluster-internal address, without a load balancer.
+    """Replicas of the router, which share one address in the cluster and have no load balancer.
 
-    They discover pods by DNS, and have no access to the Kubernetes API.
+    The replicas discover pods by DNS, and have no access to the Kubernetes API.
 
     Attributes:
         address: Address for clients in the cluster.
@@ -99,7 +99,7 @@ class Router(pulumi.ComponentResource):
                     max_skew=1, topology_key=HOST_LABEL, when_unsatisfiable="ScheduleAnyway", label_selector=selector
                 )
             ],
-            # Requests pass through it, so it drains as long as the slowest service.
+            # Requests pass through the router, so it drains as long as the slowest service.
             termination_grace_period_seconds=ENGINE_PRE_STOP_S + launcher.drain_s + STOP_MARGIN_S,
             containers=[self._container(launcher, files)],
             volumes=[tmp_volume(), *files.volumes()],
@@ -129,7 +129,7 @@ class Router(pulumi.ComponentResource):
                 NAME,
                 context.namespace,
                 labels=pod_labels(Component.ROUTER),
-                # Without a digest, it never becomes ready.
+                # Without the digest of its image, the Deployment never becomes ready.
                 annotations={"pulumi.com/skipAwait": "true"},
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(

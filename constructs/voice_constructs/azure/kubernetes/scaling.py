@@ -1,4 +1,4 @@
-"""KEDA scaling by metrics of the engines."""
+"""KEDA scaling by Prometheus metrics."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContex
 AUTHENTICATION = "prometheus"
 POLL_S = 30
 FAILED_POLLS = 4
-"""Number of failed polls after which the fallback applies: the current number of replicas. A failing metric contains no
+"""Number of failed polls after which KEDA keeps the current number of replicas. A failing metric contains no
 information about load."""
 
 
@@ -61,7 +61,7 @@ class Scaling(pulumi.ComponentResource):
         waits_for_image: bool,
         parent: pulumi.Resource,
     ) -> k8s.apiextensions.CustomResource:
-        """Scale a Deployment between bounds; one that waits for its image stays at 0 replicas."""
+        """Scale a Deployment between bounds. A Deployment that waits for its image stays at 0 replicas."""
         return k8s.apiextensions.CustomResource(
             f"{name}-scaling",
             api_version="keda.sh/v1alpha1",

@@ -32,7 +32,7 @@ from voice_constructs.azure.kubernetes.topology_check import topology_check
 
 
 def replicas_for(context: ClusterContext, service: AzureService) -> list[EngineReplicasProps]:
-    """Return the sets of replicas of a service; a chat service has one per pool."""
+    """Return the replicas of a service. A chat service has one element per pool; other services have one in total."""
     match service:
         case PrefillDecodeCell():
             return [cells(context, service)]
@@ -122,7 +122,7 @@ def _engine(
 
 
 def _with_drain(service: ChatService | TtsService, engine: LaunchedContainer) -> LaunchedContainer:
-    """Return an engine that completes its requests: vLLM does so itself, vLLM-Omni with a hook before SIGTERM."""
+    """Return the engine with a drain. vLLM completes requests after SIGTERM; vLLM-Omni needs a hook before SIGTERM."""
     if not isinstance(service, TtsService):
         return engine
     return replace(

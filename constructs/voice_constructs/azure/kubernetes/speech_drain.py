@@ -31,17 +31,17 @@ class Drained(Launcher):
         return self.process.environment()
 
     def files(self) -> dict[str, str]:
-        """Return the files of the process and the program."""
+        """Return the files of the process, and the program of the hook."""
         return self.process.files() | {PROGRAM: SOURCE.read_text(encoding="utf-8")}
 
 
 def drain_hook(port: Port, *, settle_s: float, drain_s: float) -> Sequence[str]:
-    """Return the command of the hook; every engine image contains Python.
+    """Return the command of the hook. Every engine image contains Python.
 
     Args:
         port: Port of the engine's metrics.
         settle_s: Time in which the router still sends requests.
-        drain_s: Maximum time after it for requests to finish.
+        drain_s: Maximum time after ``settle_s`` for requests to finish.
     """
     drain = {
         "metrics": f"{http(port.number)}/metrics",

@@ -1,4 +1,4 @@
-"""Sign-in of pods to the state store: a file with its host name, and a sidecar that refreshes a token file."""
+"""Sign-in of pods to the state store, with a file for the host name and a sidecar that refreshes a token file."""
 
 from collections.abc import Mapping, Sequence
 
@@ -30,7 +30,7 @@ IDENTITY_TOKEN_S = 3600
 class StateLogin(pulumi.ComponentResource):
     """The ConfigMap with the store's host name, and the sign-in parts of each tier's pods.
 
-    A recreated store may have another name: pods detect the changed file and reconnect.
+    A recreated store may have another host name. Pods detect the changed file and reconnect.
 
     Attributes:
         config: The ConfigMap.
@@ -52,11 +52,11 @@ class StateLogin(pulumi.ComponentResource):
         self.register_outputs({})
 
     def client_id(self, tier: Component) -> pulumi.Output[str]:
-        """Return the variables with the identity of a tier's pods in Microsoft Entra."""
+        """Return the id with which a tier's pods sign in to Microsoft Entra."""
         return self._identities.apply(lambda identities: identities[tier.value]["clientId"])
 
     def environment(self, tier: Component) -> Mapping[str, pulumi.Input[str]]:
-        """Return the tier's user of the store, for its main container."""
+        """Return the variable with the tier's user of the store, for the main container."""
         return {VALKEY_USER.name: self._identities.apply(lambda identities: identities[tier.value]["principalId"])}
 
     def archive(self, cluster: pulumi.StackReference, tier: Component) -> Mapping[str, pulumi.Input[str]]:
@@ -76,7 +76,7 @@ class StateLogin(pulumi.ComponentResource):
         ]
 
     def sidecar(self, tier: Component) -> LaunchedContainer:
-        """Return the container that refreshes the token; the main container starts after the first token."""
+        """Return the container that refreshes the token. The main container starts after the first token."""
         return LaunchedContainer(
             name="state-token",
             image=self._context.image_uri(Image.GATEWAY),

@@ -17,7 +17,7 @@ LOCAL_NVME = "local-nvme"
 
 
 DRIVER_NODES = "storageoperator.acstor.io/nodeAffinity"
-"""Annotation of the class that selects the nodes for the driver; by default, all nodes.
+"""Annotation of the storage class that selects the nodes for the driver. By default, the driver runs on all nodes.
 https://learn.microsoft.com/azure/storage/container-storage/manage-local-container-storage-interface-driver-placement"""
 
 

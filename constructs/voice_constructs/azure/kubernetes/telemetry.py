@@ -1,4 +1,7 @@
-"""Telemetry sidecar of tiers that do not publish Prometheus metrics, with the image that publishes metrics on AWS."""
+"""Telemetry sidecar of tiers that do not publish Prometheus metrics themselves.
+
+It runs the image that publishes metrics on AWS.
+"""
 
 from collections.abc import Sequence
 
@@ -20,7 +23,9 @@ METRICS_PORT = "metrics"
 def telemetry_sidecar(
     context: ClusterContext, tier: Component, source: str, login: StateLogin, mounts: Sequence[Mount] = ()
 ) -> LaunchedContainer:
-    """Return the container. It stops after the main one, so that metrics cover the whole drain.
+    """Return the telemetry container of a tier.
+
+    The container stops after the main container, so that metrics cover the whole drain.
 
     Args:
         source: A source of ``VOICE_TELEMETRY_SOURCES``.

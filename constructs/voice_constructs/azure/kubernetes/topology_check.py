@@ -23,7 +23,7 @@ class CacheTransfer:
     Attributes:
         groups: GPUs of the prefill and of the decode engine.
         transports: Transports that UCX may use.
-        refuse: Whether the pod does not start without access to each other's memory.
+        refuse: Whether the pod refuses to start if the GPUs have no access to each other's memory.
     """
 
     groups: tuple[tuple[int, ...], tuple[int, ...]]
@@ -32,10 +32,10 @@ class CacheTransfer:
 
 
 def expectation(size: VmSize, gpus: int, hand_over: CacheTransfer | None = None) -> str:
-    """Return the expected topology of a pod with this number of a node's GPUs, as JSON.
+    """Return the expected topology of a pod's GPUs as JSON.
 
-    For a pod with all GPUs it is the catalogue's row. For a pod with some of them, GPUs are numbered from 0 and must
-    all be connected, as tensor parallelism requires.
+    A pod with all GPUs of its node has the topology of the catalogue. In a pod with some of them, GPUs are numbered
+    from 0 and must all be connected, as tensor parallelism requires.
     """
     is_full_node = gpus == size.gpu_count
     numa = {gpu: index for index, node in enumerate(size.numa_nodes) for gpu in node.gpus}
@@ -54,7 +54,7 @@ def expectation(size: VmSize, gpus: int, hand_over: CacheTransfer | None = None)
 
 @dataclass(frozen=True)
 class TopologyCheck(Launcher):
-    """The program as a file of a pod.
+    """A process that runs the check program.
 
     Attributes:
         size: The node's VM size.
@@ -67,7 +67,7 @@ class TopologyCheck(Launcher):
     hand_over: CacheTransfer | None = None
 
     def command(self) -> tuple[str, ...]:
-        """Return the command; every engine image contains Python."""
+        """Return the command. Every engine image contains Python."""
         return ("python3", PROGRAM)
 
     def environment(self) -> dict[str, str]:
@@ -81,7 +81,7 @@ class TopologyCheck(Launcher):
 def topology_check(
     image: pulumi.Output[str], size: VmSize, gpus: int, hand_over: CacheTransfer | None = None
 ) -> LaunchedContainer:
-    """Return the init container. It requests the pod's GPUs, so that the engine gets the same ones."""
+    """Return the init container of the check. It requests the pod's GPUs, so that the engine gets the same GPUs."""
     return LaunchedContainer(
         name="check-topology",
         image=image,

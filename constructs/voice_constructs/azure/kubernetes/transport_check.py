@@ -17,7 +17,7 @@ READY = "/tmp/kv-transport-ready"  # noqa: S108  a volume of the pod
 
 @dataclass(frozen=True)
 class TransportCheck(Launcher):
-    """The program as a file of a pod, which wraps the engine's own command.
+    """A process that runs the check program, which starts the engine.
 
     Attributes:
         without_peer_access: Behaviour if KV cache is not transferred directly between GPUs.
@@ -27,7 +27,7 @@ class TransportCheck(Launcher):
     without_peer_access: WithoutPeerAccess
 
     def command(self) -> tuple[str, ...]:
-        """Return both commands; every engine image contains Python."""
+        """Return the command of the check, followed by the engine's command. Every engine image contains Python."""
         return ("python3", PROGRAM, *self.engine.command())
 
     def environment(self) -> dict[str, str]:

@@ -40,7 +40,8 @@ class Vad(pulumi.ComponentResource):
 
     Attributes:
         pods: The pods.
-        load_balancer: Load balancer with the public address of the cluster's program, which preserves source addresses.
+        load_balancer: Load balancer that preserves source addresses. Its public address is part of the cluster's
+            program.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ def _container(context: ClusterContext, settings: VadPods, login: StateLogin) ->
         startup=Probe(tcp_socket=answers, period_seconds=2, failure_threshold=60),
         # The port is closed while no packets can flow, and from the start of a drain.
         readiness=Probe(tcp_socket=answers, period_seconds=5, failure_threshold=2),
-        # Its control thread answers all requests, and closes the port while a polling core is stuck.
+        # The control thread responds to all requests, and closes the port while a polling core is stuck.
         liveness=liveness_probe(VAD_HEALTH, HEALTH_PATH),
         extra_environment=login.environment(Component.VAD),
         sources={HOST.name: pod_field("metadata.name"), HOST_ADDRESS.name: pod_field("status.podIP")},

@@ -13,7 +13,7 @@ from voice_constructs.azure.kubernetes.pods import Mount, Volume
 from voice_constructs.azure.kubernetes.state_login import StateLogin
 
 SECRETS_DIR = "/run/voice/secrets"
-"""Mount path in the pod; the Kubernetes secret only exists while it is mounted."""
+"""Mount path in the pod. The Kubernetes secret only exists while the volume is mounted."""
 _VOLUME = "secrets"
 
 

@@ -1,4 +1,4 @@
-"""Starts the agent: ``python -m voice_agent``."""
+"""Entry point of the agent: ``python -m voice_agent``."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ def log_source(message: "Message") -> None:
 
 
 def main() -> int:
-    """Run the agent; exit with 1 if it cannot start."""
+    """Run the agent, and return the exit code, which is 1 if the agent cannot start."""
     settings, store = environment.read(AgentSettings), environment.read(StoreSettings)
     logs.set_up()
     logger.remove()

@@ -1,4 +1,4 @@
-"""The language model: one with text input, or one with audio input."""
+"""Services for language models with text input or with audio input."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +21,14 @@ from voice_blueprint.contract.media import MAX_AUDIO_INPUTS
 from voice_blueprint.contract.session_api import ROUTING_HEADER
 
 PRE_ROLL_S = 0.5
-"""Audio that is kept from before a voice is detected, which takes about 0.2 s, so that a question includes its first
-sound."""
+"""Duration of the audio that is kept from before a voice is detected, so that a question includes its first sound.
+Detection takes about 0.2 s."""
 BYTES_PER_S = 2 * RATE
 MAX_QUESTION_BYTES = 120 * BYTES_PER_S
-"""Two minutes; of a longer question, only the end is used."""
+"""Maximum size of a question's audio, which is two minutes. Only the end of a longer question is used."""
 TOKENS_PER_S = 5
-"""Tokens per second of speech: three words, and markup. They are added to the limit, so that a transcript does not
-reduce an answer."""
+"""Tokens per second of speech, which is three words, and markup. They are added to an answer's limit, so that the
+transcript does not shorten the answer."""
 TEMPERATURE = 0.2
 """Recommended by Mistral for Voxtral (https://huggingface.co/mistralai/Voxtral-Small-24B-2507)."""
 
@@ -37,7 +37,8 @@ class Chat(OpenAILLMService):
     """A language model whose requests identify their conversation.
 
     Args:
-        on_usage: Callback with the tokens of each request and the cached ones, if the engine reports them.
+        on_usage: Callback with the prompt tokens of each request and the cached ones among them, if the engine reports
+            cached tokens.
     """
 
     supports_developer_role = False  # no template of the open models supports it
@@ -81,7 +82,7 @@ class Chat(OpenAILLMService):
 
 
 class _OpenAIAudio(NvidiaOmniLLMAdapter):
-    """Audio in the format of OpenAI's API, which vLLM supports in addition to NVIDIA's."""
+    """Adapter that sends audio in the format of OpenAI's API, which vLLM supports in addition to NVIDIA's format."""
 
     def to_provider_content_parts(self, parts: Sequence[Mapping[str, Any]]) -> list[Any]:
         return list(parts)
@@ -92,8 +93,8 @@ class Question:
     """A question that the model has transcribed.
 
     Attributes:
-        words: Its transcript, as in the context.
-        parts: Content of the request: its audio, and the instruction.
+        transcript: Transcript of the question, as in the context.
+        parts: Content of the request: the question's audio, and the instruction.
     """
 
     words: str
@@ -101,11 +102,12 @@ class Question:
 
 
 class ListeningChat(Chat, NvidiaOmniLLMService):
-    """A language model that receives the audio of a question, and transcribes it before it answers.
+    """A language model that receives the audio of a question, and transcribes the question before answering.
 
-    Pipecat's service for NVIDIA's Omni supports any model with OpenAI's API. Earlier questions remain audio, byte for
-    byte, so that an engine finds them in its cache, up to the limit of one request to Voxtral. Above it, the older half
-    is replaced by text at once; replaced one by one, each request would start differently from the last.
+    Pipecat's service for NVIDIA's Omni supports any model with OpenAI's API. Earlier questions remain identical audio,
+    so that an engine finds them in its cache, up to the limit of one request to Voxtral. Above this limit, the older
+    half is replaced by text at once. If the questions were replaced one by one, each request would start differently
+    from the last.
 
     Event handlers: ``on_heard``, with the transcript of a question.
     """
@@ -127,7 +129,7 @@ class ListeningChat(Chat, NvidiaOmniLLMService):
 
     def build_chat_completion_params(self, params_from_context: OpenAILLMInvocationParams) -> dict[str, Any]:
         params = super().build_chat_completion_params(params_from_context)
-        # A request without audio, such as that after a tool call, expects no transcript, so the instruction is omitted.
+        # A request without audio, such as one after a tool call, requires no transcript, so the instruction is omitted.
         if self.current_turn_has_user_audio():
             params["messages"] = _without_system(self._with_question_audio(params["messages"]))
         audio = sum(len(part["input_audio"]["data"]) for part in self._active_turn_parts or () if "input_audio" in part)
@@ -141,7 +143,10 @@ class ListeningChat(Chat, NvidiaOmniLLMService):
             del self._audio_buffer[0]
 
     def _with_question_audio(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the messages with questions as audio if it is still available, the newest of equal texts first."""
+        """Replace the text of questions by audio, if the audio is still available.
+
+        Of several questions with the same text, the newest one is matched first.
+        """
         questions, result = list(self._questions), []
         for message in reversed(messages):
             if questions and message["role"] == "user" and message["content"] == questions[-1].words:
@@ -151,7 +156,7 @@ class ListeningChat(Chat, NvidiaOmniLLMService):
         return result[::-1]
 
     def _remember(self, question: Question) -> None:
-        """Keep a question for later requests, each of which contains one more."""
+        """Keep the audio of a question for later requests. Above the limit, drop the older half."""
         self._questions.append(question)
         if len(self._questions) >= MAX_AUDIO_INPUTS:
             del self._questions[: -(MAX_AUDIO_INPUTS // 2)]
@@ -163,7 +168,7 @@ class ListeningChat(Chat, NvidiaOmniLLMService):
 
 
 def _without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages with the system message's text as a part of the first user message.
+    """Return messages in which the system message is a part of the first user message.
 
     Voxtral's tokenizer rejects a request with both audio and a system message (mistral_common 1.13.1:
     ``tokens/tokenizers/instruct.py``, ``InstructTokenizerV7.validate_messages``).

@@ -1,4 +1,4 @@
-"""Entrances: the WebSocket protocols of callers, each of which wraps a Pipecat serializer."""
+"""WebSocket protocols of callers. Each protocol wraps a Pipecat serializer."""
 
 import secrets
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ from voice_blueprint.contract.session_api import TOKEN_HEADER
 from voice_runtime.http import client_address
 
 SUBPROTOCOL = "voice.v1"
-"""Browsers cannot set headers on a WebSocket, so they offer this subprotocol, followed by tokens with these
-prefixes."""
+"""Subprotocol that browsers offer, followed by tokens with the prefixes below, since browsers cannot set headers on a
+WebSocket."""
 OFFERED_TOKEN = "voice.token."  # noqa: S105  a name
 OFFERED_KEYS = ("voice.key.", "openai-insecure-api-key.")
 START_WITHIN_S = 5.0
@@ -32,9 +32,9 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Close:
-    """Close codes of a socket, of which 1012 and 1013 ask the client to reconnect.
+    """Code and reason for closing a socket.
 
-    They are defined in RFC 6455, section 7.4, and IANA's registry.
+    Codes are defined in RFC 6455, section 7.4, and IANA's registry. Codes 1012 and 1013 ask the client to reconnect.
     """
 
     code: int
@@ -48,7 +48,7 @@ TRY_AGAIN_LATER = Close(1013, "no conversation can begin now; try again")
 
 
 class Socket(WebSocket):
-    """A WebSocket with the close code of its conversation; Pipecat closes every one with 1000."""
+    """A WebSocket that closes with the code of its conversation, whereas Pipecat closes every socket with 1000."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         super().__init__(scope, receive, send)
@@ -64,7 +64,7 @@ class CallerConnection:
 
     Attributes:
         conversation: Conversation to resume; empty for a new one.
-        key: Credentials for the gateway: an ``Authorization`` header.
+        authorization: Credentials for the gateway: the value of an ``Authorization`` header.
         token: Token of the conversation to resume.
         serializer: Converts messages to Pipecat's frames.
     """
@@ -90,11 +90,11 @@ class CallerConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the socket has already been accepted, so that an HTTP response is no longer possible."""
+        """Whether the socket has been accepted. If so, an HTTP response is no longer possible."""
         return self.socket.application_state is not WebSocketState.CONNECTING
 
     async def begin(self) -> None:
-        """Identify the caller if the request alone is not sufficient, and verify a conversation's token.
+        """Identify the caller if the request alone is not sufficient, and verify the token of a conversation.
 
         Raises:
             RefusedError: The caller cannot be identified, or the token belongs to another conversation.
@@ -132,7 +132,7 @@ class CallerConnection:
         return ()
 
     def answered(self, text: str) -> Iterable[Json]:  # noqa: ARG002  of some protocols
-        """Return the messages with the agent's words, as far as they were played."""
+        """Return the messages with those of the agent's words that were played."""
         return ()
 
     def silent(self) -> Iterable[Json]:
@@ -141,7 +141,7 @@ class CallerConnection:
 
 
 class ProtobufEntrance(CallerConnection):
-    """Pipecat's own protocol, for its clients."""
+    """Pipecat's own protocol, for Pipecat's clients."""
 
     def __init__(self, socket: Socket, settings: AgentSettings) -> None:
         super().__init__(socket, settings)
@@ -155,7 +155,7 @@ class ProtobufEntrance(CallerConnection):
 
 
 class RealtimeEntrance(CallerConnection):
-    """OpenAI's realtime API, speech to speech."""
+    """OpenAI's realtime API for speech to speech."""
 
     subprotocol = REALTIME_SUBPROTOCOL
 

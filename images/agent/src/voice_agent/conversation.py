@@ -1,4 +1,4 @@
-"""A conversation: transport, transcription, turns, language model, speech, history."""
+"""Runs a conversation: transport, transcription, turns, language model, speech synthesis and history."""
 
 import asyncio
 import contextlib
@@ -58,10 +58,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Engines:
-    """The engines of a conversation, in addition to the two models of turns.
+    """The engines of a conversation, except the two turn models.
 
     Attributes:
-        hearing: Speech to text, or only the caller's session if the language model accepts audio.
+        speech_to_text: Speech to text, or only the caller's session if the language model accepts audio.
     """
 
     client: httpx2.AsyncClient
@@ -90,7 +90,7 @@ async def _queue_messages(worker: PipelineWorker, messages: Iterable[Json]) -> N
 
 
 class Conversation:
-    """A conversation with one caller, from an accepted socket to its end."""
+    """A conversation with a caller, from the acceptance of the socket to the end of the conversation."""
 
     def __init__(
         self, settings: AgentSettings, models: Models, metrics: Metrics, memory: Memory, engines: Engines
@@ -103,10 +103,10 @@ class Conversation:
         self._turns = Turns()
 
     async def run(self, entrance: CallerConnection, leaving: Callable[[], Awaitable[None]]) -> None:
-        """Run the conversation until either side ends it.
+        """Run the conversation until the caller or the agent ends it.
 
         Args:
-            leaving: Returns when the conversation has to end after its turn.
+            wait_for_stop: Function that returns when the conversation has to end after its current turn.
 
         Raises:
             RedisError: The store does not respond.
@@ -215,7 +215,7 @@ class Conversation:
         async def connected(*_: object) -> None:
             if history and history[-1]["role"] == "user":
                 self._turns.begin()
-                await worker.queue_frame(LLMRunFrame())  # an answer to it has not been played
+                await worker.queue_frame(LLMRunFrame())  # no answer to the last message has been played
 
         @transport.event_handler("on_client_disconnected")
         async def on_disconnect(*_: object) -> None:
@@ -236,7 +236,7 @@ class Conversation:
         caller: LLMUserAggregator,
         agent: LLMAssistantAggregator,
     ) -> None:
-        """Record what is said, and detect when neither side speaks or waits."""
+        """Record the words of both sides, and detect when neither side speaks or waits for an answer."""
 
         @self._turns.event_handler("on_silent")
         async def silent(*_: object) -> None:
@@ -264,7 +264,7 @@ class Conversation:
                 self._turns.end()
 
     def _follow_words(self, worker: PipelineWorker, entrance: CallerConnection, chat: ListeningChat) -> None:
-        """Record the transcripts of the language model."""
+        """Record the questions that the language model transcribes."""
 
         @chat.event_handler("on_heard")
         async def on_transcript(_: object, text: str) -> None:

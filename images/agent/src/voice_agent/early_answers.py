@@ -1,4 +1,4 @@
-"""The end of a caller's turn, and early preparation of its answer."""
+"""Detects the end of a caller's turn, and prepares the answer early."""
 
 from pipecat.frames.frames import EagerEndOfTurnCancelFrame, EagerTranscriptionFrame, Frame, TranscriptionFrame
 from pipecat.turns.types import ProcessFrameResult, UserTurnSpeculation
@@ -9,15 +9,16 @@ from voice_agent.speech_to_text import GatewaySTTService
 
 
 class EarlyAnswers(TurnAnalyzerUserTurnStopStrategy):
-    """Ends turns with Pipecat's strategy, and has their answers prepared at the first pause that sounds final.
+    """Ends turns with Pipecat's strategy, and prepares answers at the first pause that sounds final.
 
-    The pause is transcribed, and the language model is prompted with the transcript. Pipecat's speculation gate holds
-    its output until the turn is over. The output is discarded if speech continues, or if the final transcript differs.
+    The speech before the pause is transcribed, and the language model is prompted with the transcript. Pipecat's
+    speculation gate holds the model's output until the turn is over. The output is discarded if speech continues, or if
+    the final transcript differs.
 
     Args:
         turn: The end-of-turn model.
-        vad: Reports the pauses.
-        speech_to_text: Transcribes them.
+        vad: Voice detector that reports the pauses.
+        speech_to_text: Service that transcribes the speech before a pause.
     """
 
     def __init__(self, turn: Turn, vad: Vad, speech_to_text: GatewaySTTService) -> None:
@@ -26,12 +27,12 @@ class EarlyAnswers(TurnAnalyzerUserTurnStopStrategy):
         self._hearing = speech_to_text
         self._match = NormalizedMatch()
         self._turn_transcripts: list[str] = []
-        """Transcripts of the turn."""
+        """Transcripts of the current turn."""
         self._speculation: UserTurnSpeculation | None = None
         vad.on_pause, vad.on_resume = self._start_if_complete, self._hearing.continue_transcription
 
     async def _start_if_complete(self) -> None:
-        """Start to transcribe the speech so far, if it sounds complete."""
+        """Start to transcribe the speech so far, if the turn sounds complete."""
         # Audio continues in the meantime, so that the voice detector can detect further speech.
         self.task_manager.create_task(self._expect_end(), f"{self}::_expect_end")
 
@@ -40,7 +41,7 @@ class EarlyAnswers(TurnAnalyzerUserTurnStopStrategy):
             await self._hearing.expect_end()
 
     async def process_frame(self, frame: Frame) -> ProcessFrameResult:
-        """Prepare an answer, or note that it was withdrawn."""
+        """Prepare an answer, or record that the prepared answer was withdrawn."""
         if isinstance(frame, EagerTranscriptionFrame):
             self._speculation = UserTurnSpeculation(text=" ".join([*self._turn_transcripts, frame.text]))
             await self.trigger_user_turn_inference_triggered(speculation=self._speculation)
@@ -49,7 +50,7 @@ class EarlyAnswers(TurnAnalyzerUserTurnStopStrategy):
         return await super().process_frame(frame)
 
     async def trigger_user_turn_stopped(self, *, enable_user_speaking_frames: bool | None = None) -> None:
-        """End the turn with the prepared answer, if its transcript is still correct."""
+        """End the turn. Use the prepared answer if its transcript matches the final one."""
         speculation, self._speculation = self._speculation, None
         if speculation and self._match.matches(speculation.text, " ".join(self._turn_transcripts)):
             await self.trigger_user_turn_finalized(
@@ -67,7 +68,7 @@ class EarlyAnswers(TurnAnalyzerUserTurnStopStrategy):
         await super()._handle_transcription(frame)
 
     async def _discard_pending_end_of_turn(self) -> None:
-        """Reset all signs of an end: at each boundary of a turn, and when speech continues."""
+        """Reset the signs of a turn's end. Pipecat calls this at each boundary of a turn, and when speech continues."""
         await super()._discard_pending_end_of_turn()
         speculation, self._speculation = self._speculation, None
         if speculation:

@@ -27,8 +27,8 @@ from voice_agent.playback import Playback
 from voice_agent.speech_to_text import NoSpeechFrame
 
 INTERRUPTS_S = 1.0
-"""Duration of detected speech that interrupts regardless of its words. "Mhm" and a cough are shorter. So is an echo,
-which ends after the answer is paused and the round trip to the caller. The caller hears silence in the meantime."""
+"""Minimum duration of detected speech that interrupts regardless of its words. "Mhm" and a cough are shorter. So is an
+echo, which ends one round trip after the answer is paused. The caller hears silence in the meantime."""
 ECHO_SHARE = 0.7
 """Minimum share of words that match the answer for an echo, since audio from a loudspeaker is transcribed with
 errors."""
@@ -44,13 +44,14 @@ HUM_PATTERN = re.compile(r"(?:[hm]*m[hm]*|u+h+m*|h+u+h+|a+h+|o+h+|e+h+m*|a+ha+|u
 
 
 class Interruptions(BaseUserTurnStartStrategy):
-    """Starts a caller's turn: immediately in silence, and during an answer if it is an interruption.
+    """Starts a caller's turn: immediately in silence, and during an answer only for an interruption.
 
     Args:
-        playback: Pauses the answer.
-        is_response_pending: Returns True while an answer is pending or spoken, or the caller has the turn.
-        answer: Returns the current answer of the agent.
-        interrupted: Callback with the time from the onset of an interruption to silence, seconds.
+        playback: Playback that pauses the answer.
+        is_response_pending: Function that returns True while an answer is pending or spoken, or the caller has the
+            turn.
+        get_answer: Function that returns the current answer of the agent.
+        on_interruption: Callback with the time from the onset of an interruption to silence, seconds.
     """
 
     def __init__(
@@ -69,24 +70,24 @@ class Interruptions(BaseUserTurnStartStrategy):
         self._is_agent_speaking = False
         self._is_caller_speaking = False
         self._has_echo = False
-        """Whether the agent's own voice is echoed, so that sound alone is not significant."""
+        """Whether the agent's own voice is echoed. If so, sound alone does not pause an answer."""
         self._spoken_s = 0.0
-        """Duration of speech since the answer was paused."""
+        """Duration of the caller's speech since the answer was paused."""
         self._silent_after_s: float | None = None
-        """Time from the onset to the pause; None while the answer is not paused."""
+        """Time from the onset of speech to the pause of the answer, or ``None`` while the answer is not paused."""
         self._decision: asyncio.Task[None] | None = None
 
     async def handle_user_turn_started(self) -> None:
-        """Note that the caller has the turn."""
+        """Record that the caller has the turn."""
         self._has_caller_turn = True
 
     async def handle_user_turn_stopped(self) -> None:
-        """Allow an answer to follow."""
+        """Record that the caller's turn is over, so that an answer can follow."""
         self._has_caller_turn = self._has_echo = False
         await self._continue()
 
     async def process_frame(self, frame: Frame) -> ProcessFrameResult:
-        """Process transcripts, speech and answers."""
+        """Decide whether a frame starts a turn, interrupts an answer, or lets a paused answer continue."""
         match frame:
             case BotStartedSpeakingFrame():
                 self._is_agent_speaking = True
@@ -169,7 +170,7 @@ def is_assent(words: list[str]) -> bool:
 
 
 def is_echo(words: list[str], answer: list[str]) -> bool:
-    """Return True if most of the words occur in an answer, in order and adjacent."""
+    """Return True if most of the words occur in an answer, adjacent to each other and in the same order."""
     size = len(words) + 2
     windows = (answer[begin : begin + size] for begin in range(len(answer)))
     matches = (SequenceMatcher(None, window, words, autojunk=False).get_matching_blocks() for window in windows)

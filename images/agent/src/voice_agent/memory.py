@@ -1,4 +1,4 @@
-"""History of a conversation in Valkey, and its lease."""
+"""Stores the history and the lease of a conversation in Valkey."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ from redis.exceptions import WatchError
 from voice_blueprint.contract.state import CONVERSATION_KEY, CONVERSATION_LEASE_KEY
 
 MESSAGES = 200
-"""Maximum number of messages: an hour of short turns, which fits the context of a model with 32,000 tokens."""
+"""Maximum number of stored messages: an hour of short turns, which fits the context of a model with 32,000 tokens."""
 LEASE_S = 5
 """Time after which any agent may take over a conversation whose lease is not renewed."""
 
@@ -21,7 +21,7 @@ Role = Literal["user", "assistant"]
 
 
 class Message(TypedDict):
-    """A turn, as sent to the language model."""
+    """A message of the history, as sent to the language model."""
 
     role: Role
     content: str
@@ -32,7 +32,7 @@ class LostLeaseError(Exception):
 
 
 class Memory:
-    """A connection's view of a conversation. Only the holder of its lease writes."""
+    """A connection's access to the history of a conversation. Only the holder of the conversation's lease may write."""
 
     def __init__(self, store: Redis, conversation: str, retention_s: int) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class Memory:
         self._retention_s = retention_s
 
     async def take(self) -> list[Message]:
-        """Take over the conversation from any other connection, and return its history.
+        """Take over the conversation from any other connection, and return the history.
 
         A caller can detect the loss of the old connection, and reconnect, before that connection's agent detects it.
         """
@@ -61,7 +61,7 @@ class Memory:
         await self._write_with_lease(lambda pipe: pipe.set(self._lease, self._owner_token, ex=LEASE_S))
 
     async def add(self, role: Role, content: str) -> None:
-        """Store a message, as far as it was spoken.
+        """Store a message with its spoken content.
 
         Raises:
             LostLeaseError: Another connection has taken over the conversation.

@@ -1,6 +1,6 @@
 """Converts callers' messages to frames of the pipeline, and rejects all others.
 
-Pipecat's serializers trust their client. They create any frame that it names, and raise arbitrary parser errors.
+Pipecat's serializers trust their clients. They create any frame that a client names, and raise arbitrary parser errors.
 """
 
 from collections.abc import Callable
@@ -17,17 +17,17 @@ SAMPLE_BYTES = 2
 
 
 class MalformedError(Exception):
-    """A caller's invalid message, after which its socket is closed."""
+    """A caller sent an invalid message, after which the socket is closed."""
 
 
 class ProtobufSerializer(ProtobufFrameSerializer):
-    """Pipecat's protobuf, limited to audio from callers.
+    """Pipecat's protobuf serializer, which only accepts audio from callers.
 
-    Text, transcripts and interruptions are only created by the agent; those of callers are ignored.
+    Only the agent creates text, transcripts and interruptions. Those of callers are ignored.
     """
 
     async def deserialize(self, data: str | bytes) -> Frame | None:
-        """Return the audio of a message.
+        """Return the audio of a message, or ``None`` for any other message.
 
         Raises:
             MalformedError: The message is not audio that the pipeline can process.
@@ -47,10 +47,10 @@ class ProtobufSerializer(ProtobufFrameSerializer):
 
 
 class Guarded(FrameSerializer):
-    """Wraps a protocol's serializer so that every parse error closes the socket as malformed.
+    """Wraps a protocol's serializer, so that any parse error closes the socket as malformed.
 
     Args:
-        on_malformed: Callback before Pipecat's transport disconnects because of an invalid message.
+        on_malformed: Callback that is called before Pipecat's transport disconnects because of an invalid message.
     """
 
     def __init__(self, protocol: FrameSerializer, on_malformed: Callable[[], None]) -> None:
@@ -63,7 +63,7 @@ class Guarded(FrameSerializer):
         await self._protocol.setup(setup)
 
     async def serialize(self, frame: Frame) -> str | bytes | None:
-        """Pass a frame to the protocol."""
+        """Convert a frame with the wrapped serializer."""
         return await self._protocol.serialize(frame)
 
     async def deserialize(self, data: str | bytes) -> Frame | None:

@@ -1,4 +1,4 @@
-"""Metrics of the agent: in Prometheus format on a port of its own, and those for alarms as log lines for CloudWatch."""
+"""Publishes the agent's metrics to Prometheus on a separate port, and those for alarms to CloudWatch as log lines."""
 
 import logging
 import time
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 
 
 class Metrics:
-    """Metrics of a process.
+    """Metrics of an agent process.
 
     Attributes:
         registry: Prometheus registry of all metrics.
-        conversations: Number of active conversations; with ``slots``, the metric for scaling.
-        told: Function that writes to the log for CloudWatch.
+        conversations: Number of active conversations, which determines scaling together with ``slots``.
+        cloudwatch: Metrics for CloudWatch, which are written to the log.
     """
 
     def __init__(self, slots: int, registry: metrics.Metrics) -> None:
@@ -56,7 +56,7 @@ class Metrics:
         Gauge("voice_agent_slots", "Conversations that fit", registry=self.registry).set(slots)
 
     def turn(self, breakdown: LatencyBreakdown) -> None:
-        """Record the durations of a turn, in parts that add up to its total."""
+        """Record the total duration of a turn, and the durations of the stages that add up to the total."""
         self._turns.observe(breakdown.total_secs)
         self.told.observe("TurnLatency", 1000 * breakdown.total_secs)
         stages: dict[str, float] = {}
@@ -68,7 +68,7 @@ class Metrics:
         log.info("turn", extra={"fields": {"total_ms": round(breakdown.total_secs * 1000), "stages_ms": durations_ms}})
 
     def count_tokens(self, tokens: int, cached: int) -> None:
-        """Record the tokens of a request to the language model, and how many of them were cached."""
+        """Record the prompt tokens of a request to the language model, and the number of cached tokens among them."""
         self._prompt.inc(tokens)
         self._cached.inc(cached)
         log.info("prompt", extra={"fields": {"tokens": tokens, "cached": cached}})
@@ -79,17 +79,17 @@ class Metrics:
         self.told.count("ConversationsRefused")
 
     def interrupted(self, duration_s: float) -> None:
-        """Record how long the agent continued to speak after a caller had started."""
+        """Record the time for which the agent continued to speak after a caller had started to speak."""
         self._interruptions.observe(duration_s)
         self.told.observe("BargeInLatency", 1000 * duration_s)
 
     def flush(self, conversations: int) -> None:
-        """Write the last second's metrics for CloudWatch."""
+        """Write the metrics of the last second for CloudWatch."""
         self.told.observe("Conversations", conversations)
         self.told.flush()
 
     def barge_in(self) -> BaseObserver:
-        """Return an observer of a conversation's interruptions."""
+        """Return an observer that measures the interruptions in a conversation."""
         return _BargeIn(self.interrupted)
 
     def text(self) -> bytes:

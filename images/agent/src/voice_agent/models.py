@@ -1,4 +1,4 @@
-"""The two models of turns, which are loaded once and shared by all conversations of the process."""
+"""The voice detector and the end-of-turn model, which are loaded once and shared by all conversations of a process."""
 
 import asyncio
 import copy
@@ -13,12 +13,13 @@ from pipecat.audio.vad.silero import SileroVADAnalyzer
 from pipecat.audio.vad.vad_analyzer import VADParams, VADState
 
 TURN_STARTS = VADParams(start_secs=0.1, min_volume=0.3)
-"""An answer is paused after about 160 ms of speech. Pipecat's defaults take 380 ms, since a smoothed volume has to
-rise. A click may pause an answer, but interrupts nothing (``interruptions.py``)."""
+"""Parameters with which an answer is paused after about 160 ms of speech. With Pipecat's defaults, this takes 380 ms,
+since a smoothed volume has to rise. A click may pause an answer, but does not interrupt it (``interruptions.py``)."""
 
 
 PAUSE_S = 0.08
-"""Silence after which a turn may be over. Pipecat's 200 ms decide; work that starts here is complete by then."""
+"""Silence after which a turn may be over. The turn ends after Pipecat's 200 ms, by which time work that starts here is
+complete."""
 
 
 async def _ignore() -> None:
@@ -29,9 +30,9 @@ class Vad(SileroVADAnalyzer):
     """Silero's voice detector, which also reports pauses that are too short to end speech.
 
     Attributes:
-        heard_bytes: Bytes of PCM16 that it has processed.
-        on_pause: Callback after speech has paused for ``PAUSE_S``.
-        on_resume: Callback if speech continues after that, within the time that would have ended it.
+        processed_bytes: Number of processed bytes of PCM16.
+        on_pause: Callback that is called after speech has paused for ``PAUSE_S``.
+        on_resume: Callback that is called if speech continues after such a pause, before the pause ends the speech.
     """
 
     heard_bytes = 0
@@ -40,7 +41,7 @@ class Vad(SileroVADAnalyzer):
     _is_paused = False
 
     async def analyze_audio(self, buffer: bytes) -> VADState:
-        """Process the next audio."""
+        """Process the next audio, and report pauses in speech."""
         self.heard_bytes += len(buffer)
         state = await super().analyze_audio(buffer)
         window_s = self._vad_frames / self.sample_rate
@@ -54,10 +55,10 @@ class Vad(SileroVADAnalyzer):
 
 
 class Turn(LocalSmartTurnAnalyzerV3):
-    """Smart-turn, which can also be queried before speech has ended."""
+    """Smart-turn's end-of-turn model, which can also be queried before speech has ended."""
 
     async def sounds_over(self) -> bool:
-        """Return True if the turn sounds complete, without ending it."""
+        """Return True if the turn sounds complete. The turn does not end."""
         audio = list(self._audio_buffer)
         loop = asyncio.get_running_loop()
         state, _ = await loop.run_in_executor(self._model_executor, self._process_speech_segment, audio)
@@ -67,11 +68,11 @@ class Turn(LocalSmartTurnAnalyzerV3):
 class Models:
     """Silero's voice detector and smart-turn's end-of-turn detector.
 
-    Pipecat's constructors load a model each time: 110 ms in which no audio is processed, and 48 MiB per conversation.
-    Here, a conversation gets a copy of the state, with shared weights and a shared thread.
+    Each call of Pipecat's constructors loads a model, which takes 110 ms without audio processing, and 48 MiB per
+    conversation. Here, each conversation gets a copy of the state, with shared weights and a shared thread.
 
     Args:
-        incomplete_within_s: Silence that ends a turn which smart-turn classifies as incomplete, seconds.
+        incomplete_within_s: Silence that ends a turn that smart-turn classifies as incomplete, seconds.
     """
 
     def __init__(self, incomplete_within_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Playback of answers, which can be paused until it is clear whether a caller interrupts."""
+"""Plays answers, which can be paused until it is clear whether a caller interrupts."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ class Playback:
         self._is_released.set()
 
     async def released(self) -> None:
-        """Return once audio may be sent."""
+        """Wait until audio may be sent."""
         await self._is_released.wait()
 
 

@@ -1,7 +1,7 @@
-"""OpenAI's realtime API, speech to speech: https://platform.openai.com/docs/api-reference/realtime.
+"""OpenAI's realtime API for speech to speech: https://platform.openai.com/docs/api-reference/realtime.
 
-It supports the events of a spoken conversation. Turns are detected by the agent regardless of the client's settings;
-prompt, voice and tools are those of the deployment.
+The events of a spoken conversation are supported. The agent detects turns regardless of the client's settings. Prompt,
+voice and tools are those of the deployment.
 """
 
 import base64
@@ -35,20 +35,20 @@ Json = dict[str, Any]
 
 
 class Update(BaseModel):
-    """Session update: it has no effect, but clients wait for the response."""
+    """An update of the session, which has no effect, but for whose response clients wait."""
 
     type: Literal["session.update"]
 
 
 class Append(BaseModel):
-    """Audio from the client."""
+    """An event with audio from the client."""
 
     type: Literal["input_audio_buffer.append"]
     audio: Base64Bytes
 
 
 class Buffer(BaseModel):
-    """Ends a turn, or requests an answer, for clients with their own turn detection; ignored here."""
+    """An event of clients with their own turn detection, which ends a turn or requests an answer. It is ignored."""
 
     type: Literal["input_audio_buffer.commit", "input_audio_buffer.clear", "response.create", "response.cancel"]
 
@@ -57,7 +57,7 @@ Event = TypeAdapter[Update | Append | Buffer](Annotated[Update | Append | Buffer
 
 
 class RealtimeSerializer(FrameSerializer):
-    """A client's serializer. It sends events itself if a frame corresponds to several."""
+    """Serializer of OpenAI's events. It sends events directly to the socket if a frame corresponds to several."""
 
     def __init__(self, socket: WebSocket) -> None:
         super().__init__()
@@ -70,11 +70,11 @@ class RealtimeSerializer(FrameSerializer):
         self._session: Json = {}
 
     async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]  # as Pipecat's own
-        """Store the pipeline's rate."""
+        """Store the sample rate of the pipeline's input."""
         self._input_rate = setup.audio_in_sample_rate
 
     async def serialize(self, frame: Frame) -> str | None:
-        """Return an event for a frame."""
+        """Return the event for a frame, or ``None`` if the protocol has none."""
         match frame:
             case OutputAudioRawFrame():
                 if not self._response:
@@ -92,7 +92,7 @@ class RealtimeSerializer(FrameSerializer):
         return None
 
     async def deserialize(self, data: str | bytes) -> Frame | None:
-        """Return the audio of an event."""
+        """Return the audio of an event, or ``None`` for any other event."""
         try:
             event = Event.validate_json(data)
         except ValidationError as error:
@@ -110,7 +110,7 @@ class RealtimeSerializer(FrameSerializer):
         return InputAudioRawFrame(resampled, self._input_rate, 1) if resampled else None
 
     def created(self, conversation: str, token: str) -> Json:
-        """Return the first event, with the token for resuming the conversation in addition to OpenAI's fields."""
+        """Return the first event, with OpenAI's fields and the token for resuming the conversation."""
         form = {"type": "audio/pcm", "rate": RATE}
         self._session = {
             "type": "realtime",
@@ -126,7 +126,7 @@ class RealtimeSerializer(FrameSerializer):
         return _event("session.created", session=self._session)
 
     def asked(self, text: str) -> Iterator[Json]:
-        """Yield events with the caller's words."""
+        """Yield the events for a question, with the caller's words."""
         yield _event("input_audio_buffer.speech_stopped", item_id=self._item, audio_end_ms=self._ms)
         yield _event("input_audio_buffer.committed", item_id=self._item, previous_item_id=None)
         yield _event(
@@ -138,7 +138,7 @@ class RealtimeSerializer(FrameSerializer):
         )
 
     def answered(self, text: str) -> Iterator[Json]:
-        """Yield events with the agent's words."""
+        """Yield the event with the agent's words."""
         if self._response:
             yield self._part("response.output_audio_transcript.done", transcript=text)
 

@@ -6,11 +6,11 @@ from starlette.responses import JSONResponse
 
 UNAVAILABLE = 503
 FORWARDED_STATUSES = (401, 403, 429, UNAVAILABLE)
-"""Statuses of the gateway that concern the caller, not the agent."""
+"""Statuses of the gateway's responses that are forwarded, since they concern the caller, not the agent."""
 
 
 class RefusedError(Exception):
-    """A refused caller."""
+    """The caller is refused."""
 
     def __init__(self, status: int, error: str, detail: str) -> None:
         super().__init__(detail)
@@ -19,7 +19,7 @@ class RefusedError(Exception):
 
     @classmethod
     def from_response(cls, status: int, body: bytes | bytearray) -> "RefusedError":
-        """Return the gateway's refusal as the agent's own."""
+        """Return the agent's refusal for a refusal by the gateway."""
         try:
             response = json.loads(body)
             error, detail = response["error"], response["detail"]
@@ -34,7 +34,7 @@ class RefusedError(Exception):
 
 
 class NoFreeSlotError(RefusedError):
-    """This process has no free slot for a caller; another process may have one."""
+    """This process has no free slot for the caller, but another process may have one."""
 
     def __init__(self, error: str, detail: str) -> None:
         super().__init__(UNAVAILABLE, error, detail)

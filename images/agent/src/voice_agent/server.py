@@ -1,4 +1,4 @@
-"""The process: a port, a limited number of conversations, and a graceful shutdown."""
+"""Runs the agent's process with a port, a limited number of conversations, and a graceful shutdown."""
 
 import asyncio
 import contextlib
@@ -56,22 +56,22 @@ MESSAGE_BYTES = 64 * 1024
 STOP_TIMEOUT_S = 5
 DRAIN_POLL_S = 0.1
 UNAUTHENTICATED = 256
-"""Maximum number of connections that the gateway has not authenticated yet; each uses a few kilobytes."""
+"""Maximum number of connections that the gateway has not authenticated yet. Each connection uses a few kilobytes."""
 AUTHENTICATED_WITHIN_S = START_WITHIN_S + TIMEOUT_S
-"""Time for a telephone network's start message and the gateway's response."""
+"""Maximum time for a telephone network's start message and the gateway's response."""
 
 log = logging.getLogger(__name__)
 
 
 class Agent:
-    """State of the process.
+    """State of an agent process.
 
     Attributes:
         draining: Whether new callers are refused.
-        leaving: Whether remaining callers are asked to reconnect to another agent.
-        unauthenticated: Connections of unauthenticated callers; they use no slots.
+        shutting_down: Whether remaining callers are asked to reconnect to another agent.
+        unauthenticated: Connections of unauthenticated callers, which use no slots.
         conversation_count: Number of active conversations of this process.
-        changed: Set when ``conversation_count`` changes.
+        count_changed: Event that is set when ``conversation_count`` changes.
     """
 
     def __init__(self, settings: AgentSettings, store: Redis) -> None:
@@ -103,7 +103,7 @@ class Agent:
             self._add_conversations(-1)
 
     def check_slots(self) -> None:
-        """Raise an error unless there is a free slot.
+        """Raise an error if there is no free slot.
 
         Raises:
             NoFreeSlotError: There is no free slot.
@@ -121,9 +121,9 @@ class Agent:
         self.changed.set()
 
     async def talk(self, entrance: CallerConnection) -> None:
-        """Authenticate a caller, and run a conversation, or forward it to a sibling.
+        """Authenticate a caller and run a conversation, or forward the connection to a sibling.
 
-        A refused caller gets an HTTP response, never an open socket.
+        A refused caller gets an HTTP response instead of an open socket.
         """
         forwarder = self.siblings.forwarder(entrance.socket.headers.get(HEADER))
         try:
@@ -141,7 +141,7 @@ class Agent:
             await self._refuse(entrance, refusal)
 
     async def _authenticate(self, entrance: CallerConnection) -> "_Caller":
-        """Return the caller, to whom the gateway has granted a session.
+        """Authenticate a caller by opening a session at the gateway, and return the caller.
 
         Raises:
             RefusedError: The gateway grants no session, or the caller took too long.
@@ -186,7 +186,7 @@ class Agent:
             self.client, caller.trace, self._transcription_source(caller.line, caller.opened), tools, known_tools, usage
         )
         token = tokens.make(settings.token_key.get_secret_value(), conversation, settings.token_ttl_s, caller.name)
-        with contextlib.suppress(WebSocketDisconnect):  # it disconnected before it was accepted
+        with contextlib.suppress(WebSocketDisconnect):  # the caller disconnected before it was accepted
             await entrance.accept(conversation, token)
             memory = Memory(self.store, conversation, settings.token_ttl_s)
             holding = Conversation(settings, self.models, self.metrics, memory, engines)
@@ -198,7 +198,7 @@ class Agent:
                     await usage.count(self.store, caller.name)
 
     async def _wait_for_end(self, forwarder: str) -> None:
-        """Wait until this process stops, or the one that forwards a caller's bytes."""
+        """Wait until this process or the forwarding agent stops."""
         while not self.leaving.is_set() and not (forwarder and await self.siblings.is_forwarder_gone(forwarder)):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.leaving.wait(), RETRY_INTERVAL_S if forwarder else None)
@@ -216,7 +216,7 @@ class _Caller:
 
     Attributes:
         name: Name of the caller; empty if the gateway does not distinguish callers.
-        opened: The caller's session at the gateway, which ends with this context.
+        connection: Connection of the caller's session at the gateway, which is closed when this context exits.
     """
 
     name: str
@@ -233,7 +233,7 @@ class _Caller:
 
 
 class _ConversationApp:
-    """An entrance as an ASGI application, since a function would get Starlette's own socket."""
+    """An ASGI application that serves a protocol. A function would get Starlette's own socket instead of ``Socket``."""
 
     def __init__(self, agent: Agent, entrance: type[CallerConnection]) -> None:
         self._agent = agent
@@ -274,7 +274,7 @@ class _Server(uvicorn.Server):
 
 
 async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
-    """Run until a signal requests the shutdown and every conversation is over, or the timeout has expired.
+    """Run until a signal requests the shutdown, and all conversations are over or the timeout has expired.
 
     Raises:
         OSError: A port is in use, or a password file cannot be read.
@@ -343,12 +343,11 @@ async def announce(agent: Agent) -> None:
 
 
 async def drain(agent: Agent) -> None:
-    """Wait for the signal, then until conversations have ended.
+    """Wait for the stop signal, and then for conversations to end.
 
-    Remaining callers are asked to reconnect to another agent.
-
-    The request is sent between two turns, for which the end of the drain time is reserved. Conversations that a sibling
-    serves through this process count as well, and the sibling informs their callers.
+    The remaining callers are asked to reconnect to another agent. They are asked between two turns, for which the end
+    of the drain time is reserved. Conversations that a sibling serves through this process count as well, and the
+    sibling informs their callers.
     """
     await agent.draining.wait()
     log.info(

@@ -9,7 +9,7 @@ from voice_agent.signing import key_bytes
 from voice_agent.tokens import KEY_BYTES
 
 Url = Annotated[str, Field(pattern=r"^https?://[^/]+(/.*[^/])?$")]
-"""Without a trailing slash, since paths are appended."""
+"""URL without a trailing slash, since paths are appended to it."""
 
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104  a container, whose security group restricts access
 

@@ -1,7 +1,7 @@
-"""Agents as one tier: a full agent forwards a caller's connection to a sibling with a free slot, before any response.
+"""Forwards a caller's connection from a full agent to a sibling with a free slot, before any response.
 
-Only the sibling decides whether it has a free slot, so no slot is assigned twice; the registry lists the candidates.
-The forwarded data are bytes: the request with an additional header, then everything that either side sends. The sibling
+The registry lists the candidates, but only the sibling decides whether it has a free slot, so that no slot is assigned
+twice. The agent forwards bytes: the request with an additional header, and then all data of both sides. The sibling
 verifies key and token, and owns lease and history.
 """
 
@@ -24,18 +24,20 @@ from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.websocket import READ_TIMEOUT_S, PacedWebSocket
 
 HEADER = "X-Voice-Handed-Over"
-"""Header with the address of the forwarding agent, and a token for it; it is ignored from anyone else."""
+"""Header with the address of the forwarding agent, and a token for this address. Without a valid token, the header is
+ignored."""
 NO_FREE_SLOT = 421
-"""Status with which a sibling without a free slot responds to an agent (RFC 9110, "misdirected"); callers never receive
-it."""
+"""Status with which a sibling without a free slot responds to an agent (RFC 9110, "misdirected"). Callers never receive
+this status."""
 CONNECT_WITHIN_S = 1.0
 ANSWERED_WITHIN_S = 15.0
-"""Longer than the gateway's timeout, since a sibling queries it before it responds."""
+"""Maximum time until a sibling responds. It exceeds the gateway's timeout, since a sibling first queries the
+gateway."""
 DISCOVERY_TIMEOUT_S = 20.0
-"""Maximum time for finding a sibling; a client's own timeout is often shorter."""
+"""Maximum time for finding a sibling. The timeout of a client is often shorter."""
 MAX_FORWARDED_PER_SLOT = 4
-"""Maximum number of forwarded connections per conversation slot of a process: together they use a tenth of the
-resources of its own conversations (docs/decisions/18-agents-as-one-tier.md)."""
+"""Maximum number of forwarded connections per conversation slot of a process. All of them together use a tenth of the
+resources of the process's own conversations (docs/decisions/18-agents-as-one-tier.md)."""
 UNAUTHENTICATED = 256
 """Maximum number of forwarded connections whose callers the sibling may not have authenticated yet."""
 AUTHENTICATED_AFTER_S = 20.0
@@ -51,10 +53,10 @@ class Connection(PacedWebSocket):
 
     request_bytes = b""
     is_given = False
-    """Whether a sibling responds to it."""
+    """Whether a sibling responds to the request."""
 
     def data_received(self, data: bytes) -> None:
-        """Store the request, and pass it to uvicorn."""
+        """Store the bytes of the request, and pass all data to uvicorn."""
         self.request_bytes = self.request_bytes or data
         super().data_received(data)
 
@@ -65,7 +67,7 @@ class Connection(PacedWebSocket):
             self.scope["state"]["connection"] = self
 
     def move_to_side(self, side: "_ForwardedEnd") -> None:
-        """Forward bytes to the sibling from now on; uvicorn no longer responds."""
+        """Forward all further bytes to the sibling. From then on, uvicorn does not respond."""
         self.connections.discard(self)
         self.handshake_complete = True
         self.is_given = True
@@ -74,7 +76,7 @@ class Connection(PacedWebSocket):
 
 
 class _ForwardedEnd(asyncio.Protocol):
-    """An endpoint of a forwarded connection, whose data is sent to the other endpoint."""
+    """An endpoint of a forwarded connection. Received data is sent to the other endpoint."""
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -108,7 +110,7 @@ class _ForwardedEnd(asyncio.Protocol):
 
 
 class Siblings:
-    """An agent's view of the other agents, and its forwarded connections.
+    """The other agents of the deployment, and the connections that this agent forwards to them.
 
     Attributes:
         forwarded_count: Number of connections that a sibling serves through this process.
@@ -135,23 +137,25 @@ class Siblings:
         )
 
     async def deregister(self) -> None:
-        """Announce that this process stops, including the connections that it forwards."""
+        """Announce that this process stops, and with it the connections that it forwards."""
         await self._registry.remove(self._address)
 
     def forwarder(self, header: str | None) -> str:
-        """Return the address of the forwarding agent in a request's header; empty for a caller."""
+        """Return the address of the forwarding agent in a request's header, or an empty text for a caller's request."""
         address, _, token = (header or "").partition(" ")
         return address if tokens.owner(self._key, token, _subject(address)) is not None else ""
 
     async def is_forwarder_gone(self, forwarder: str) -> bool:
-        """Return True if an agent has announced its shutdown; False while the store is unavailable."""
+        """Return True if a forwarding agent has announced its shutdown. Return False while the store is unavailable."""
         try:
             return not await self._registry.is_registered(forwarder)
         except RedisError:
             return False
 
     async def take(self, connection: Connection, source: str) -> bool:
-        """Forward a connection to a sibling with a free slot until it ends; return True if one has accepted it.
+        """Forward a connection to a sibling with a free slot until the connection ends.
+
+        Return True if a sibling has accepted the connection.
 
         Args:
             source: Address of the client. Until the sibling has authenticated the caller, sources compete for capacity.
@@ -185,10 +189,10 @@ class Siblings:
             self.forwarded_count -= 1
 
     async def _find_sibling(self, request: bytes) -> tuple[_ForwardedEnd, bytes]:
-        """Return the first sibling that accepts a request, and its response.
+        """Return the first sibling that accepts a request, and the sibling's response.
 
         Raises:
-            LookupError: No sibling accepts it.
+            LookupError: No sibling accepts the request.
         """
         line, rest = request.split(b"\r\n", 1)
         token = tokens.make(self._key, _subject(self._address), TOKEN_TTL_S)
@@ -222,7 +226,7 @@ class Siblings:
         return sorted(hosts, key=lambda host: _random.random() ** (1 / host.free_slots), reverse=True)
 
     async def _own_address(self) -> str:
-        """Return the address of this process as seen by the gateway and other hosts."""
+        """Return the address at which the gateway and other hosts reach this process."""
         if not self._address:
             gateway = urlsplit(self._settings.gateway_url)
             transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
@@ -234,7 +238,7 @@ class Siblings:
 
 
 def _subject(address: str) -> str:
-    """Return the subject of an agent's token; no conversation has this id."""
+    """Return the subject of an agent's token, which differs from the id of any conversation."""
     return f"agent {address}"
 
 

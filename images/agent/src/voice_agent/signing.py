@@ -1,6 +1,6 @@
-"""Signatures of requests to an operator's tools, according to Standard Webhooks.
+"""Signs requests to an operator's tools according to Standard Webhooks.
 
-Libraries of many languages can verify them.
+Libraries for many languages can verify the signatures.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md, section "Signature scheme":
 HMAC-SHA256 over id, time and body, separated by dots. The body of ``GET`` is empty.
@@ -15,14 +15,14 @@ import time
 PREFIX = "whsec_"
 """Prefix of a base64 secret in that specification."""
 MIN_KEY_BYTES = 24
-"""The specification's minimum; its maximum is 64."""
+"""Minimum length of a key in the specification, whose maximum is 64."""
 
 
 def key_bytes(secret: str) -> bytes:
-    """Return the key of a secret: base64 after ``whsec_``, otherwise its bytes.
+    """Return the key of a secret, which is decoded from base64 if the secret starts with ``whsec_``.
 
     Raises:
-        ValueError: It is not valid base64, or too short.
+        ValueError: The secret is not valid base64, or the key is too short.
     """
     try:
         encoded = secret.removeprefix(PREFIX)
@@ -38,7 +38,7 @@ def sign(secret: str, message: str, timestamp: int, body: bytes) -> str:
     """Return the signature of a request.
 
     Args:
-        message: Id of the request, by which a receiver detects duplicates.
+        message_id: Id of the request, by which a receiver detects duplicates.
         timestamp: Seconds since 1970.
     """
     signed = f"{message}.{timestamp}.".encode() + body
@@ -46,7 +46,7 @@ def sign(secret: str, message: str, timestamp: int, body: bytes) -> str:
 
 
 def signature_headers(secret: str, body: bytes) -> dict[str, str]:
-    """Return the headers that sign a request; without a secret, there are none."""
+    """Return the headers that sign a request, or no headers if the secret is empty."""
     if not secret:
         return {}
     message, timestamp = f"msg_{secrets.token_hex(12)}", int(time.time())

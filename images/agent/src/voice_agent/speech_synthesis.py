@@ -1,4 +1,4 @@
-"""Text to speech with an OpenAI-compatible ``/v1/audio/speech``.
+"""Synthesizes speech with an OpenAI-compatible ``/v1/audio/speech``.
 
 Pipecat's own service only supports OpenAI's voices and 24 kHz.
 """
@@ -19,15 +19,15 @@ from voice_agent.trace import Trace
 from voice_agent.usage import Usage
 
 SECONDS_PER_CHARACTER = 1 / 15
-"""Duration per character of English speech; the actual duration of each sentence corrects it for the next one."""
+"""Initial duration per character of English speech. Afterwards, the duration is that of the preceding sentence."""
 
 CLAUSE_CHARACTERS = 15
-"""About a second, in which the following text can be generated and synthesized; after a shorter clause, there would be
-a gap."""
+"""Minimum length of a clause, which is about a second of speech. In this time, the following text can be generated and
+synthesized. After a shorter clause, there would be a gap."""
 CLAUSE_ENDS = frozenset(",;:–—،")  # noqa: RUF001  a dash, and Arabic's comma
 
 INVISIBLE = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
-"""Directional marks and the byte order mark. Joiners are kept, since Persian and Indic scripts use them."""
+"""Directional marks and the byte order mark. The pattern keeps joiners, since Persian and Indic scripts use them."""
 EMOJI = re.compile(
     "[\u20e3\u2190-\u21ff\u2300-\u27bf\u2900-\u297f\u2b00-\u2bff\u3030\u303d\ufe0e\ufe0f"
     "\U0001f000-\U0001faff\U000e0020-\U000e007f]|\u200d(?=[\u2190-\u2bff\U0001f000-\U0001faff])"
@@ -40,9 +40,9 @@ SPEECH_TIMEOUT_S = 30.0
 
 
 class FirstClause(SimpleTextAggregator):
-    """Splits an answer into sentences, and the first clause from the first sentence.
+    """Splits an answer into sentences, and splits the first clause from the first sentence.
 
-    The clause is spoken while the rest is generated.
+    The clause is spoken while the rest of the answer is generated.
     """
 
     _is_first = True
@@ -70,15 +70,15 @@ class SpeechSynthesisService(TTSService):
     sufficient to determine how far an interrupted answer was played.
 
     Attributes:
-        answer: Text of the current answer, as far as it was sent to the engine.
+        answer: Part of the current answer that was sent to the engine.
     """
 
     _spoken_s: float
     """Duration of the answer's audio so far, at which the next sentence starts."""
     _reported_s: float
-    """Reported position of its last word."""
+    """Position of the last reported word in the answer's audio."""
     _began_at: float | None
-    """Time of its first sound, by this machine's clock."""
+    """Time of the answer's first sound, by this machine's clock."""
 
     def __init__(self, settings: AgentSettings, client: httpx2.AsyncClient, trace: Trace, usage: Usage) -> None:
         model, voice = settings.speech_model, settings.speech_voice
@@ -103,7 +103,7 @@ class SpeechSynthesisService(TTSService):
         self._context = ""
 
     def can_generate_metrics(self) -> bool:
-        """Return True if it reports its durations to Pipecat."""
+        """Return True, since this service reports its durations to Pipecat."""
         return True
 
     async def run_tts(self, text: str, context_id: str) -> AsyncGenerator[Frame | None, None]:
@@ -152,7 +152,7 @@ class SpeechSynthesisService(TTSService):
     def _sentence_begins(self) -> float:
         """Return the position of the next sound in the answer.
 
-        It follows the last sound, or is later if that has already been played.
+        It is the end of the last sound, or a later position if that sound has already been played.
         """
         now = time.monotonic()
         self._began_at = self._began_at or now
@@ -170,9 +170,9 @@ class SpeechSynthesisService(TTSService):
 
 
 def speakable(text: str) -> str:
-    """Return the speakable part of a text: no emoji, no Markdown, no invisible directional marks.
+    """Return a text without emoji, Markdown and directional marks, or an empty text if it has no letters or digits.
 
-    Voices read the names of emoji ("grinning face") or fail; text without a letter or a digit is not spoken.
+    Voices read the names of emoji ("grinning face"), or fail.
     """
     plain = EMOJI.sub(" ", MARKDOWN.sub("", INVISIBLE.sub("", text)))
     cleaned = re.sub(r"\s+(?=[.,;:!?])", "", " ".join(plain.split()))

@@ -1,6 +1,6 @@
-"""The gateway, which authenticates callers.
+"""Connections to the gateway, which authenticates callers.
 
-It also transcribes over OpenAI's realtime protocol, unless the language model accepts audio.
+The gateway also transcribes over OpenAI's realtime protocol, unless the language model accepts audio.
 """
 
 import asyncio
@@ -32,17 +32,17 @@ SILENT_S = 5.0
 """Time without audio from the microphone after which silence is sent, so that the gateway does not close the
 session."""
 PAUSE_S = 0.5
-"""Pause between two reconnects to a gateway, since the first target may be the one that has just stopped."""
+"""Pause between two reconnects to a gateway, since the first target may be the gateway that has just stopped."""
 MAX_ATTEMPTS = 3
 SESSION_TAKEN = 1008
-"""Close code of a session's older socket at the gateway."""
+"""Close code with which the gateway closes a socket whose session another socket has taken over."""
 
 
 class Line:
-    """A connection to the gateway on behalf of a caller. The gateway authenticates the caller and applies its limits.
+    """Opens connections to the gateway on behalf of a caller, whom the gateway authenticates and limits.
 
     Args:
-        key: The caller's own ``Authorization`` header, as the gateway requires it.
+        authorization: The caller's own ``Authorization`` header, which is passed to the gateway.
     """
 
     def __init__(self, settings: AgentSettings, key: str, trace: Trace) -> None:
@@ -68,7 +68,7 @@ class Line:
 
 
 def caller_name(opened: ClientConnection) -> str:
-    """Return the caller's name from the gateway's response; empty if the gateway does not distinguish callers."""
+    """Return the caller's name from the gateway's response. It is empty if the gateway does not distinguish callers."""
     return opened.response.headers.get(CALLER_HEADER, "") if opened.response else ""
 
 
@@ -77,10 +77,10 @@ class NoSpeechFrame(SystemFrame):
 
 
 class Presence:
-    """The caller's session at the gateway if the language model accepts audio: the session counts, but has no audio.
+    """The caller's session at the gateway if the language model accepts audio. The session counts, but has no audio.
 
     Args:
-        opened: The first connection, opened before the caller was accepted.
+        connection: The first connection, opened before the caller was accepted.
     """
 
     def __init__(self, line: Line, opened: ClientConnection) -> None:
@@ -88,7 +88,7 @@ class Presence:
         self._opened = opened
 
     async def handle_disconnect(self) -> None:
-        """Return when the gateway no longer grants the caller a session; until then, sessions that end are replaced."""
+        """Replace the session whenever its connection closes. Return when the gateway no longer grants a session."""
         tries = 0
         try:
             while tries < MAX_ATTEMPTS:
@@ -113,7 +113,7 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
     the caller's last words.
 
     Args:
-        opened: The first connection, opened before the caller was accepted.
+        connection: The first connection, opened before the caller was accepted.
     """
 
     def __init__(self, line: Line, opened: ClientConnection, settings: AgentSettings) -> None:
@@ -134,11 +134,11 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
         self._unanswered = 0
         """Number of commits without a transcript."""
         self._pending_transcripts: list[str] = []
-        """Transcripts that may be continued."""
+        """Transcripts of a turn that may continue."""
         self._expects_end = False
-        """Whether the caller pauses, possibly at the end of a turn."""
+        """Whether a transcript was requested during a pause that may be the end of the turn."""
         self._has_early_transcript = False
-        """Whether the transcript up to that pause was passed on."""
+        """Whether the transcript up to this pause was passed on."""
 
     async def _websocket_connect(self, uri: str, **_: Any) -> ClientConnection:  # noqa: ANN401, ARG002  Pipecat's
         self._unanswered = 0
@@ -171,14 +171,14 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
             await self._commit_audio_buffer()
 
     async def continue_transcription(self) -> None:
-        """Withdraw the transcript of a pause, since the caller continues."""
+        """Withdraw the transcript that was requested during a pause, since the caller continues to speak."""
         self._expects_end = False
         if self._has_early_transcript:
             self._has_early_transcript = False
             await self.push_frame(EagerEndOfTurnCancelFrame())
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
-        """Commit at each end of speech."""
+        """Forward a frame to Pipecat's service, which commits the audio at each end of speech."""
         await super().process_frame(frame, direction)
         if isinstance(frame, VADUserStoppedSpeakingFrame):
             self._expects_end = self._has_early_transcript = False

@@ -1,4 +1,7 @@
-"""Tokens of conversations: a JWT (RFC 7519) that permits resuming a conversation, signed with HMAC-SHA256."""
+"""Creates and verifies tokens for resuming conversations.
+
+A token is a JWT (RFC 7519), signed with HMAC-SHA256.
+"""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,14 +9,15 @@ import jwt
 
 ALGORITHM = "HS256"
 AUDIENCE = "voice-conversation"
-"""It differs from the gateway's audience, so that a session's token is not valid for a conversation, and vice versa."""
+"""Audience of the tokens. It differs from the gateway's audience, so that a session's token is not valid for a
+conversation, and vice versa."""
 KEY_BYTES = 32
 """Minimum length of the key, the size of the hash (RFC 7518, section 3.2)."""
 CALLER = "caller"
 
 
 def make(key: str, conversation: str, lifetime_s: int, caller: str = "") -> str:
-    """Return a signed token for resuming a conversation, valid for a number of seconds.
+    """Return a signed token for resuming a conversation, which is valid for ``lifetime_s`` seconds.
 
     Args:
         caller: The gateway's name of the owner; empty if callers are not distinguished.
@@ -24,7 +28,7 @@ def make(key: str, conversation: str, lifetime_s: int, caller: str = "") -> str:
 
 
 def owner(key: str, token: str, conversation: str) -> str | None:
-    """Return the caller of a conversation's token, or ``None`` if it is invalid for the conversation."""
+    """Verify the token of a conversation, and return its caller, or ``None`` if the token is invalid."""
     try:
         claims = jwt.decode(
             token, key, algorithms=[ALGORITHM], audience=AUDIENCE, options={"require": ["sub", "aud", "exp", CALLER]}

@@ -1,4 +1,4 @@
-"""Tools that the language model may call: an operator's endpoint lists and executes them.
+"""Tools that the language model may call. An operator's endpoint lists and executes them.
 
 ``GET`` responds with a JSON list of functions in the format of OpenAI's chat API: ``name``, ``description`` and
 ``parameters``, a JSON Schema. ``POST`` with ``name``, ``arguments``, ``conversation`` and ``caller`` calls one, and any
@@ -23,7 +23,7 @@ from voice_agent.signing import signature_headers
 from voice_agent.trace import Trace
 
 TIMEOUT_S = 10.0
-"""Timeout of a call: callers hang up after a longer silence."""
+"""Timeout of a call, since callers hang up after a longer silence."""
 
 log = logging.getLogger(__name__)
 
@@ -73,10 +73,10 @@ class Tools:
         self._names: frozenset[str] = frozenset()
 
     async def read(self) -> ToolsSchema | NotGiven:
-        """Return the schema of the tools for the model; without an endpoint, there is none.
+        """Read the tools from the endpoint, and return their schema for the model, if an endpoint is configured.
 
         Raises:
-            RefusedError: The endpoint does not list its tools; an agent without them would make false promises.
+            RefusedError: The endpoint does not list its tools, without which an agent would make false promises.
         """
         if not self._url:
             return NOT_GIVEN
@@ -90,7 +90,7 @@ class Tools:
         return ToolsSchema(standard_tools=[tool.as_pipecat() for tool in tools])
 
     def join(self, model: LLMService[Any]) -> None:
-        """Register the tools with a model."""
+        """Register the tools as functions that a model may call."""
         model.register_function(None, self._call, timeout_secs=2 * TIMEOUT_S)
 
     async def _call(self, call: FunctionCallParams) -> None:

@@ -1,6 +1,7 @@
-"""One trace per conversation (W3C Trace Context), for the engines and, over OTLP, for the operator's collector.
+"""Traces conversations (W3C Trace Context) for the engines and, over OTLP, for the operator's collector.
 
-Pipecat sends no context to engines, and its own spans contain whole prompts; these contain only names and times.
+Pipecat sends no trace context to engines, and its spans contain whole prompts. The spans of this module contain only
+names and times.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ class Traces:
     """The traces of this process's conversations, a share of which is sampled."""
 
     def __init__(self, collector: str, share: float, deployment: str) -> None:
-        """Send to a collector; without one, nothing is sampled."""
+        """Send traces to a collector. If it is empty, nothing is sampled."""
         attributes = {"service.name": "voice-agent", "deployment.environment.name": deployment}
         self._provider = TracerProvider(
             sampler=TraceIdRatioBased(share if collector else 0.0),
@@ -32,7 +33,7 @@ class Traces:
             self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(collector)))
 
     def begin(self) -> "Trace":
-        """Start the trace of a connection; ``Trace.belongs_to`` follows once its conversation is known."""
+        """Start the trace of a connection. Call ``set_conversation`` on it once the conversation is known."""
         return Trace(self._provider.get_tracer("voice_agent"))
 
     def close(self) -> None:
@@ -41,11 +42,12 @@ class Traces:
 
 
 class Trace:
-    """A connection's trace. Every request to an engine contains it, and whether it is sampled.
+    """A connection's trace. Every request to an engine contains the trace's id and sampling flag.
 
     Attributes:
-        session: The same value for all requests of a conversation, also after a reconnect, so that they reach the same
-            replica and its caches. It is a digest, since a call's id grants access to its conversation.
+        session_digest: Value that is the same for all requests of a conversation, also after a reconnect, so that they
+            reach the same replica and its caches. A digest is used, since a call's id grants access to the call's
+            conversation.
     """
 
     def __init__(self, tracer: Tracer) -> None:
@@ -54,7 +56,7 @@ class Trace:
         self._root_span = tracer.start_span("conversation")
 
     def set_conversation(self, conversation: str) -> None:
-        """Set the conversation, which is known once the caller is authenticated."""
+        """Set the conversation of the trace, which is known once the caller is authenticated."""
         self.session = hashlib.sha256(conversation.encode()).hexdigest()[:32]
         self._root_span.set_attribute("session", self.session)
 
@@ -66,7 +68,7 @@ class Trace:
         }
 
     def turn(self, breakdown: LatencyBreakdown) -> None:
-        """Add a turn whose answer is played from now on, with the durations of its parts."""
+        """Add the spans of a turn, whose answer starts to play now, and of the turn's parts."""
         ends = time.time_ns()
         at = ends - round(breakdown.total_secs * NS)
         turn = self._tracer.start_span("turn", set_span_in_context(self._root_span), start_time=at)
@@ -77,5 +79,5 @@ class Trace:
         turn.end(ends)
 
     def end(self) -> None:
-        """End the trace together with its connection."""
+        """End the trace when the connection has ended."""
         self._root_span.end()

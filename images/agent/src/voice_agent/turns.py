@@ -1,4 +1,4 @@
-"""Tracks whether a conversation is between two turns, when it can be moved to another agent unnoticed."""
+"""Tracks whether a conversation is between two turns, so that it can be moved to another agent unnoticed."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ class Turns(BaseObserver):
     """Tracks the turns of a conversation.
 
     Attributes:
-        ended: Set while neither side speaks, and no question waits for its answer.
+        ended: Event that is set while neither side speaks, and no question waits for an answer.
 
     Event handlers: ``on_silent``, when the agent has finished speaking.
     """
@@ -24,17 +24,17 @@ class Turns(BaseObserver):
         self._register_event_handler("on_silent")
 
     def begin(self) -> None:
-        """Note that the caller speaks, or waits for an answer."""
+        """Record that the caller speaks, or waits for an answer."""
         self._is_response_pending = True
         self.ended.clear()
 
     def end(self) -> None:
-        """Note that no answer is pending; the last one may still be playing."""
+        """Record that no answer is pending. The last answer may still be playing."""
         self._is_response_pending = False
         self._check_end()
 
     async def on_push_frame(self, data: FramePushed) -> None:
-        """Observe a frame between two processors."""
+        """Update the turns if a frame starts or ends the agent's speech."""
         if isinstance(data.source, BaseOutputTransport):
             if isinstance(data.frame, BotStartedSpeakingFrame):
                 self._is_speaking = True

@@ -1,7 +1,7 @@
 """Twilio's media streams: ``<Connect><Stream>``, with a ``<Parameter>`` named ``key`` if the gateway requires one.
 
 https://www.twilio.com/docs/voice/media-streams/websocket-messages. Twilio does not reconnect. TwiML can connect the
-call again after a ``<Connect>`` has ended, which resumes its conversation.
+call again after a ``<Connect>`` has ended, which resumes the call's conversation.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from voice_agent.settings import AgentSettings
 
 SIGNATURE_HEADER = "X-Twilio-Signature"
 MESSAGES_BEFORE_START = 4
-"""Twilio sends one, ``connected``."""
+"""Maximum number of messages up to the start message. Twilio sends one message before it, ``connected``."""
 SID = r"^[A-Za-z0-9_-]{1,64}$"
 
 
@@ -37,7 +37,7 @@ class _Start(BaseModel):
 
 
 class _Event(BaseModel):
-    """A message; only the first ones are parsed here."""
+    """A message of Twilio. Only messages up to the start of a stream are parsed as events."""
 
     event: str
     start: _Start | None = None
@@ -116,10 +116,11 @@ class TwilioEntrance(CallerConnection):
         raise KeyError("start")
 
     def set_caller(self, caller: str) -> str:
-        """Return the conversation of a call, which differs between callers, since a call's id is in logs and webhooks.
+        """Return the conversation of a call.
 
-        If callers are not distinguished, and Twilio's signature is not verified, anyone could use the call's id, so a
-        new conversation is started.
+        The conversation also depends on the caller, since a call's id appears in logs and webhooks. If callers are not
+        distinguished, and Twilio's signature is not verified, anyone could use the call's id, so that a new
+        conversation is started.
         """
         if not caller and not self._is_signed:
             return secrets.token_hex(16)
@@ -128,7 +129,7 @@ class TwilioEntrance(CallerConnection):
         return f"call-{hmac.new(key, named, 'sha256').hexdigest()[:32]}"
 
     def _check_signature(self) -> None:
-        """Return without an error if Twilio signed the request, or if Twilio's token is not configured.
+        """Verify Twilio's signature of the request, if Twilio's token is configured.
 
         Raises:
             RefusedError: The request is not signed with the token.

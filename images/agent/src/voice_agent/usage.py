@@ -1,7 +1,7 @@
-"""Usage of the engines per conversation, for billing.
+"""Counts the usage of the engines per conversation, for billing.
 
-It is logged once at the end of a conversation, as a line whose ``message`` is ``usage``, and added to the caller's
-usage of the UTC day. Audio is counted by the gateway.
+Usage is logged once at the end of a conversation, as a line whose ``message`` is ``usage``, and added to the caller's
+usage of the UTC day. The gateway counts audio.
 """
 
 import logging
@@ -30,11 +30,11 @@ class Usage:
     spoken_characters: int = 0
 
     def publish(self, caller: str, conversation: str) -> None:
-        """Log the usage of a connection, without that of earlier connections of the conversation."""
+        """Log the usage of a connection. Earlier connections of the conversation are not included."""
         log.info("usage", extra={"fields": {"caller": caller, "conversation": conversation, **asdict(self)}})
 
     async def count(self, store: Redis, caller: str) -> None:
-        """Add the usage to that of the caller's day.
+        """Add the usage to the caller's usage of the day.
 
         Raises:
             RedisError: The store does not respond.

@@ -1,4 +1,4 @@
-"""Starts the gateway: ``python -m voice_gateway``."""
+"""Entry point of the gateway: ``python -m voice_gateway``."""
 
 import asyncio
 import sys
@@ -10,7 +10,7 @@ from voice_runtime.store import StoreSettings
 
 
 def main() -> int:
-    """Run the gateway; exit with 1 if it cannot start."""
+    """Run the gateway, and return the exit code, which is 1 if the gateway cannot start."""
     settings, store = environment.read(GatewaySettings), environment.read(StoreSettings)
     logs.set_up()
     try:

@@ -1,4 +1,4 @@
-"""The two applications: the session API, behind API Gateway, and the public media port."""
+"""The two applications: the session API, to which API Gateway forwards requests, and the public media API."""
 
 from collections.abc import Sequence
 
@@ -60,8 +60,10 @@ CLIENT_ROUTES = (
     Route(MODEL_PATH, model, methods=["GET"]),
     Route(CLIENT_SECRETS_PATH, client_secrets.create, methods=["POST"]),
 )
-"""Routes of other services' clients and agents, on both ports, so that clients inside the network need only one
-address."""
+"""Routes for agents and for clients of other speech services.
+
+Both ports serve these routes, so that clients inside the network need only one address.
+"""
 
 
 async def health(request: Request) -> Response:
@@ -74,7 +76,7 @@ async def health(request: Request) -> Response:
 
 
 async def live(_: Request) -> Response:
-    """Respond with 200 while the event loop runs; a restart would not solve other problems."""
+    """Respond with 200 while the event loop runs. A restart would not solve any other problem."""
     return PlainTextResponse("ok\n")
 
 
@@ -103,12 +105,15 @@ def session_api(gateway: Gateway) -> Starlette:
 
 
 def media_api(gateway: Gateway) -> Starlette:
-    """Return the application of the public listener; every request needs a token or a key."""
+    """Return the application of the public listener. Every request requires a token or a key."""
     return _app(gateway, [WebSocketRoute(AUDIO_PATH, audio), *CLIENT_ROUTES], [])
 
 
 def _origin_middleware(gateway: Gateway) -> list[Middleware]:
-    """Return the origin check. Without authentication, a page opened inside the network could act as a caller."""
+    """Return the origin check for a gateway without authentication.
+
+    Otherwise, any web page that is opened inside the network could act as a caller.
+    """
     settings = gateway.settings
     if settings.authorizer != "none":
         return []

@@ -1,8 +1,8 @@
-"""Archive of transcripts: one object per session, in an S3 bucket or a container of Azure Blob Storage.
+"""Stores transcripts in an archive, with one object per session in an S3 bucket or an Azure Blob Storage container.
 
-An object is gzipped JSON lines: the session, followed by a line for each final. Its key is derived from the session's
-id, so reading and deleting it needs no lookup. Index entries of many sessions share an object, which query engines read
-(docs/archive.md).
+An object contains gzipped JSON lines: the session, followed by a line for each final. The object's key is derived from
+the session's id, so that reading and deleting need no lookup. Index entries of many sessions share an object, which
+query engines read (docs/archive.md).
 """
 
 import gzip
@@ -22,18 +22,18 @@ from voice_runtime.sessions import Session
 from voice_runtime.transcripts import Transcript
 
 REQUEST_TIMEOUT = timedelta(seconds=10)
-"""Timeout of a request; the client retries a failed one for at most the same time."""
+"""Timeout of a request. The client retries failed requests for at most the same time."""
 
 
 @dataclass(frozen=True)
 class ArchiveEntry:
-    """The first line of an object, which is also the entry of the index.
+    """The first line of an archived object, which is also the session's entry in the index.
 
     Attributes:
         id: Id of the session.
-        caller: Caller who opened it, and who may read and delete the transcript.
-        began_at: Time at which it was opened (ISO 8601, UTC).
-        ended_at: Time at which it ended.
+        caller: Caller that opened the session, and may read and delete the transcript.
+        began_at: Time at which the session was opened (ISO 8601, UTC).
+        ended_at: Time at which the session ended.
         language: First detected language, or the requested one.
         duration_ms: End of the last final in the audio.
         finals: Number of finals with words.
@@ -75,7 +75,7 @@ class ArchiveEntry:
 
 @dataclass(frozen=True)
 class ArchivedTranscript:
-    """The content of an object.
+    """The content of an archived object.
 
     Attributes:
         lines: The finals, as the API returns them.
@@ -85,7 +85,7 @@ class ArchivedTranscript:
     lines: tuple[dict[str, Any], ...]
 
     def pack(self) -> bytes:
-        """Return the object's bytes, which are deterministic."""
+        """Return the bytes of the object. Equal content results in equal bytes."""
         rows = ({"kind": "session", **asdict(self.session)}, *self.lines)
         return gzip_json_lines(json.dumps(row, ensure_ascii=False) for row in rows)
 
@@ -95,7 +95,7 @@ class ArchivedTranscript:
 
     @classmethod
     def unpack(cls, data: bytes) -> Self:
-        """Parse an object."""
+        """Parse the bytes of an object."""
         head, *lines = (json.loads(line) for line in gzip.decompress(data).decode().splitlines())
         head.pop("kind")
         return cls(ArchiveEntry(**head), tuple(lines))
@@ -107,7 +107,7 @@ class ArchivedTranscript:
 
 
 class Archive:
-    """A bucket or container.
+    """The bucket or container that stores transcripts.
 
     Args:
         url: URL such as ``https://BUCKET.s3.REGION.amazonaws.com`` or
@@ -125,20 +125,23 @@ class Archive:
         )
 
     async def write(self, transcript: ArchivedTranscript) -> None:
-        """Write a session's transcript; writing it again replaces it."""
+        """Write a session's transcript, replacing any earlier one."""
         await self._put(transcript.session.key, transcript.pack())
 
     async def write_index(self, entries: Sequence[str], now: datetime) -> None:
-        """Write one or more index entries. The first one determines the object's key, so a retry replaces it."""
+        """Write one or more index entries to an object.
+
+        The first entry determines the object's key, so that a retry replaces the object.
+        """
         first = json.loads(entries[0])["id"]
         await self._put(f"{ARCHIVE_INDEX_PREFIX}date={now:%Y-%m-%d}/{first}.jsonl.gz", gzip_json_lines(entries))
 
     async def write_usage(self, day: date, table: str) -> None:
-        """Write the usage of a day as CSV; writing it again replaces it."""
+        """Write the usage of a day as CSV, replacing any earlier file."""
         await self._put(f"{USAGE_PREFIX}date={day.isoformat()}/callers.csv", table.encode())
 
     async def read(self, session: str) -> ArchivedTranscript | None:
-        """Return the transcript of a session, or ``None``."""
+        """Return the transcript of a session, or ``None`` if the archive does not contain it."""
         try:
             response = await obstore.get_async(self._store, key(session))
             return ArchivedTranscript.unpack(bytes(await response.bytes_async()))
@@ -147,7 +150,7 @@ class Archive:
             return None
 
     async def delete(self, session: str) -> None:
-        """Delete the transcript of a session; it is not an error if there is none."""
+        """Delete the transcript of a session, if there is one."""
         await obstore.delete_async(self._store, key(session))
 
     async def _put(self, name: str, body: bytes) -> None:
@@ -163,7 +166,7 @@ def key(session: str) -> str:
 
 
 def gzip_json_lines(lines: Iterable[str]) -> bytes:
-    """Return gzipped JSON lines."""
+    """Compress JSON lines to deterministic bytes."""
     return gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
 
 
@@ -185,5 +188,5 @@ def _iso_time(at_s: float) -> str:
 
 
 def finals_with_words(finals: Iterable[Transcript]) -> Iterator[Transcript]:
-    """Yield finals with words; an utterance without words has an empty final."""
+    """Yield the finals with text. An utterance without words has an empty final."""
     return (final for final in finals if final.text)

@@ -1,4 +1,4 @@
-"""Writes transcripts of ended sessions to the archive; any gateway can do this for any session."""
+"""Writes transcripts of ended sessions to the archive. Any gateway can archive any session."""
 
 import asyncio
 import json
@@ -22,12 +22,12 @@ from voice_runtime.transcripts import Transcripts
 SCAN_INTERVAL_S = 1.0
 SCAN_LIMIT = 64
 BATCH_SIZE = 16
-"""Maximum number of sessions per iteration of a gateway; other gateways process the rest."""
+"""Maximum number of sessions per iteration of a gateway. Other gateways process further sessions."""
 CLAIM_TTL_S = 60
-"""Lifetime of a claim, longer than all requests for one object including retries."""
+"""Lifetime of a claim, which exceeds the duration of all requests for an object, including retries."""
 INDEX_INTERVAL_S = 60
-"""Interval at which one of all gateways writes pending entries, so that there are at most 1,440 objects per day, and
-one more per thousand sessions."""
+"""Interval at which one of the gateways writes pending entries. It results in at most 1,440 objects per day, plus one
+per thousand sessions."""
 INDEX_BATCH_SIZE = 1000
 WRITE_TIMEOUT_S = 30.0
 """Timeout for writing an object, shorter than the lifetime of a claim."""
@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 
 
 class Archiver:
-    """Finds ended sessions and archives those with a request for it.
+    """Archives ended sessions whose callers requested it.
 
-    A session is claimed before it is archived and removed afterwards: the claim of a gateway that fails expires, and
-    another one writes the same object again. While the archive is unavailable, sessions wait for as long as the state
-    store keeps their transcripts (``state.SESSION_RETENTION_S``); after that, the transcript is lost, which is logged
-    as an error.
+    A gateway claims a session before archiving it, and removes the session afterwards. If the gateway fails, its claim
+    expires, and another gateway writes the same object again. While the archive is unavailable, sessions wait for as
+    long as the state store keeps their transcripts (``state.SESSION_RETENTION_S``). After that, the transcript is lost,
+    and an error is logged.
     """
 
     def __init__(self, store: Redis, archive: Archive) -> None:
@@ -51,7 +51,7 @@ class Archiver:
         self._transcripts = Transcripts(store)
 
     async def run(self) -> None:
-        """Archive until cancelled."""
+        """Archive sessions until cancelled."""
         while True:
             await asyncio.sleep(SCAN_INTERVAL_S)
             try:
@@ -68,7 +68,7 @@ class Archiver:
 
         Raises:
             BaseError: The archive does not respond, or rejects a request; remaining sessions are kept.
-            TimeoutError: It does not respond in time.
+            TimeoutError: The archive does not respond in time.
         """
         candidates: Any = await self._store.zrangebyscore(
             state.ARCHIVE, "-inf", time.time() - SETTLE_S, start=0, num=SCAN_LIMIT, withscores=True
@@ -95,7 +95,7 @@ class Archiver:
             await self._store.delete(claim)
 
     async def _archive_session(self, ssrc: int, ended_at: float) -> bool:
-        """Return True if a session is complete."""
+        """Archive a session that is transcribed. Return False if the session has to be tried again."""
         session = await self._sessions.read(ssrc)
         if session is None:
             log.error("a transcript is lost: its session has expired unarchived", extra={"fields": {"ssrc": ssrc}})
@@ -118,7 +118,7 @@ class Archiver:
         """Write pending index entries, unless another gateway has done so within the minute."""
         if not await self._store.set(state.ARCHIVE_INDEX_CLAIM, "1", nx=True, ex=INDEX_INTERVAL_S):
             return
-        async with asyncio.timeout(WRITE_TIMEOUT_S):  # the claim lasts longer, so no other gateway removes these
+        async with asyncio.timeout(WRITE_TIMEOUT_S):  # the claim lasts longer, so no other gateway removes entries
             while entries := await self._store.lrange(state.ARCHIVE_INDEX, 0, INDEX_BATCH_SIZE - 1):
                 lines = [entry.decode() if isinstance(entry, bytes) else entry for entry in entries]
                 await self._archive.write_index(lines, datetime.now(UTC))

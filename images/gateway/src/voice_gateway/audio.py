@@ -22,7 +22,7 @@ MIN_RATE, MAX_RATE = 8_000, 192_000
 MAX_CHANNELS = 2
 
 OPUS_PACKET_SAMPLES = RATE * 120 // 1000
-"""Maximum duration of a packet (RFC 6716, section 3.2.5)."""
+"""Maximum number of samples in a packet, which lasts 120 ms (RFC 6716, section 3.2.5)."""
 
 Samples = NDArray[np.int16]
 
@@ -69,25 +69,25 @@ class AudioFormat(BaseModel):
 
 
 class AudioError(ValueError):
-    """Bytes that are not audio of the format."""
+    """The bytes are not valid audio of the format."""
 
 
 class Decoder(Protocol):
-    """Converts messages to samples of 16 kHz."""
+    """Converts messages to samples at 16 kHz."""
 
     def decode(self, message: bytes) -> Samples:
         """Return the samples of a message.
 
         Raises:
-            AudioError: It is not valid audio.
+            AudioError: The message is not valid audio.
         """
 
     def flush(self) -> Samples:
-        """Return buffered samples."""
+        """Return the samples that are still buffered."""
 
 
 class Pcm16:
-    """Mixes channels, and resamples if the rate differs."""
+    """Decodes PCM16: mixes the channels, and resamples to 16 kHz if necessary."""
 
     def __init__(self, rate: int, channels: int) -> None:
         self._resampler = soxr.ResampleStream(rate, RATE, 1, dtype="int16") if rate != RATE else None
@@ -113,7 +113,7 @@ class Pcm16:
 
 
 class G711:
-    """Converts logarithmic bytes to 16-bit samples, and continues as Pcm16 does."""
+    """Decodes G.711: expands each byte to a 16-bit sample, and then mixes and resamples like PCM16."""
 
     def __init__(self, encoding: Encoding, rate: int, channels: int) -> None:
         self._linear = MULAW if encoding is Encoding.MULAW else ALAW
@@ -129,14 +129,14 @@ class G711:
 
 
 def _mulaw() -> Samples:
-    """Return the sample of each byte (ITU-T G.711, table 2a)."""
+    """Return the decoding table: the sample for each byte (ITU-T G.711, table 2a)."""
     byte = ~np.arange(256, dtype=np.uint8)
     size = ((((byte & 15).astype(int) << 3) + MULAW_BIAS) << (byte >> 4 & 7)) - MULAW_BIAS
     return np.where(byte & 128, -size, size).astype("<i2")
 
 
 def _alaw() -> Samples:
-    """Return the sample of each byte (ITU-T G.711, table 1a)."""
+    """Return the decoding table: the sample for each byte (ITU-T G.711, table 1a)."""
     byte = np.arange(256, dtype=np.uint8) ^ 0x55
     segment = (byte >> 4 & 7).astype(int)
     step = ((byte & 15).astype(int) << 4) + 8
@@ -149,13 +149,13 @@ MULAW, ALAW = _mulaw(), _alaw()
 
 
 class Opus:
-    """Decodes directly to 16 kHz, which every Opus decoder supports, and mixes stereo down."""
+    """Decodes Opus packets directly to 16 kHz, which every Opus decoder supports, and mixes stereo to mono."""
 
     def __init__(self) -> None:
         self._decoder = opuslib_next.Decoder(RATE, 1)
 
     def decode(self, message: bytes) -> Samples:
-        """Return a packet's 2.5 to 120 ms."""
+        """Return the samples of a packet, which lasts 2.5 to 120 ms."""
         # The decoder would treat an empty packet as lost, and conceal it.
         if not message:
             raise AudioError("0 bytes are no Opus packet")
@@ -165,7 +165,7 @@ class Opus:
             raise AudioError(f"{len(message)} bytes are no Opus packet: {error}") from error
 
     def flush(self) -> Samples:
-        """Return nothing, since the decoder buffers nothing."""
+        """Return an empty array, since the decoder buffers nothing."""
         return np.empty(0, np.int16)
 
 
@@ -180,12 +180,12 @@ class Framer:
         """Return the frames that a message completes.
 
         Raises:
-            AudioError: It is not audio of the format.
+            AudioError: The message is not audio of the format.
         """
         return self._split_frames(self._decoder.decode(message))
 
     def flush(self) -> list[bytes]:
-        """Return the remaining samples; the last frame is padded with silence."""
+        """Return the frames of the remaining samples. The last frame is padded with silence."""
         frames = self._split_frames(self._decoder.flush())
         if self._remainder:
             frames.append(self._remainder.ljust(FRAME_BYTES, b"\0"))

@@ -1,6 +1,6 @@
 """Accepts audio sockets: ``wss://.../v1/sessions/{id}/audio``.
 
-Browsers cannot set headers on a WebSocket, and URLs are logged on their way, so the token is offered as an additional
+Browsers cannot set headers on a WebSocket, and proxies log URLs. Clients therefore offer the token as an additional
 subprotocol: ``new WebSocket(url, ["voice.v1", token])``.
 """
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 async def audio(websocket: WebSocket) -> None:
-    """Receive a session's audio until it ends."""
+    """Receive a session's audio until the session or the socket ends."""
     gateway: Gateway = websocket.app.state.gateway
     websocket.state.requested_at = time.monotonic()
     try:
@@ -57,7 +57,7 @@ async def _authenticate(gateway: Gateway, websocket: WebSocket) -> Session:
 
 
 async def admit_socket(gateway: Gateway, session: Session) -> tuple[SocketLease, str]:
-    """Reserve a slot for a socket's session; return the lease, and the source address for its audio.
+    """Reserve a slot for a socket's session, and return the socket's lease and the source address of its audio.
 
     Raises:
         Refusal: No host has a free slot.

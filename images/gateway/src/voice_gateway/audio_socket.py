@@ -1,4 +1,4 @@
-"""A caller's audio: WebSocket in, RTP out."""
+"""Receives a caller's audio over a WebSocket, and sends it to the VAD tier as RTP."""
 
 import asyncio
 import contextlib
@@ -25,19 +25,19 @@ from voice_runtime.sessions import Session, SessionState
 from voice_runtime.transcripts import BEFORE_ALL
 
 MESSAGE_BYTES = 64 * 1024
-"""2 s at 16 kHz; the server closes with 1009 above it."""
+"""Maximum size of a message, which is 2 s at 16 kHz. The server closes the socket with code 1009 for a larger one."""
 WATCH_INTERVAL_S = 2.0
-"""Twice within the lifetime of a socket's lease."""
+"""Interval at which a socket checks its session, and renews its lease. Two intervals fit the lease's lifetime."""
 HOST_TIMEOUT_S = 5.0
 """Maximum time for which a socket waits for a VAD host."""
 EARLIER_EVENTS_WAIT_S = 0.2
-"""A session that is older than its socket has transcripts by then; a new one cannot have any."""
+"""Time within which the transcripts of a session that is older than its socket are read. A new session has none yet."""
 EVENT_WAIT_S = 60.0
 NORMAL_CLOSURE = 1000
-"""A caller that ends on purpose sends this code (RFC 6455, section 7.4.1); a page that is closed sends 1001, a lost
-connection none."""
+"""Close code of a caller that ends its audio on purpose (RFC 6455, section 7.4.1). A page that is closed sends 1001; a
+connection that is lost sends no code."""
 FLUSH_S = REDUCED_BUFFER_S + 2
-"""Maximum time for sending buffered audio, if the socket closes before its caller has ended it."""
+"""Maximum time for sending buffered audio, if the socket closes before its caller has ended the audio."""
 MAX_REASON_BYTES = 123
 """Maximum length of the reason in a close frame (RFC 6455, section 5.5)."""
 
@@ -100,10 +100,10 @@ NO_DECODER = Close(
 
 
 class AudioSocket:
-    """Receives audio, and monitors its session.
+    """Receives a session's audio, and monitors the session.
 
     Attributes:
-        closes_after_flush: Closes that inform the caller after all of its audio has been sent, so that it may open
+        closes_after_flush: Closes that are sent only after all audio has been forwarded. The caller may then open
             another socket.
     """
 
@@ -122,14 +122,14 @@ class AudioSocket:
         self._framer: Framer | None = None
         self._container: GrowingFile | None = None
         self._received_frames = 0
-        """Frames received, without those that were cleared before they were sent."""
+        """Number of received frames, except those that were cleared before they were sent."""
         self._counted_frames = 0
-        """Of those, frames counted as the caller's usage."""
+        """Number of these frames that are already counted as the caller's usage."""
         self._requested_at: float = getattr(websocket.state, "requested_at", time.monotonic())
         self._received_at = time.monotonic()
 
     async def serve(self) -> None:
-        """Run until either side ends it."""
+        """Serve the socket until either side closes it."""
         closing_tasks = [
             asyncio.create_task(each)
             for each in (self._receive(), self._watch(), self._wait_for_shutdown(), *self._additional_tasks())
@@ -169,7 +169,7 @@ class AudioSocket:
             await self._send_close(close)
 
     async def _finish(self, close: Close) -> None:
-        """Complete the work after the session was released, before the caller is informed."""
+        """Complete the work after the session was released, and before the caller is informed."""
 
     async def _count(self) -> bool:
         """Count the audio since the last call, and return True if the caller may send more today."""
@@ -196,7 +196,7 @@ class AudioSocket:
             await self._websocket.close(close.code, close.reason)
 
     async def _receive(self) -> Close:
-        """Receive messages until the caller ends, disconnects, or sends an invalid message."""
+        """Receive messages until the caller ends the audio, disconnects, or sends an invalid message."""
         try:
             while True:
                 await self._pacer.wait_until_not_full()
@@ -210,7 +210,7 @@ class AudioSocket:
             return Close(1007, _reason(str(error)))
 
     async def _flush(self, close: Close) -> Close:
-        """Wait until all audio that a caller has sent ahead of real time has been sent on."""
+        """Wait until all audio that the caller has sent ahead of real time has been forwarded."""
         if close in (ENDED, DISCONNECTED):
             if self._container:
                 await self._container.end()
@@ -239,7 +239,7 @@ class AudioSocket:
         """Send audio in frames.
 
         Raises:
-            AudioError: It is not audio of the format.
+            AudioError: The bytes are not audio of the format.
         """
         self._framer = self._framer or Framer(self._format)
         self._enqueue_frames(self._framer.push(audio))
@@ -301,7 +301,7 @@ class AudioSocket:
                     return close
 
     async def _renew(self) -> Close | None:
-        """Renew the lease and slot, and return a reason for closing if they are lost."""
+        """Renew the lease and the slot. Return a reason for closing if the socket cannot continue."""
         if not await self._lease.renew():
             return LEASE_LOST
         session = await self._gateway.sessions.read(self._session.ssrc)
@@ -327,7 +327,7 @@ class AudioSocket:
         return RESTART
 
     async def _measure(self) -> None:
-        """Measure how long this caller waits, for sessions that were opened here."""
+        """Measure how long this caller waits for transcripts, unless the session had transcripts before."""
         followers, loop, after = self._gateway.followers, asyncio.get_running_loop(), BEFORE_ALL
         trace = self._gateway.traces.begin(self._session, self._requested_at)
         if await followers.next_events(self._session.ssrc, after, EARLIER_EVENTS_WAIT_S):
@@ -340,5 +340,5 @@ class AudioSocket:
 
 
 def _reason(text: str) -> str:
-    """Return as much of a text as fits a close frame."""
+    """Return the beginning of a text that fits a close frame."""
     return text.encode()[:MAX_REASON_BYTES].decode(errors="ignore")

@@ -1,9 +1,9 @@
-"""Authentication of other speech services' clients with their own key.
+"""Authenticates clients of other speech services by their key.
 
-They only send ``Authorization: Bearer KEY`` (Deepgram's clients: ``Token``). The key is a session's token, or the
-credentials of the deployment file's authorizer if this process can verify them: a token of the issuer, or any value if
-there is no authentication. API Gateway verifies AWS credentials and API keys, but does not support WebSockets: a caller
-with these opens a session there and uses its token as the key.
+These clients only send ``Authorization: Bearer KEY`` (Deepgram's clients: ``Token``). The key is a session's token, or
+the credentials of the deployment file's authorizer if this process can verify them: a token of the issuer, or any value
+if there is no authentication. API Gateway verifies AWS credentials and API keys, but does not support WebSockets. A
+caller with such credentials opens a session through API Gateway, and uses the session's token as the key.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,11 @@ from voice_runtime.sessions import Session, SessionKind
 SCHEMES = ("bearer", "token")
 REALTIME_SUBPROTOCOL = "realtime"
 REALTIME_KEY = "openai-insecure-api-key."
-"""Browsers cannot set headers on a WebSocket. Deepgram's clients offer the subprotocols ``token`` or ``bearer`` and the
-key, OpenAI's offer ``realtime`` and the key after this prefix."""
+"""Prefix of a key that is offered as a subprotocol, since browsers cannot set headers on a WebSocket.
+
+Deepgram's clients offer the subprotocols ``token`` or ``bearer`` and the key. OpenAI's clients offer ``realtime`` and
+the key after this prefix.
+"""
 
 
 async def open_or_resume_session(
@@ -33,14 +36,16 @@ async def open_or_resume_session(
     *,
     decoded_here: bool = True,
 ) -> tuple[Session, bool]:
-    """Return the session of a caller, and whether it outlives its socket, since a caller with its token can reconnect.
+    """Open a session for a caller, or resume the session whose token is the caller's key.
+
+    Return the session, and True if it outlives the socket, since a caller with a session's token can reconnect.
 
     Args:
         settings: Settings of a client, as fields of a request for a session.
-        decoded_here: Whether hosts of this deployment need capacity for it.
+        decoded_here: Whether hosts of this deployment process the audio, and therefore need capacity.
 
     Raises:
-        Refusal: The key is invalid, or no session is available for it.
+        Refusal: The key is invalid, or no session is available for the caller.
     """
     try:
         session_request = SessionRequest.model_validate({"transport": "websocket", **settings})
@@ -64,7 +69,7 @@ async def open_or_resume_session(
 
 
 def _settings_fields(session_request: SessionRequest) -> dict[str, str]:
-    """Return the fields of a session's record that a request sets."""
+    """Return the fields of a session's record that the request sets."""
     fields = {
         "language": session_request.language,
         "end_of_turn_ms": None if session_request.end_of_turn_ms is None else str(session_request.end_of_turn_ms),
@@ -75,7 +80,7 @@ def _settings_fields(session_request: SessionRequest) -> dict[str, str]:
 
 
 async def caller_by_key(gateway: Gateway, connection: HTTPConnection) -> str:
-    """Return the name of a caller with a key of its own, and count its request.
+    """Authenticate a caller by its own key, count the request, and return the caller's name.
 
     Raises:
         Refusal: The key is a session's token or invalid, or the rate limit is exceeded.
@@ -104,14 +109,17 @@ async def caller_for_request(gateway: Gateway, connection: HTTPConnection) -> st
 
 
 def caller_headers(gateway: Gateway, session: Session) -> list[tuple[bytes, bytes]]:
-    """Return the header with a session's caller for an agent; without distinct callers, there is none."""
+    """Return the header that names a session's caller to an agent, or no header if callers are not distinguished."""
     if gateway.settings.authorizer == "none" or session.caller == ANONYMOUS:
         return []
     return [(CALLER_HEADER.encode(), session.caller.encode())]
 
 
 def accepted_subprotocol(connection: HTTPConnection) -> str | None:
-    """Return the subprotocol of the response: a browser fails a connection if none of its offers is selected."""
+    """Return the subprotocol of the response.
+
+    A browser fails the connection if the server selects none of the offered subprotocols.
+    """
     supported = (*SCHEMES, REALTIME_SUBPROTOCOL)
     return next((each for each in _subprotocols(connection) if each.lower() in supported), None)
 

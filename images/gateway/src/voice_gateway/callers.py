@@ -1,4 +1,4 @@
-"""Identity of callers: the subject of a JWT, or the caller that API Gateway has authenticated."""
+"""Identifies callers by the subject of a JWT, or by the name that API Gateway has authenticated."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ ANONYMOUS = "api"
 """Shared name of all callers, if they cannot be distinguished."""
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Algorithms with a public key: with a shared secret, the verifier could also sign."""
+"""Algorithms with a public key. With a shared secret, the verifier could also sign."""
 
 KEYS_TTL_S = 3600
 MIN_RELOAD_INTERVAL_S = 30
@@ -29,8 +29,8 @@ RETRY_DELAY_S = 1
 
 TIMEOUT_S = 5.0
 MAX_WAITING = 256
-"""Maximum number of callers with an unknown key that wait for the issuer. Above it, the address with the most of them
-loses its oldest one."""
+"""Maximum number of callers with an unknown key that wait for the issuer. Above this number, the oldest waiting caller
+of the address with the most waiting callers is refused."""
 LEEWAY_S = 30
 """Permitted deviation of the issuer's clock."""
 
@@ -42,7 +42,7 @@ class Callers(Protocol):
     """Identifies callers."""
 
     async def name(self, request: HTTPConnection) -> str:
-        """Return the caller of a request.
+        """Return the name of a request's caller.
 
         Raises:
             Refusal: The caller is not identified, or cannot be authenticated.
@@ -53,7 +53,7 @@ class TrustedCallers:
     """Callers that API Gateway has authenticated."""
 
     async def name(self, request: HTTPConnection) -> str:
-        """Return the caller that API Gateway reports, or a shared name for all."""
+        """Return the name that API Gateway reports, or the shared name if it reports none."""
         return _validated_name(request.headers.get(CALLER_HEADER) or ANONYMOUS)
 
 
@@ -61,7 +61,7 @@ class JwtCallers:
     """Callers with a token of an OpenID Connect issuer.
 
     Args:
-        forwarded: Whether a proxy that appends to X-Forwarded-For is in front.
+        forwarded: Whether a proxy in front of the gateway appends to X-Forwarded-For.
 
     Attributes:
         issuer: Issuer URL in tokens, and base of discovery.
@@ -86,14 +86,14 @@ class JwtCallers:
         return await self.subject(token, client_address(request, forwarded=self._forwarded))
 
     async def subject(self, token: str, address: str) -> str:
-        """Return the subject of a token of the issuer.
+        """Verify a token of the issuer, and return its subject.
 
         Args:
             token: The client's token.
             address: The client's address.
 
         Raises:
-            Refusal: It is invalid, or the issuer does not respond.
+            Refusal: The token is invalid, or the issuer does not respond.
         """
         try:
             key = await self._key(str(jwt.get_unverified_header(token).get("kid", "")), address)
@@ -111,7 +111,7 @@ class JwtCallers:
         return _validated_name(claims["sub"])
 
     async def _key(self, key_id: str, address: str) -> jwt.PyJWK:
-        """Return a key of the issuer. A known one is used immediately, even while the keys are reloaded."""
+        """Return a key of the issuer. A known key is returned immediately, even while the keys are reloaded."""
         now = time.monotonic()
         needs_reload = now >= self._next_reload_at and (key_id not in self._keys or now >= self._stale_at)
         if needs_reload and (self._reload is None or self._reload.done()):
@@ -130,7 +130,7 @@ class JwtCallers:
         return self._keys[key_id]
 
     async def _reload_keys(self) -> None:
-        """Load the issuer's keys; without a response, the known ones remain valid."""
+        """Load the issuer's keys. If the issuer does not respond, the known keys remain valid."""
         try:
             async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
                 configuration = await _json(client, f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")

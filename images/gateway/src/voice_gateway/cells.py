@@ -1,7 +1,7 @@
-"""Cells of a deployment, and the one that a call belongs to.
+"""Selects the cell of a deployment that serves a call.
 
-Rendezvous hashing ranks all cells for each call, and the first one that is alive and not full serves it. The loss or
-addition of a cell only moves the calls that rank it first, and gateways need no shared state.
+Rendezvous hashing ranks all cells for each call, and the first healthy cell with capacity serves the call. The loss or
+addition of a cell only moves the calls that rank this cell first, and gateways need no shared state.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Cells:
 
         Args:
             own_api: Session API of this cell.
-            health: Health URLs by session API; each returns 200 while its cell accepts callers.
+            health_urls: Health URLs by session API. Each URL returns 200 while its cell accepts callers.
         """
         self._api = {_name(api): api for api in health}
         self._health = {_name(api): address for api, address in health.items()}
@@ -40,7 +40,7 @@ class Cells:
         self._checks: dict[str, tuple[float, asyncio.Task[bool]]] = {}
 
     def parse_names(self, names: str) -> set[str]:
-        """Return the cells in a comma-separated list of names, without unknown ones."""
+        """Return the known cells in a comma-separated list of names."""
         return self._api.keys() & names.split(",")
 
     def api(self, name: str) -> str:
@@ -52,7 +52,7 @@ class Cells:
         return sorted(self._api, key=lambda name: hashlib.sha256(f"{name} {call}".encode()).digest(), reverse=True)
 
     async def pick(self, call: str, full: Collection[str]) -> str | None:
-        """Return the name of the cell that serves a call; ``None`` if all are unavailable or full."""
+        """Return the name of the cell that serves a call, or ``None`` if all cells are unavailable or full."""
         for name in self.rank(call):
             if name not in full and (name == self.own_name or await self._is_healthy(name)):
                 return name

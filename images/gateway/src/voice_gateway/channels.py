@@ -1,4 +1,4 @@
-"""Two speakers on one socket, each with a channel: the audio is split, and each channel is a session of its own."""
+"""Splits the audio of a socket with one speaker per channel, so that each channel has a session of its own."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,10 +16,12 @@ QUEUE_SIZE = 16
 
 
 class Channels:
-    """Splits a socket. Messages of its channels are sent unchanged; it is closed after all of them.
+    """Splits a socket into one socket per channel.
+
+    Messages that the channels send are forwarded unchanged. The socket is closed after its last channel.
 
     Attributes:
-        sockets: One per channel, for the implementation of a single-channel socket.
+        sockets: One socket per channel, for the implementation of a single-channel socket.
     """
 
     def __init__(self, websocket: WebSocket, audio: AudioFormat) -> None:
@@ -33,7 +35,7 @@ class Channels:
         self.sockets = [self._socket(channel) for channel in range(self._count)]
 
     def complete_channel(self) -> bool:
-        """Note that a channel is complete, and return True if it is the last one."""
+        """Record that a channel is complete, and return True if it is the last one."""
         self._active_channels -= 1
         return self._active_channels == 0
 

@@ -20,7 +20,10 @@ CONVERSATION = "gateways only support 'transcription'; for a conversation, conne
 
 
 class SecretRequest(BaseModel):
-    """The request body; a secret is valid for as long as the deployment's tokens, regardless of ``expires_after``."""
+    """The body of a request for a secret.
+
+    A secret is valid for as long as the deployment's tokens, regardless of ``expires_after``.
+    """
 
     session: SessionUpdate = SessionUpdate(type="transcription")
 

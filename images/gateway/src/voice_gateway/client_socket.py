@@ -1,4 +1,4 @@
-"""Sockets of other services' clients, with audio and transcripts on the same socket."""
+"""Sockets for clients of other speech services, which send audio and receive transcripts on the same socket."""
 
 import asyncio
 import contextlib
@@ -29,16 +29,16 @@ from voice_runtime.sessions import Session
 from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript
 
 OUTBOX_SIZE = 256
-"""Maximum number of queued messages for a slow client; further transcripts wait in the store."""
+"""Maximum number of queued messages for a slow client. Further transcripts wait in the store."""
 FINALS_TIMEOUT_S = 30.0
 """Maximum time for which a client that has sent all audio waits for its last finals."""
 PAUSE_TIMEOUT_S = 2.0
-"""Maximum time for which a stopping process keeps a socket open for a current speaker, if its session ends with it."""
+"""Maximum time for which a stopping process waits for a speaker to pause, if the session ends with the socket."""
 SHUTDOWN_TIMEOUT_S = 2.5
-"""Maximum subsequent wait for the socket's last finals, within the total of five seconds."""
+"""Maximum time for which a stopping process then waits for the last finals, within a total of five seconds."""
 ASSUMED_DELIVERED_AFTER_S = 1.0
-"""Messages sent this long before a message of the client are assumed to have arrived; later ones are repeated on its
-next socket."""
+"""Messages that were sent this long before a message of the client are assumed to have arrived. Later messages are
+repeated on the client's next socket."""
 
 CLIENT_TOO_SLOW = Close(1008, "the client does not read its messages")
 SHUTDOWN = replace(RESTART, ends_session=True)
@@ -50,7 +50,7 @@ class SocketArguments:
 
     Attributes:
         outlives_socket: Whether the session outlives the socket.
-        frame: Number of the first frame.
+        frame_number: Number of the first frame.
         start_ms: Position of that frame in the session's audio.
     """
 
@@ -64,8 +64,8 @@ class SocketArguments:
 class ClientSocket(AudioSocket):
     """Base class of sockets that implement another service's protocol, such as OpenAI's Realtime API.
 
-    A session that was opened for this socket ends with it. A session whose token the caller has presented waits for the
-    caller as usual, and continues after the last final that was sent.
+    A session that was opened for this socket ends with the socket. A session whose token the caller has presented waits
+    for the caller as usual, and continues after the last final that was sent.
     """
 
     closes_after_flush = (ENDED, RESTART, SHUTDOWN)
@@ -84,7 +84,7 @@ class ClientSocket(AudioSocket):
 
     @classmethod
     async def run(cls, websocket: WebSocket) -> None:
-        """Serve a client until either side ends it."""
+        """Serve a client until either side closes the connection."""
         gateway: Gateway = websocket.app.state.gateway
         websocket.state.requested_at = time.monotonic()
         try:
@@ -113,7 +113,7 @@ class ClientSocket(AudioSocket):
         """Reserve the resources of a socket for a session.
 
         Args:
-            resources: Counts the connection until it is closed.
+            resources: Stack that counts the connection until the stack is closed.
 
         Raises:
             Refusal: No host has a free slot; a session that was opened for the socket is closed.
@@ -174,7 +174,10 @@ class ClientSocket(AudioSocket):
         await super()._end(close if self._arguments.keeps_session_open else replace(close, ends_session=True))
 
     async def _wait_for_shutdown(self) -> Close:
-        """Close during a pause, since speech is lost while a session that ends with its socket moves."""
+        """Wait for the shutdown, and then for a pause if the session ends with the socket.
+
+        Speech is lost while the caller of such a session moves to another gateway.
+        """
         close = await super()._wait_for_shutdown()
         if not self._arguments.keeps_session_open:
             with contextlib.suppress(TimeoutError):
@@ -216,7 +219,7 @@ class ClientSocket(AudioSocket):
             await tasks.cancel((flush_task, disconnect_task))
 
     async def _wait_until_closed_by_peer(self) -> None:
-        """Return after the client has disconnected, since it will not return to the session."""
+        """Wait until the client has disconnected. It cannot return to a session that ends with the socket."""
         while not self._is_disconnected:
             self._is_disconnected = (await self._websocket.receive())["type"] == "websocket.disconnect"
 
@@ -226,7 +229,7 @@ class ClientSocket(AudioSocket):
         return self._arguments.start_ms + FRAME_MS * self._received_frames
 
     def _confirm_delivery(self) -> None:
-        """Mark messages sent a while ago as received, since the client was still connected then."""
+        """Record that messages sent a while ago have arrived, since the client is still connected."""
         last_delivered = None
         while self._sent and asyncio.get_running_loop().time() - self._sent[0][1] >= ASSUMED_DELIVERED_AFTER_S:
             last_delivered, _ = self._sent.popleft()
@@ -238,7 +241,7 @@ class ClientSocket(AudioSocket):
             await self._gateway.sessions.update(self._session, told=str(last_delivered))
 
     def _set_format(self, audio: AudioFormat) -> None:
-        """Use another audio format from now on."""
+        """Use another audio format for all following audio."""
         if audio != self._format:
             if self._framer:
                 self._enqueue_frames(self._framer.flush())
@@ -250,7 +253,7 @@ class ClientSocket(AudioSocket):
                 self._outbox.put_nowait(message)
 
     async def _follow(self) -> Close:
-        """Send transcripts until the end."""
+        """Enqueue the messages of new transcripts until the session has ended."""
         while not self._delivery_complete.is_set():
             new_events, complete = await self._stream.step()
             for position, transcript in new_events:
@@ -275,7 +278,7 @@ class ClientSocket(AudioSocket):
         return ENDED
 
     async def _deliver(self) -> Close:
-        """Send queued messages."""
+        """Send queued messages to the client until cancelled."""
         while True:
             message = await self._outbox.get()
             try:

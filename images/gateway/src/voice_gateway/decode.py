@@ -1,11 +1,12 @@
 """Decodes an audio file to PCM16 at 16 kHz, one channel: ``python -m voice_gateway.decode S [CHANNEL] <FILE >SAMPLES``.
 
-``S`` is the maximum duration of the audio, seconds. The file may still be growing, like one from a socket: samples are
-written as soon as their bytes have arrived.
+``S`` is the maximum duration of the audio in seconds. The file may still be growing, such as audio from a socket:
+samples are written as soon as their bytes have arrived. Channels are numbered from 0; without ``CHANNEL``, all channels
+are mixed.
 
-It is a separate process with few privileges: it has no secrets in its environment, opens no files, and its memory and
-time are limited, so a hostile file cannot affect calls. The exit code is 1 with a message if the file is invalid, and 2
-if it does not have the channel (from 0; without one, all channels are mixed).
+The decoder is a separate process with few privileges. It has no secrets in its environment, opens no files, and its
+memory and time are limited, so that a hostile file cannot affect calls. The exit code is 1, with a message on stderr,
+if the file is invalid, and 2 if the file does not have the channel.
 """
 
 import os
@@ -24,16 +25,16 @@ CPU_S = 180
 """Five times the CPU time for an hour of AAC on x86."""
 NICE = 10
 STREAMING_OPTIONS = {"formatprobesize": "65536", "probesize": "4096", "analyzeduration": "1"}
-"""The start of a growing file must be sufficient; by default, FFmpeg would wait for 5 s of it."""
+"""Options for a growing file, whose start must be sufficient. By default, FFmpeg would wait for 5 s of audio."""
 FORMATS = "aac,flac,matroska,mov,mp3,ogg,wav"
-"""Demuxers that only read one file; others open files that it refers to."""
+"""Demuxers that only read one file. Other demuxers open the files to which it refers."""
 
 
 NO_CHANNEL = 2
 
 
 class NoChannelError(Exception):
-    """The file has fewer channels."""
+    """The file does not have the requested channel."""
 
 
 class BadFileError(Exception):
@@ -41,7 +42,7 @@ class BadFileError(Exception):
 
 
 def main() -> int:
-    """Decode until the end; return 1 if the file cannot be decoded."""
+    """Decode the file on stdin, and return the exit code."""
     os.nice(NICE)
     for resource_kind, limit in (
         (resource.RLIMIT_AS, MEMORY_BYTES),

@@ -17,11 +17,11 @@ SETTLE_TIMEOUT_S = 1.0
 
 
 NO_CHANNEL = 2
-"""Exit code of a decoder; its module is not imported here, since it would import FFmpeg."""
+"""Exit code of a decoder for a missing channel. It is repeated here, since the decoder's module imports FFmpeg."""
 
 
 class NoChannelError(Exception):
-    """A file has fewer channels."""
+    """The file does not have the requested channel."""
 
 
 async def start(max_duration_s: int, stdin: IO[bytes] | int, channel: int | None = None) -> Process:
@@ -29,7 +29,7 @@ async def start(max_duration_s: int, stdin: IO[bytes] | int, channel: int | None
 
     Args:
         max_duration_s: Maximum duration of the audio, seconds.
-        stdin: The container.
+        stdin: File or pipe that contains the container.
         channel: Channel to decode, from 0; ``None`` to mix all.
     """
     return await asyncio.create_subprocess_exec(
@@ -49,11 +49,11 @@ async def start(max_duration_s: int, stdin: IO[bytes] | int, channel: int | None
 
 
 async def read_samples(process: Process) -> AsyncGenerator[bytes]:
-    """Yield PCM16 as it is decoded, in whole samples.
+    """Yield the decoded PCM16 in whole samples, as soon as the decoder writes them.
 
     Raises:
         AudioError: The container cannot be decoded.
-        NoChannelError: It does not have the channel.
+        NoChannelError: The container does not have the channel.
     """
     assert process.stdout  # noqa: S101  a pipe was asked for
     assert process.stderr  # noqa: S101
@@ -92,7 +92,7 @@ class GrowingFile:
         self._read_at = 0.0
 
     async def add(self, piece: bytes) -> None:
-        """Decode a piece; wait while the decoder is busy.
+        """Decode a piece, and wait while the decoder is busy.
 
         Raises:
             AudioError: The data so far is not a decodable container.
@@ -107,7 +107,7 @@ class GrowingFile:
             await self._process.stdin.drain()
 
     async def wait_until_read(self) -> None:
-        """Wait until all data is decoded as far as possible."""
+        """Wait until all data so far is decoded as far as possible."""
         loop = asyncio.get_running_loop()
         end, begin = loop.time() + SETTLE_TIMEOUT_S, loop.time()
         while self._reading and not self._reading.done() and loop.time() < end:
@@ -116,10 +116,10 @@ class GrowingFile:
             await asyncio.sleep(QUIET_PERIOD_S / 4)
 
     async def end(self) -> None:
-        """Decode the rest.
+        """Decode the remaining data.
 
         Raises:
-            AudioError: It is not a decodable container.
+            AudioError: The data is not a decodable container.
         """
         if self._process and self._reading:
             assert self._process.stdin  # noqa: S101

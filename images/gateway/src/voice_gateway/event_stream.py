@@ -1,4 +1,4 @@
-"""Transcripts as server-sent events (HTML Standard, section 9.2)."""
+"""Streams transcripts as server-sent events (HTML Standard, section 9.2)."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ CHECK_INTERVAL_S = 1.0
 RECONNECT_MS = 1000
 
 SETTLE_S = 2.0
-"""Without BYE, the VAD tier may still have an utterance to complete and send."""
+"""Time for which a closed session's stream remains open. Without BYE, the VAD tier may still send an utterance."""
 FINALS_TIMEOUT_S = 30.0
 """Maximum time for which a closed session's stream waits for its last finals."""
 
@@ -47,7 +47,7 @@ async def events(request: Request) -> Response:
 
 
 class CountedStreamingResponse(StreamingResponse):
-    """A response that is counted until it has ended in any way."""
+    """A streaming response that releases its resources when it ends for any reason."""
 
     def __init__(self, lines: AsyncIterator[str], resources: contextlib.ExitStack) -> None:
         super().__init__(lines, media_type="text/event-stream", headers=HEADERS)
@@ -59,7 +59,7 @@ class CountedStreamingResponse(StreamingResponse):
 
 
 class EventStream:
-    """A reader of a session."""
+    """The events of a session for one reader."""
 
     def __init__(self, gateway: Gateway, session: Session, after: EventId) -> None:
         self._gateway = gateway
@@ -73,7 +73,7 @@ class EventStream:
         self._token_s = gateway.settings.token_ttl_s / 2
 
     async def lines(self) -> AsyncIterator[str]:
-        """Yield the stream's text until the session has ended, or this process stops."""
+        """Yield the text of the stream until the session has ended, or until this process stops."""
         yield f"retry: {RECONNECT_MS}\n\n"
         heartbeat_at = token_at = time.monotonic()
         while not self._gateway.shutting_down.is_set():
@@ -109,7 +109,10 @@ class EventStream:
         yield _event("resume", {"last_event_id": str(self._after)})
 
     async def step(self) -> tuple[Events, bool | None]:
-        """Return new events, and at the end whether all speech was transcribed; ``None`` before that."""
+        """Return new events, and a flag that is True if all speech was transcribed.
+
+        The flag is ``None`` until the session is over.
+        """
         # Read before the last events, since a final is published before it counts as transcribed.
         complete = await self._is_over()
         try:
@@ -132,7 +135,7 @@ class EventStream:
         return _event("end", {"complete": complete and not self._lost_ms, "lost_ms": self._lost_ms})
 
     async def _is_over(self) -> bool | None:
-        """Once no more events follow, return True if all speech was transcribed; ``None`` before that."""
+        """Return ``None`` while further events may follow; afterwards, return True if all speech was transcribed."""
         try:
             session = await self._gateway.sessions.read(self._session.ssrc)
         except RedisError:
@@ -158,7 +161,7 @@ class EventStream:
         )
 
     def _fresh_token(self) -> str:
-        """Streams outlive tokens, so a reader gets a new one for reconnecting."""
+        """Return an event with a new token for reconnecting, since streams outlive tokens."""
         token, expires_at = self._gateway.tokens.create(self._session.id)
         return _event("token", {"token": token, "expires_at": expires_at.isoformat(timespec="seconds")})
 

@@ -1,4 +1,4 @@
-"""A file's audio, decoded on demand and split at pauses."""
+"""Decodes a file's audio on demand, and splits it at pauses."""
 
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from voice_gateway.audio import RATE, AudioError
 from voice_gateway.refusals import Refusal
 
 MAX_DURATION_S = 3660
-"""An hour, and a minute for encoders that round up."""
+"""Maximum duration of a file: an hour, plus a minute for encoders that round up."""
 MAX_LENGTH_S = 13
-"""With the silence that Whisper needs at the end, it fits a window of 15 s. A window of 30 s costs three times as much
-per second of audio, and live callers wait for its end."""
+"""Maximum length of a segment. With the silence that Whisper needs at the end, the segment fits a window of 15 s. A
+window of 30 s costs three times as much per second of audio, and live callers wait for its end."""
 MIN_LENGTH_S = 6
-"""Minimum length before a split."""
+"""Minimum length of a segment that is split from the following audio."""
 PAUSE_FRAMES = 10
-"""Number of consecutive quiet frames of 20 ms in whose middle a split is made."""
+"""Number of consecutive quiet frames of 20 ms in a pause. Audio is split in the middle of the pause."""
 PADDING_FRAMES = 10
-"""Silence that is kept around speech."""
+"""Number of silent frames that are kept before and after speech."""
 SILENCE_LEVEL = 33.0
-"""Maximum root mean square of a silent frame: -60 dB."""
+"""Maximum root mean square of a silent frame, which is -60 dB."""
 FRAME = RATE // 50
 
 Samples = NDArray[np.int16]
@@ -34,7 +34,7 @@ class SpeechSegment:
     """A segment of a file with speech.
 
     Attributes:
-        start_s: Start in the file.
+        start_s: Start of the segment in the file.
     """
 
     start_s: float
@@ -49,7 +49,7 @@ class AudioSplitter:
     """Splits audio at the quietest positions, and omits silence.
 
     Attributes:
-        length_s: Total duration of its input.
+        length_s: Total duration of the input.
     """
 
     def __init__(self) -> None:
@@ -82,13 +82,13 @@ class AudioSplitter:
 
 
 def _frame_levels(samples: Samples) -> NDArray[np.float64]:
-    """Compute the root mean square of the samples of each frame; the last one is padded with zeros."""
+    """Compute the root mean square of each frame's samples. The last frame is padded with zeros."""
     padded = np.pad(samples, (0, -len(samples) % FRAME)).reshape(-1, FRAME)
     return np.asarray(np.sqrt((padded.astype(np.float64) ** 2).mean(axis=1)))
 
 
 def _find_split(levels: NDArray[np.float64]) -> int:
-    """Return the frame for a split: late, and in a pause."""
+    """Return the frame at which audio is split: the middle of the last pause."""
     pauses = np.convolve(levels, np.ones(PAUSE_FRAMES) / PAUSE_FRAMES, "valid")
     first = MIN_LENGTH_S * RATE // FRAME
     max_pause_level = max(SILENCE_LEVEL, 1.2 * pauses[first:].min())
@@ -98,14 +98,14 @@ def _find_split(levels: NDArray[np.float64]) -> int:
 async def split_file(
     file: IO[bytes], splitter: AudioSplitter, channel: int | None = None
 ) -> AsyncGenerator[SpeechSegment]:
-    """Decode a file, no faster than its segments are consumed.
+    """Decode a file, and yield its segments with speech. Decoding is no faster than the segments are consumed.
 
     Args:
         channel: Channel to decode, from 0; ``None`` to mix all.
 
     Raises:
-        Refusal: It cannot be decoded, or is longer than an hour.
-        NoChannelError: It does not have the channel.
+        Refusal: The file cannot be decoded, or is longer than an hour.
+        NoChannelError: The file does not have the channel.
     """
     process = await decoder_process.start(MAX_DURATION_S, file, channel)
     try:

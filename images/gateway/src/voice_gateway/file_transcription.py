@@ -1,6 +1,6 @@
-"""Transcription of files, for all protocols.
+"""Transcribes files, for all protocols.
 
-A file is split into pieces, which wait in the state store for an ASR host with capacity left by live calls. A response
+A file is split into pieces, which wait in the state store for an ASR host whose live calls leave capacity. A response
 starts when the first piece is transcribed, so that an error has its own status; if a later piece fails, the response is
 aborted.
 """
@@ -31,11 +31,11 @@ from voice_runtime.file_pieces import FilePieces, Piece, PieceTranscript
 from voice_runtime.http import client_address
 
 SLOT_TIMEOUT_S = 60.0
-"""Maximum time for which an uploaded file waits until another one is decoded."""
+"""Maximum time for which an uploaded file waits for a decoding slot."""
 CLOSE_HEADERS = {"Connection": "close"}
 MAX_PENDING_PIECES = 4
-"""Maximum number of pieces of a file that wait or are transcribed concurrently, and therefore of hosts that work on
-it."""
+"""Maximum number of pieces of a file that wait or are transcribed concurrently. It also limits the number of hosts that
+work on the file."""
 POLL_INTERVAL_S = 0.05
 REFRESH_INTERVAL_S = state.FILE_PIECE_RETENTION_S / 4
 PIECE_TIMEOUT_S = 300.0
@@ -59,7 +59,7 @@ class Hints:
 
 @contextlib.asynccontextmanager
 async def admit_upload(gateway: Gateway, caller: str) -> AsyncIterator[None]:
-    """Admit a caller's upload, and count it while it is received.
+    """Admit a caller's upload, and count the upload until it is complete.
 
     Raises:
         Refusal: There is no capacity for the file.
@@ -77,7 +77,7 @@ async def admit_upload(gateway: Gateway, caller: str) -> AsyncIterator[None]:
 
 
 class Upload:
-    """Limits the size of a request body."""
+    """A request body of limited size."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -88,7 +88,7 @@ class Upload:
         """Return the next part of the body.
 
         Raises:
-            Refusal: It is too large.
+            Refusal: The body is too large.
         """
         message = await self._receive()
         self._is_incomplete = message.get("more_body", False)
@@ -117,16 +117,16 @@ class Upload:
         """Raise an error if the declared size of a request is too large.
 
         Raises:
-            Refusal: It is too large.
+            Refusal: The declared size is too large.
         """
         length = request.headers.get("Content-Length", "")
         if length.isdigit() and int(length) > MAX_FILE_BYTES:
             raise too_large()
 
     async def drain_and_refuse(self, request: Request, error: HTTPException | RedisError) -> HTTPException:
-        """Return the refusal of a request.
+        """Read the remaining body of a request, and return the refusal.
 
-        The remaining body is read first, since a client reads a response only after sending it.
+        A client reads the response only after it has sent the whole body.
         """
         refusal = store_unavailable() if isinstance(error, RedisError) else error
         if refusal.headers == CLOSE_HEADERS:
@@ -151,7 +151,7 @@ class Upload:
 
 
 class StartedResponse(StreamingResponse):
-    """A response that has started; its resources are released at its end."""
+    """A streaming response whose first part is available, and which releases its resources at its end."""
 
     def __init__(
         self, first: str, rest: AsyncIterator[str], resources: contextlib.AsyncExitStack, media_type: str
@@ -171,7 +171,7 @@ class StartedResponse(StreamingResponse):
 
 @contextlib.asynccontextmanager
 async def decoding_slot(gateway: Gateway) -> AsyncIterator[None]:
-    """Reserve a slot for decoding a file, waiting if all are in use."""
+    """Reserve a slot for decoding a file. Wait if all slots are in use."""
     try:
         async with asyncio.timeout(SLOT_TIMEOUT_S):
             await gateway.files.acquire()
@@ -205,7 +205,7 @@ def _no_capacity(reason: str) -> Refusal:
 async def transcribe_file(
     gateway: Gateway, hints: Hints, file: IO[bytes], transcript: FileTranscript, channel: int | None = None
 ) -> AsyncGenerator[list[Segment]]:
-    """Yield the transcript of each piece in order.
+    """Transcribe a file, and yield the segments of each piece in order.
 
     Args:
         channel: Channel to transcribe, from 0; ``None`` to mix all.
@@ -229,7 +229,7 @@ async def transcribe_file(
 
 
 class PendingPieces:
-    """The pieces of a file that are not transcribed yet."""
+    """The pieces of a file that have not been transcribed yet."""
 
     def __init__(self, pieces: FilePieces) -> None:
         self._pieces = pieces
@@ -244,10 +244,10 @@ class PendingPieces:
         await self._pieces.put(piece)
 
     async def next(self) -> tuple[SpeechSegment, PieceTranscript]:
-        """Return the first one with its transcript.
+        """Wait for the transcript of the first piece, and return both.
 
         Raises:
-            Refusal: No host accepts it, or an engine fails.
+            Refusal: No host accepts the piece, or an engine fails.
         """
         segment, first = self._pending[0]
         started_at = refreshed_at = time.monotonic()

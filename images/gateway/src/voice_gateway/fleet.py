@@ -1,4 +1,4 @@
-"""The hosts of the other tiers, at most half a second old."""
+"""Reads the hosts of the other tiers every half second."""
 
 import asyncio
 import random
@@ -24,7 +24,7 @@ class Fleet:
         self._age_s = float("inf")
 
     async def watch(self) -> None:
-        """Read until cancelled; the last result remains valid while the state store is unavailable."""
+        """Refresh the hosts until cancelled. The last result remains valid while the state store is unavailable."""
         age_task = asyncio.create_task(self._age())
         try:
             while True:
@@ -38,7 +38,10 @@ class Fleet:
             age_task.cancel()
 
     async def _age(self) -> None:
-        """Count the time since the last read in iterations of the event loop, since a busy loop also delays reads."""
+        """Track the time since the last refresh.
+
+        The time is counted in iterations of the event loop, since a busy loop also delays refreshes.
+        """
         while True:
             await asyncio.sleep(AGE_INTERVAL_S)
             self._age_s += AGE_INTERVAL_S
@@ -69,18 +72,18 @@ class Fleet:
 
     @property
     def languages(self) -> set[str] | None:
-        """Languages that every ASR host supports, since a session may use any of them.
+        """Languages that every ASR host supports, since a session may be assigned to any host.
 
-        ``None`` if one does not report them.
+        The value is ``None`` if a host does not report its languages.
         """
         host_languages = [set(host.languages) for host in self._hosts[Tier.ASR]]
         return set.intersection(*host_languages) if host_languages and all(host_languages) else None
 
     def vad_host(self, current: Host | None = None) -> Host | None:
-        """Return the VAD host of a session's packets, which is its current one as long as that exists.
+        """Return the VAD host for a session's packets. The current host is kept until it stops or drains.
 
-        Otherwise, it is the one with the most free slots, selected randomly among several, so that concurrent sockets
-        are distributed.
+        Otherwise, return the host with the most free slots. Ties are broken randomly, so that concurrent sockets are
+        distributed.
         """
         hosts = {host.id: host for host in self._hosts[Tier.VAD]}
         current_host = hosts.get(current.id) if current else None

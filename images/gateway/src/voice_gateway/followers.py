@@ -8,12 +8,12 @@ from redis.exceptions import RedisError
 from voice_runtime.transcripts import EventId, Transcript, Transcripts
 
 POLL_INTERVAL_S = 0.025
-"""Maximum delay until an event is read. A blocking read per reader would need a connection each, and one for all would
-have to be restarted after every event."""
+"""Maximum delay until an event is read. Blocking reads would need a connection per reader, and a single blocking read
+for all readers would have to be restarted after every event."""
 STORE_RETRY_DELAY_S = 0.5
 
 MAX_EVENTS = 32
-"""Maximum number of events that are read ahead for a reader; the rest waits in the store."""
+"""Maximum number of events that are read ahead for a reader. Further events wait in the store."""
 
 Events = list[tuple[EventId, Transcript]]
 
@@ -26,7 +26,7 @@ class _Reader:
 
 
 class Followers:
-    """The waiting readers. Nothing is read for a reader that is still processing events."""
+    """Readers that wait for events. Nothing is read for a reader that is still processing events."""
 
     def __init__(self, transcripts: Transcripts) -> None:
         self._transcripts = transcripts
@@ -34,7 +34,7 @@ class Followers:
         self._has_readers = asyncio.Event()
 
     async def next_events(self, ssrc: int, after: EventId, wait_s: float) -> Events:
-        """Return the events after a position; empty if there were none within the time."""
+        """Wait for events after a position, and return them. The list is empty after the timeout."""
         reader = _Reader(ssrc, after, asyncio.get_running_loop().create_future())
         self._readers.add(reader)
         self._has_readers.set()
@@ -47,7 +47,7 @@ class Followers:
             self._readers.discard(reader)
 
     async def run(self) -> None:
-        """Read until cancelled; while the store is unavailable, there are no events."""
+        """Read events until cancelled. While the store is unavailable, there are no events."""
         while True:
             if not self._readers:
                 self._has_readers.clear()

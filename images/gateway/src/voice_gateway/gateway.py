@@ -29,12 +29,12 @@ MAX_CONCURRENT_FILES = 2
 MAX_CONCURRENT_CONTAINERS = 16
 """Maximum number of sockets of a gateway with container audio: each has a decoder process with about 50 MB."""
 MAX_UPLOADS = 16
-"""Maximum number of concurrent uploads: 2 GiB of temporary files. Above it, the caller with the most of them loses
-one."""
+"""Maximum number of concurrent uploads, which corresponds to 2 GiB of temporary files. Above this number, the oldest
+upload of the caller with the most uploads is cancelled."""
 UPLOAD_TIMEOUT_S = 600.0
 MAX_UNAUTHENTICATED_UPLOADS = 64
-"""Maximum number of uploads without a valid key that are read before the response. Above it, the address with the most
-of them loses its oldest one."""
+"""Maximum number of uploads without a valid key that are read before the response. Above this number, the oldest upload
+of the address with the most uploads is cancelled."""
 DISCARD_TIMEOUT_S = 10.0
 """Maximum time for reading an upload without a valid key."""
 MAX_READERS_PER_SESSION = 4
@@ -42,7 +42,7 @@ MAX_READERS_PER_SESSION = 4
 
 
 class Gateway:
-    """State of the process.
+    """State of a gateway process.
 
     Attributes:
         draining: Whether new work is refused.
@@ -52,8 +52,8 @@ class Gateway:
         archive: Archive of transcripts, or ``None``.
         uploads: Files being uploaded.
         unauthenticated_uploads: Uploads without a valid key, which are read and discarded.
-        files: Slots for decoding files.
-        containers: Decoders of sockets with container audio.
+        file_slots: Slots for decoding files.
+        container_slots: Slots for decoding container audio of sockets.
         backlog: Audio that arrived ahead of real time.
     """
 
@@ -112,7 +112,7 @@ class Gateway:
         return session
 
     def check_connections(self) -> None:
-        """Raise an error unless there is capacity for another connection, which is reserved after authentication.
+        """Raise an error if there is no capacity for another connection. Capacity is reserved after authentication.
 
         Raises:
             Refusal: The process is stopping, or has the maximum number of connections.
@@ -138,7 +138,7 @@ class Gateway:
 
     @contextlib.contextmanager
     def reader(self, ssrc: int) -> Iterator[None]:
-        """Count a reader of a session.
+        """Count a reader of a session while its event stream is open.
 
         Raises:
             Refusal: The session has the maximum number of readers.

@@ -1,4 +1,4 @@
-"""Measures a caller's wait for transcripts: two metrics of every call, and the trace of some."""
+"""Measures how long callers wait for transcripts, as two metrics for all calls, and as traces for some calls."""
 
 from collections.abc import Callable
 
@@ -9,17 +9,17 @@ from voice_runtime.transcripts import EventKind, Transcript
 
 
 class SocketLatencies:
-    """The measurements of a socket, from its first utterance on.
+    """Measures the latencies of a socket, beginning with its first utterance.
 
     Attributes:
-        is_done: Whether nothing more is measured.
+        is_done: Whether all measurements are complete.
     """
 
     def __init__(self, metrics: Metrics, trace: CallTrace | None, sent_at: Callable[[int], float | None]) -> None:
         """Measure from the send times of frames.
 
         Args:
-            sent_at: Returns the send time of a frame, counted from the first.
+            sent_at: Function that returns the send time of a frame, counted from 0.
         """
         self._metrics = metrics
         self._trace = trace
@@ -29,7 +29,7 @@ class SocketLatencies:
         self._has_begun = False
 
     def record(self, transcript: Transcript, now: float) -> None:
-        """Record an event that was read at a time."""
+        """Record an event that was read at the time ``now`` of the event loop."""
         if self._trace and not self._has_begun and (first := self._sent_at(0)) is not None:
             self._trace.add("first packet", self._trace.admitted_at, first)
         self._has_begun = True

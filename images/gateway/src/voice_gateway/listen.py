@@ -41,7 +41,7 @@ ENCODINGS = {
     "flac": Encoding.CONTAINER,
     None: Encoding.CONTAINER,
 }
-"""Encodings by Deepgram's name; audio without one is in a container, which specifies its codec."""
+"""Encodings by Deepgram's name. Audio without a name is in a container, which specifies the codec."""
 SELF_DESCRIBING = (Encoding.OPUS, Encoding.CONTAINER)
 
 Json = Mapping[str, Any]
@@ -51,13 +51,13 @@ class ListenQuery(BaseModel):
     """The query parameters.
 
     Attributes:
-        encoding: Missing for audio in a container, such as the WebM of a browser.
+        encoding: Encoding; missing for audio in a container, such as the WebM of a browser.
         sample_rate: Sample rate of raw audio.
         channels: Number of interleaved channels; two are mixed.
         multichannel: Whether channels are transcribed separately, for one speaker per channel.
         interim_results: Whether partials are sent.
         vad_events: Whether the start of speech is reported.
-        endpointing: Silence after a complete sentence that ends an utterance, milliseconds; false for the maximum.
+        endpointing: Silence that ends an utterance after a complete sentence, milliseconds; false for the maximum.
         utterance_end_ms: Silence after the last word before the end of the utterance is reported.
         punctuate: Whether text is capitalized and punctuated.
         numerals: Whether numbers are written in digits.
@@ -103,7 +103,7 @@ class ListenQuery(BaseModel):
 
     @property
     def end_of_turn_ms(self) -> int | None:
-        """Silence that ends a turn; ``None`` for the deployment's."""
+        """Silence that ends a turn, or ``None`` for the deployment's default."""
         if self.endpointing == "false":
             return MAX_END_OF_TURN_MS
         return self.endpointing if isinstance(self.endpointing, int) else None
@@ -130,7 +130,7 @@ REDACTIONS = {
 
 
 def session_settings(query: QueryParams) -> dict[str, object]:
-    """Return the settings in query parameters except those of the audio, for streams and files.
+    """Return the session settings in query parameters, which are the same for streams and files.
 
     Raises:
         Refusal: A redaction is not supported.
@@ -157,7 +157,7 @@ class Control(BaseModel):
 
 
 class ListenSocket(ClientSocket):
-    """A client's socket."""
+    """The socket of one of Deepgram's clients."""
 
     def __init__(
         self, gateway: Gateway, websocket: WebSocket, opening: SocketArguments, channels: Channels | None = None
@@ -270,7 +270,7 @@ class ListenSocket(ClientSocket):
         }
 
     def _schedule_utterance_end(self, transcript: Transcript) -> None:
-        """Report the end of the utterance after this silence."""
+        """Schedule the message for the end of an utterance, if the client requests one."""
         if self._query.utterance_end_ms is None or not (transcript.text and transcript.speech_final):
             return
         self._last_word_s = (transcript.words[-1].end_ms if transcript.words else transcript.end_ms) / 1000
@@ -284,7 +284,10 @@ class ListenSocket(ClientSocket):
         self._cancel_utterance_end()
 
     def _end_utterance_if_silent(self, at_s: float) -> Iterator[Json]:
-        """Report the end before the next utterance if that starts late enough, since a final may arrive after it."""
+        """Yield the message for the end of the last utterance if the next one starts after the requested silence.
+
+        The timer may not have expired yet, since it starts only when the final arrives.
+        """
         silence_ms = self._query.utterance_end_ms
         if self._last_word_s is not None and silence_ms is not None and 1000 * (at_s - self._last_word_s) >= silence_ms:
             yield from self._end_utterance()
@@ -311,7 +314,7 @@ class ListenSocket(ClientSocket):
 
 
 def normalize_text(text: str) -> str:
-    """Return words without punctuation, in lower case; redaction markers are unchanged."""
+    """Return a text in lower case and without punctuation. Redaction markers are unchanged."""
     return " ".join(filter(None, map(_normalize_word, text.split())))
 
 

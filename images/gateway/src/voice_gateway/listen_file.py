@@ -1,4 +1,4 @@
-"""``POST /v1/listen``: files, for Deepgram's clients.
+"""``POST /v1/listen``: transcription of files, for Deepgram's clients.
 
 https://developers.deepgram.com/reference/speech-to-text/listen-pre-recorded. Query parameters other than those of
 ``ListenFileQuery`` are ignored, except an unsupported redaction.
@@ -44,7 +44,7 @@ from voice_gateway.transcriptions import MODEL
 from voice_runtime.redaction import Redaction, redact_text, redact_words
 
 MEMORY_BYTES = 1 << 20
-"""Maximum size of a file that is kept in memory; a larger one is stored on disk."""
+"""Maximum size of a file that is kept in memory. Larger files are stored on disk."""
 
 
 class ListenFileQuery(BaseModel):
@@ -65,7 +65,7 @@ class ListenFileQuery(BaseModel):
 
 @dataclass
 class ListenDocument:
-    """Transcript of a file.
+    """Transcript of a file in Deepgram's format.
 
     Attributes:
         channels: Transcripts by channel; one if channels are mixed.
@@ -182,7 +182,7 @@ def _parse_query(request: Request) -> tuple[ListenFileQuery, SessionRequest]:
 
 
 async def _read(request: Request, file: IO[bytes]) -> str:
-    """Store the body in a file, and return its SHA-256."""
+    """Store the body in a file, and return the body's SHA-256."""
     digest = hashlib.sha256()
     try:
         async with asyncio.timeout(UPLOAD_TIMEOUT_S):

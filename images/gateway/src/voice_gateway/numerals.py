@@ -1,4 +1,4 @@
-"""Numbers in digits, for clients that request them: "twenty three" becomes "23"."""
+"""Converts numbers to digits for clients that request digits: "twenty three" becomes "23"."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from voice_runtime.sessions import primary_language
 from voice_runtime.transcripts import TimedWord, Transcript
 
 LANGUAGES = frozenset({"de", "en", "es", "fr", "it", "nl", "pt"})
-"""Languages of the library in which words are separated by spaces."""
+"""Languages that the library supports and that separate words by spaces."""
 PAUSE_MS = 500
 """Minimum pause between two separate numbers."""
 PUNCTUATION = ".,;:!?\"'()"
@@ -33,7 +33,7 @@ class _Token:
 
 
 def words_in_digits(words: Sequence[TimedWord], language: str | None) -> list[TimedWord]:
-    """Return words with the words of a number merged, in digits; words of unsupported languages are unchanged."""
+    """Return words in which each number is a single word in digits. Words of unsupported languages are unchanged."""
     result = list(words)
     if language is None or (primary := primary_language(language)) not in LANGUAGES:
         return result
@@ -53,13 +53,13 @@ def words_in_digits(words: Sequence[TimedWord], language: str | None) -> list[Ti
 
 
 def text_in_digits(text: str, language: str | None) -> str:
-    """Return a text with its numbers in digits."""
+    """Convert the numbers in a text to digits."""
     words = [TimedWord(text=word, start_ms=0, end_ms=0, confidence=0) for word in text.split()]
     return " ".join(word.text for word in words_in_digits(words, language))
 
 
 def with_digits(transcript: Transcript, language: str | None) -> Transcript:
-    """Return a transcript with its numbers in digits.
+    """Return a copy of a transcript with its numbers in digits.
 
     Args:
         language: Language of the session, if the engine has detected none.

@@ -8,19 +8,20 @@ from voice_gateway.rtp import BYE, COMMIT, FRAME_MS
 
 FRAME_S = FRAME_MS / 1000
 BUFFER_S = 300.0
-"""Maximum time by which a caller may be ahead of real time: a recording that is sent at once, or a page that was in the
-background. OpenAI and Deepgram buffer minutes as well."""
+"""Maximum time by which a caller may be ahead of real time, such as with a recording that is sent at once, or after a
+page was in the background. OpenAI and Deepgram buffer minutes as well."""
 REDUCED_BUFFER_S = 5.0
-"""Limit per caller after all callers together have filled ``BACKLOG_BYTES``."""
+"""Maximum time per caller while the audio of all callers together exceeds the limit of the backlog."""
 BACKLOG_BYTES = 256 << 20
-"""Audio that a gateway buffers for all callers: 27 callers with a full buffer."""
+"""Maximum audio that a gateway buffers for all callers together, which corresponds to 27 callers with a full buffer."""
 _BUFFER_FRAMES, _REDUCED_BUFFER_FRAMES = (round(each / FRAME_S) for each in (BUFFER_S, REDUCED_BUFFER_S))
 
 CATCH_UP_S = 0.2
-"""Frames that are late by less are sent immediately; a longer delay shifts all following ones."""
+"""Maximum delay of frames that are sent immediately to catch up. A longer delay shifts all following frames."""
 
 MAX_SENT_TIMES = 3000
-"""A minute; send times are only needed for an utterance that has just ended."""
+"""Maximum number of stored send times, which is a minute of frames. They are only needed for an utterance that has just
+ended."""
 
 NOTICES = frozenset({BYE, COMMIT})
 
@@ -29,7 +30,7 @@ class Backlog:
     """Buffered audio of all pacers in a process.
 
     Attributes:
-        waiting_bytes: Its size.
+        waiting_bytes: Total size of the buffered audio.
     """
 
     def __init__(self, max_bytes: int = BACKLOG_BYTES) -> None:
@@ -38,14 +39,14 @@ class Backlog:
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit of all callers together is reached."""
+        """Whether all callers together have reached the limit."""
         return self.waiting_bytes >= self._max_bytes
 
 
 class Pacer:
-    """A bounded queue of frames, one of which is sent every 20 ms.
+    """A bounded queue that sends a frame every 20 ms.
 
-    It uses timers instead of tasks: a thousand sockets need fifty thousand timers per second.
+    The queue uses timers instead of tasks, since a thousand sockets need fifty thousand timers per second.
     """
 
     def __init__(self, send: Callable[[bytes], bool], backlog: Backlog) -> None:
@@ -82,12 +83,12 @@ class Pacer:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything is sent."""
+        """Whether all frames have been sent."""
         return not self._frames
 
     @property
     def is_full(self) -> bool:
-        """Whether the caller has reached the limit."""
+        """Whether the caller has reached its limit."""
         return len(self._frames) >= (_REDUCED_BUFFER_FRAMES if self._backlog.is_full else _BUFFER_FRAMES)
 
     async def wait_until_not_full(self) -> None:
@@ -95,20 +96,20 @@ class Pacer:
             await self._wait_for_change()
 
     async def wait_until_empty(self) -> None:
-        """Wait until everything is sent."""
+        """Wait until all frames have been sent."""
         while self._frames:
             await self._wait_for_change()
 
     def sent_at(self, frame: int) -> float | None:
-        """Return the loop's time at which a frame was sent, counted from 0.
+        """Return the loop's time at which a frame was sent. Frames are counted from 0.
 
-        ``None`` if it has not been sent or is no longer stored.
+        The result is ``None`` if the frame has not been sent, or if its time is no longer stored.
         """
         frames_ago = self._sent - frame
         return self._sent_at[-frames_ago] if 0 < frames_ago <= len(self._sent_at) else None
 
     def close(self) -> None:
-        """Stop sending."""
+        """Stop sending, and discard the remaining frames."""
         self._backlog.waiting_bytes -= sum(map(len, self._frames))
         self._frames.clear()
         self._stop_if_empty()

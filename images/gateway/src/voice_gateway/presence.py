@@ -1,8 +1,7 @@
 """``WS /v1/presence``: a caller's session whose audio is processed elsewhere.
 
-An agent whose language model accepts audio uses it.
-
-It counts as one of the caller's sessions, lasts as long as its socket, and occupies no slot of the ASR hosts.
+An agent uses this socket if its language model accepts audio. The session counts as one of the caller's sessions, lasts
+as long as its socket, and occupies no slot of the ASR hosts.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from voice_runtime.sessions import Session, SessionState
 
 
 async def presence(websocket: WebSocket) -> None:
-    """Keep a session open until either side ends it."""
+    """Keep a session open until the caller or the gateway ends the session."""
     gateway: Gateway = websocket.app.state.gateway
     try:
         gateway.check_connections()

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus on a port of their own, separate from callers."""
+"""Serves metrics for Prometheus on a port that is separate from those of callers."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
@@ -8,7 +8,7 @@ from voice_runtime.metrics import Metrics
 
 
 class PrometheusMetrics(Metrics):
-    """Counts events, and serves the metrics.
+    """Records metrics, and serves them to Prometheus.
 
     Raises:
         OSError: The port is in use.

@@ -1,6 +1,6 @@
-"""Requests to the public host names, as callers send them, through DNS, certificate, load balancer and a gateway.
+"""Checks the public host names with requests that pass through DNS, TLS, the load balancer and a gateway.
 
-If one of them fails, no calls arrive, so metrics of calls would not show it.
+If one of these fails, no calls arrive, so that metrics of calls would not show the failure.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ INTERVAL_S = 60.0
 TIMEOUT_S = 10.0
 DAY_S = 86_400
 PROBE_ID = "front-door"
-"""Session and token of a request to the session API, which the gateway answers with 401. API Gateway forwards it
-without credentials, and answers a request that it does not forward with another status."""
+"""Session and token of a request to the session API, to which the gateway responds with 401. API Gateway forwards this
+request without credentials, and responds with another status to a request that it does not forward."""
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +39,13 @@ class PublicHosts:
     api_host: str = ""
 
     async def run(self) -> None:
-        """Send a request to each name every minute and record the result."""
+        """Send a request to each name every minute, and record the results."""
         while True:
             await self.check()
             await asyncio.sleep(INTERVAL_S)
 
     async def check(self) -> bool:
-        """Send a request to each name; return True if all succeeded."""
+        """Send a request to each name, and return True if all requests succeeded."""
         checks = [self._try_probe(self.host, f"GET {HEALTH_PATH}", "", b"200")]
         if self.api_host:
             path, token = SESSION_PATH.format(id=PROBE_ID), f"{TOKEN_HEADER}: {PROBE_ID}\r\n"
@@ -59,7 +59,7 @@ class PublicHosts:
         return succeeded
 
     async def _try_probe(self, host: str, request: str, header: str, expected: bytes) -> float | None:
-        """Send a request; return the remaining days of the certificate, or None if it failed."""
+        """Send a request, and return the remaining days of the certificate, or ``None`` if the request failed."""
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 return await self._probe(host, request, header, expected)
@@ -69,7 +69,7 @@ class PublicHosts:
             return None
 
     async def _probe(self, host: str, request: str, header: str, expected: bytes) -> float:
-        """Send a request; return the remaining days of the certificate.
+        """Send a request, and return the remaining days of the certificate.
 
         Raises:
             OSError: The connection failed, or the certificate is not trusted.

@@ -1,7 +1,7 @@
 """``WS /v1/realtime?intent=transcription``: OpenAI's realtime transcription, for its clients.
 
-https://platform.openai.com/docs/api-reference/realtime. It supports the events of transcription; there is no
-conversation.
+https://platform.openai.com/docs/api-reference/realtime. Only the events of transcription are supported, not those of
+conversations.
 """
 
 import asyncio
@@ -33,15 +33,15 @@ G711_RATE = 8_000
 APPEND_BYTES = 15 << 20
 """Maximum audio per event in OpenAI's API: five minutes."""
 EVENT_BYTES = APPEND_BYTES // 3 * 4 + MESSAGE_BYTES
-"""Maximum size of an event: this audio in base64, and the rest of the event."""
+"""Maximum size of an event: the maximum audio in base64, plus the other fields."""
 SLICE_CHARACTERS = MESSAGE_BYTES // 3 * 4
-"""Base64 that is decoded at once, so that other callers are served in between."""
+"""Number of base64 characters that are decoded at once, so that other callers are served in between."""
 
 Json = Mapping[str, Any]
 
 
 class Format(BaseModel):
-    """Audio format; unlike in OpenAI's API, ``rate`` can have any value."""
+    """Audio format of a session. Unlike in OpenAI's API, ``rate`` can have any value."""
 
     type: Literal["audio/pcm", "audio/pcmu", "audio/pcma"]
     rate: int | None = Field(default=None, ge=MIN_RATE, le=MAX_RATE)
@@ -56,7 +56,7 @@ DEFAULT_FORMAT = Format(type="audio/pcm", rate=REALTIME_RATE)
 
 
 class Transcription(BaseModel):
-    """Transcription settings; other fields have no effect."""
+    """Transcription settings of a session. Other fields have no effect."""
 
     model: str | None = None
     language: Language | None = None
@@ -65,13 +65,13 @@ class Transcription(BaseModel):
 
     @property
     def hints(self) -> str | None:
-        """Likely words for an engine's prompt; ``None`` if the client sends none."""
+        """Likely words for an engine's prompt, or ``None`` if the client sends no words."""
         hints = ". ".join(filter(None, [self.prompt, ", ".join(self.keywords or ())]))
         return None if self.prompt is None and self.keywords is None else hints[:MAX_PROMPT_CHARACTERS]
 
 
 class TurnDetection(BaseModel):
-    """Turn detection; thresholds are those of the deployment."""
+    """Turn detection settings of a session. Thresholds are those of the deployment."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -79,7 +79,7 @@ class TurnDetection(BaseModel):
 
 
 class Input(BaseModel):
-    """Input of a session."""
+    """Settings for the input audio of a session."""
 
     format: Format | None = None
     transcription: Transcription | None = None
@@ -87,7 +87,7 @@ class Input(BaseModel):
 
     @classmethod
     def for_session(cls, session: Session, model: str | None = None) -> Self:
-        """Return the settings of a session before its client has sent any."""
+        """Return the initial settings of a session, before the client changes any."""
         changes = cls.model_validate_json(session.realtime or "{}")
         return cls(
             format=DEFAULT_FORMAT,
@@ -98,7 +98,7 @@ class Input(BaseModel):
     def updated(self, changes: Self) -> Self:
         """Return the settings with a client's changes.
 
-        Null disables turn detection, and leaves the others unchanged.
+        Null disables turn detection. For other settings, null has no effect.
         """
         values = {name: getattr(changes, name) for name in changes.model_fields_set}
         return self.model_copy(
@@ -107,7 +107,7 @@ class Input(BaseModel):
 
 
 class Audio(BaseModel):
-    """Audio of a session."""
+    """Audio settings of a session."""
 
     input: Input = Input()
 
@@ -120,13 +120,13 @@ class SessionUpdate(BaseModel):
 
 
 class ClientEvent(BaseModel):
-    """A client's event, whose id an ``error`` contains."""
+    """An event of a client. An ``error`` event contains the id of the event that caused it."""
 
     event_id: Annotated[str, Field(max_length=MAX_ID_CHARACTERS)] | None = None
 
 
 class Update(ClientEvent):
-    """Updates the session; omitted fields are unchanged."""
+    """Updates the session. Omitted fields are unchanged."""
 
     type: Literal["session.update"]
     session: SessionUpdate
@@ -140,7 +140,7 @@ class Append(ClientEvent):
 
 
 class Buffer(ClientEvent):
-    """Requests a transcript of the audio since the last one, or discards it."""
+    """Requests a transcript of the audio since the last commit, or discards this audio."""
 
     type: Literal["input_audio_buffer.commit", "input_audio_buffer.clear"]
 
@@ -153,11 +153,11 @@ class Item:
     """A transcribed item: an utterance, or all audio that the client commits at once.
 
     Attributes:
-        finals: Text of its parts.
+        finals: Texts of the item's finals.
         sent_text: Text sent in deltas, which cannot be withdrawn.
         is_committed: Whether the client knows that no more audio belongs to it.
         audio_ms: Duration of transcribed audio.
-        start_ms: Start of its utterance, if it is one.
+        start_ms: Start of the utterance, or -1 if the item is not an utterance.
     """
 
     id: str = field(default_factory=lambda: _id("item"))
@@ -168,7 +168,7 @@ class Item:
     start_ms: int = -1
 
     def delta(self, text: str) -> str:
-        """Return the extension of the sent text, or an empty text if it differs."""
+        """Return the text to send in addition to the sent text, or an empty text if the sent text has changed."""
         full_text = " ".join(filter(None, [*self.finals, text]))
         added = full_text[len(self.sent_text) :] if full_text.startswith(self.sent_text) else ""
         self.sent_text += added
@@ -176,7 +176,7 @@ class Item:
 
 
 class RealtimeSocket(ClientSocket):
-    """A client's socket.
+    """The socket of one of OpenAI's clients.
 
     With turn detection, an item is an utterance. Without it, an item is everything between two commits, including
     pauses.
@@ -192,9 +192,9 @@ class RealtimeSocket(ClientSocket):
         self._committed_ms = self._position_ms
         """Position of the last commit."""
         self._cleared: deque[tuple[int, int]] = deque()
-        """Start and end of audio that the client has cleared after it was sent on."""
+        """Start and end of each range of audio that the client cleared after the gateway had forwarded it."""
         self._event_id: str | None = None
-        """Id of the client's event that is being handled."""
+        """Id of the client event that is being handled."""
         self._pending_writes: set[asyncio.Task[None]] = set()
         self._enqueue_messages([self._session_event("session.created")])
 
@@ -281,7 +281,7 @@ class RealtimeSocket(ClientSocket):
         self._committed_ms = self._position_ms
 
     def _clear(self) -> None:
-        """Drop the audio since the last commit that is not committed."""
+        """Discard the audio since the last commit."""
         self._enqueue_messages([_event("input_audio_buffer.cleared")])
         self._framer = Framer(self._format)
         self._received_frames -= self._pacer.clear()
@@ -309,7 +309,7 @@ class RealtimeSocket(ClientSocket):
             yield from self._final_events(transcript)
 
     def _is_cleared(self, transcript: Transcript) -> bool:
-        """Return True for a transcript of cleared audio, unless the client has been notified that it is committed."""
+        """Return True for a transcript of cleared audio, unless the client was notified that the audio is committed."""
         while self._cleared and self._cleared[0][1] <= transcript.start_ms:
             self._cleared.popleft()
         if not self._cleared or transcript.start_ms < self._cleared[0][0]:
@@ -367,7 +367,7 @@ class RealtimeSocket(ClientSocket):
         return _event(kind, session=describe(self._arguments.session, self._settings))
 
     def _send_error(self, message: str, parameter: str, code: str = "invalid_value") -> None:
-        """Report an invalid event of the client; the session continues."""
+        """Report an invalid event to the client. The session continues."""
         error = {"type": "invalid_request_error", "code": code, "message": message, "param": parameter}
         self._enqueue_messages([_event("error", error=error | {"event_id": self._event_id})])
 

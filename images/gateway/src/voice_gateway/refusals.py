@@ -1,4 +1,4 @@
-"""Refusals, each with the problem and the remedy."""
+"""Refusals of requests. Each one describes the problem and the remedy."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -43,34 +43,34 @@ def retry_after(seconds: int) -> dict[str, str]:
 
 
 def no_capacity(detail: str, elsewhere: Sequence[str] = ()) -> Refusal:
-    """All hosts that could accept a session are full, draining or unavailable."""
+    """Return the refusal of a session if all hosts are full, draining or unavailable."""
     if elsewhere:
         detail += f", or at {' or '.join(elsewhere)}"
     return Refusal(503, "no capacity", detail, retry_after(5), elsewhere=elsewhere)
 
 
 def draining() -> Refusal:
-    """This process is stopping."""
+    """Return the refusal of new work while this process is stopping."""
     return Refusal(503, "draining", "this gateway is stopping; try again, and another answers", retry_after(1))
 
 
 def busy() -> Refusal:
-    """This process has the maximum number of connections."""
+    """Return the refusal of a connection if this process has the maximum number of connections."""
     return Refusal(503, "busy", "this gateway has no connection left; try again, and another answers", retry_after(1))
 
 
 def store_unavailable() -> Refusal:
-    """The state store does not respond."""
+    """Return the refusal of a request while the state store does not respond."""
     return Refusal(503, "state store away", "the state store does not answer; try again", retry_after(2))
 
 
 def unknown_session() -> Refusal:
-    """The session does not exist, or no longer exists."""
+    """Return the refusal of a request for a session that does not exist, or no longer exists."""
     return Refusal(404, "unknown session", "there is no such session; it may have ended some minutes ago")
 
 
 async def handle_http_exception(_: HTTPConnection, error: Exception) -> JSONResponse:
-    """Return refusals, and Starlette's own errors, in the same format."""
+    """Return the response to a refusal or to one of Starlette's own errors. Both have the same format."""
     if isinstance(error, Refusal):
         return error.response()
     if not isinstance(error, HTTPException):  # pragma: no cover  the handler is only registered for HTTPException
@@ -80,17 +80,17 @@ async def handle_http_exception(_: HTTPConnection, error: Exception) -> JSONResp
 
 
 async def handle_client_disconnect(_: HTTPConnection, __: Exception) -> Response:
-    """Return a response for a client that has disconnected before its request was complete; it is never read."""
+    """Return a response for a client that disconnected before its request was complete. The client never reads it."""
     return Response(status_code=400)
 
 
 async def handle_store_error(_: HTTPConnection, __: Exception) -> JSONResponse:
-    """Return the response if the state store remains unavailable for longer than its client's timeout."""
+    """Return the response if the state store is unavailable for longer than the timeout of the store's client."""
     return store_unavailable().response()
 
 
 async def handle_archive_error(_: HTTPConnection, __: Exception) -> JSONResponse:
-    """Return the response while the archive is unavailable."""
+    """Return the response to a request while the archive is unavailable."""
     return Refusal(503, "archive unavailable", "the archive does not answer; try again", retry_after(5)).response()
 
 
@@ -100,7 +100,10 @@ def openai_response(error: HTTPException) -> JSONResponse:
 
 
 def openai_error(error: HTTPException) -> dict[str, str | None]:
-    """Return a refusal in OpenAI's terms; a message about the request starts with the field's name."""
+    """Return the error object of OpenAI's API for a refusal.
+
+    If a field of the request is invalid, the message starts with the field's name.
+    """
     kinds = {401: "authentication_error", 429: "rate_limit_error", 500: "server_error", 503: "server_error"}
     field, colon, _ = error.detail.partition(": ")
     return {

@@ -1,4 +1,4 @@
-"""Plain RTP (RFC 3550) to the VAD tier, from a port of the session's own."""
+"""Sends plain RTP (RFC 3550) to the VAD tier, from a separate port for each session."""
 
 import contextlib
 import socket
@@ -11,10 +11,10 @@ from voice_runtime.hosts import Host
 
 VERSION_2 = 0x80
 PAYLOAD_TYPE = 96
-"""L16 at 16 kHz has no static payload type (RFC 3551, section 6), so this is the first dynamic one."""
+"""First dynamic payload type, since L16 at 16 kHz has no static payload type (RFC 3551, section 6)."""
 
 COMMIT, BYE = b"commit", b"bye"
-"""Notices in place of a frame: the transcript so far is requested; no further frames follow."""
+"""Notices that are sent in place of a frame. ``COMMIT`` requests the transcript so far; ``BYE`` is the last packet."""
 FRAME_MS = 20
 _HEADER = struct.Struct(">BBHII")
 
@@ -36,7 +36,10 @@ def notice_packet(kind: bytes, ssrc: int) -> bytes:
 
 
 def first_frame() -> int:
-    """Return the number of a stream's first frame, which is never ahead of a later socket's clock."""
+    """Return the number of a stream's first frame, which is derived from the time of day.
+
+    The number is never ahead of the clock of the session's next socket.
+    """
     # It is sent a frame's duration from now.
     return time.time_ns() // (FRAME_MS * 1_000_000) + 1
 
@@ -47,15 +50,15 @@ def rtp_timestamp(frame: int) -> int:
 
 
 def milliseconds_between(first: int, second: int) -> int:
-    """Return the time from one RTP timestamp to a later one."""
+    """Return the milliseconds from an RTP timestamp to a later timestamp, which may have wrapped around."""
     return ((second - first) & 0xFFFFFFFF) // CHUNK_FRAME_SAMPLES * FRAME_MS
 
 
 class RtpSender:
     """The RTP stream of a session.
 
-    Sequence numbers and timestamps start at the time of day, so that a session whose socket is reopened at another
-    gateway continues after the frames that it has sent.
+    Sequence numbers and timestamps start at the time of day. A session whose socket is reopened at another gateway
+    therefore continues after the frames that it has sent.
     """
 
     def __init__(self, ssrc: int, port: int, fleet: Fleet, frame: int) -> None:
@@ -72,7 +75,7 @@ class RtpSender:
         return self._fleet.vad_host(self._host) is not None
 
     def send(self, payload: bytes) -> bool:
-        """Send a frame or notice, and return True if there was a host to send it to."""
+        """Send a frame or notice to the session's VAD host. Return False if no host is available."""
         self._host = self._fleet.vad_host(self._host)
         if self._host is None:
             return False

@@ -1,4 +1,4 @@
-"""The process: two ports, one event loop, and a graceful shutdown."""
+"""Runs the gateway's process with two ports, one event loop, and a graceful shutdown."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ from voice_runtime.websocket import PacedWebSocket
 
 METRICS_INTERVAL_S = 1.0
 STOP_TIMEOUT_S = 5
-"""Time for remaining requests after all clients have been asked to leave."""
+"""Maximum time for remaining requests after all clients have been asked to leave."""
 DRAIN_POLL_INTERVAL_S = 0.1
 CONNECTIONS_PER_CALLER = 2
 """Connections of the session API in addition to each audio socket or event stream: an open or close request, and a
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the process, which has two of them."""
+    """A server that leaves signals to the process, which runs two servers."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -49,7 +49,7 @@ class _Server(uvicorn.Server):
 
 
 def listen(settings: GatewaySettings, port: int) -> socket.socket:
-    """Open a port.
+    """Open a listening socket on a port.
 
     Raises:
         OSError: The port is in use.
@@ -126,9 +126,9 @@ def _metrics(settings: GatewaySettings) -> Metrics:
 
 
 async def _drain(gateway: Gateway) -> None:
-    """Wait for the signal, then until callers have finished or the timeout has expired.
+    """Wait for the stop signal, and then for callers to finish.
 
-    Remaining ones are asked to reconnect.
+    After the timeout, the remaining callers are asked to reconnect.
     """
     await gateway.draining.wait()
     log.info("draining", extra={"fields": {"connections": gateway.connections}})

@@ -44,7 +44,7 @@ Language = Annotated[str, Field(pattern="^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", max_
 
 
 class MediaRequest(BaseModel):
-    """Requested packet format; omitted fields have the codec's defaults."""
+    """Requested packet format. Omitted fields have the codec's defaults."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -97,7 +97,7 @@ async def create(request: Request) -> Response:
 
 
 async def close(request: Request) -> Response:
-    """Close a session; its remaining speech is still transcribed."""
+    """Close a session. Its remaining speech is still transcribed."""
     gateway: Gateway = request.app.state.gateway
     session = await gateway.authenticate(request.path_params["id"], request.headers.get(TOKEN_HEADER))
     await gateway.sessions.close(session)
@@ -115,7 +115,7 @@ async def open_session(
     decoded_here: bool = True,
     realtime: str | None = None,
 ) -> Session:
-    """Open a session for a caller, with a slot of an ASR host unless its audio is processed elsewhere.
+    """Open a session for a caller, and check the capacity unless the session's audio is processed elsewhere.
 
     Args:
         realtime: Settings with which a client of OpenAI's API connects, as JSON.
@@ -178,10 +178,10 @@ def _check_media(session_request: SessionRequest) -> None:
 
 
 async def _other_cell(gateway: Gateway, session_request: SessionRequest, call: str, full: str) -> str | None:
-    """Return the URL at which another cell serves the call; ``None`` if this cell serves it.
+    """Return the URL of another cell that serves the call, or ``None`` if this cell serves the call.
 
     Args:
-        full: Names of the cells without capacity for the call.
+        full_cells: Names of the cells without capacity for the call.
     """
     if gateway.cells is None:
         return None
@@ -196,7 +196,7 @@ async def _other_cell(gateway: Gateway, session_request: SessionRequest, call: s
 
 
 def missing_tier(gateway: Gateway, session_request: SessionRequest) -> Tier | None:
-    """Return the tier that has no capacity for a session."""
+    """Return the tier without capacity for a session, or ``None`` if there is capacity."""
     if gateway.fleet.free_slots == 0:
         return Tier.ASR
     if session_request.transport == "websocket" and gateway.fleet.vad_host() is None:
@@ -227,7 +227,7 @@ async def read_body(request: Request) -> bytes:
     """Return the body of a small request.
 
     Raises:
-        Refusal: It is too large, or arrives too slowly.
+        Refusal: The body is too large, or arrives too slowly.
     """
     headers = {"Connection": "close"}
     too_large = Refusal(413, "body too large", f"a request has at most {BODY_BYTES} bytes", headers)

@@ -1,4 +1,4 @@
-"""Slots of ASR hosts, reserved for callers by all gateways together.
+"""Reserves slots of ASR hosts for callers, over all gateways.
 
 An engine assigns a slot to the first session that sends speech. Without a reservation, an admitted session could find
 all slots in use at its first speech, and would not be transcribed.
@@ -12,22 +12,22 @@ from voice_gateway.fleet import Fleet
 from voice_runtime import state
 
 RESERVATION_TTL_S = 10
-"""Time after which the slot of a gateway that has failed is released; sockets renew theirs every two seconds."""
+"""Time after which a reservation of a failed gateway expires. Sockets renew their reservations every two seconds."""
 RELEASE_DELAY_S = 5
-"""Time within which an engine detects that a session has ended, and reuses its slot."""
+"""Time within which an engine detects the end of a session, and reuses the session's slot."""
 
 
 class SlotReservations:
-    """Reservations of slots with their expiry."""
+    """Reservations of slots, each of which expires unless it is extended."""
 
     def __init__(self, store: Redis, fleet: Fleet) -> None:
         self._store = store
         self._fleet = fleet
 
     async def acquire(self, ssrc: int, until: float) -> bool:
-        """Reserve a slot up to a time (seconds since 1970), and return True if there was one.
+        """Reserve a slot until a time (seconds since 1970). Return False if no slot is free.
 
-        There are never more reservations than slots. Of several concurrent requests for the last one, all may fail.
+        There are never more reservations than slots. Concurrent requests for the last free slot may all fail.
         """
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.zremrangebyscore(state.RESERVED_SLOTS, "-inf", time.time())
@@ -48,5 +48,5 @@ class SlotReservations:
             await pipe.execute()
 
     async def release(self, ssrc: int, after_s: float = RELEASE_DELAY_S) -> None:
-        """Release a reservation after a delay, if there is one."""
+        """Release an existing reservation after a delay."""
         await self._store.zadd(state.RESERVED_SLOTS, {str(ssrc): time.time() + after_s}, xx=True)

@@ -1,4 +1,4 @@
-"""One audio socket per session, over all gateways."""
+"""Limits a session to one audio socket, over all gateways."""
 
 import secrets
 
@@ -8,7 +8,7 @@ from voice_runtime import state
 
 
 class SocketLease:
-    """A session's permission to send audio. The newest socket owns it; it expires if its gateway fails."""
+    """The permission to send a session's audio. The newest socket owns it, and it expires if the gateway fails."""
 
     def __init__(self, store: Redis, ssrc: int) -> None:
         self._store = store

@@ -36,7 +36,7 @@ class TokenSettings(BaseSettings):
 
 
 class Token(BaseModel):
-    """Microsoft Entra's response."""
+    """The token in Microsoft Entra's response."""
 
     access_token: str = Field(min_length=1)
     expires_in: int = Field(gt=0)
@@ -44,7 +44,7 @@ class Token(BaseModel):
 
 
 def request_token(settings: TokenSettings, client: httpx2.Client) -> Token:
-    """Exchange the service account's token for one of the state store.
+    """Exchange the service account's token for a token of the state store.
 
     Raises:
         OSError: The service account's token cannot be read.
@@ -65,7 +65,7 @@ def request_token(settings: TokenSettings, client: httpx2.Client) -> Token:
 
 
 def refresh_file(settings: TokenSettings, client: httpx2.Client) -> float:
-    """Write a fresh token atomically; return the seconds until the next one is due."""
+    """Write a fresh token atomically, and return the seconds until the next token is due."""
     try:
         token = request_token(settings, client)
     except (OSError, httpx2.HTTPError, ValidationError) as error:

@@ -1,4 +1,4 @@
-"""Transcripts of files in the five formats of OpenAI's API."""
+"""Formats transcripts of files as in OpenAI's API."""
 
 import json
 import math
@@ -42,7 +42,7 @@ MEDIA_TYPES = {
 
 @dataclass(frozen=True)
 class SpokenWord:
-    """A word with its times in seconds of the file."""
+    """A word with its start and end in the file, in seconds."""
 
     word: str
     start: float
@@ -126,7 +126,10 @@ def header(form: Format) -> str:
 
 
 def format_segments(form: Format, transcript: FileTranscript, added: list[Segment]) -> str:
-    """Return the output of a format for a piece. White space before a JSON document keeps the connection alive."""
+    """Return the output of a format for added segments.
+
+    For JSON, this is white space before the document, which keeps the connection alive.
+    """
     first = len(transcript.segments) - len(added) + 1
     if form is Format.TEXT:
         return "".join(f"{segment.text}\n" for segment in added)
@@ -145,7 +148,7 @@ def vtt(segments: Iterable[Segment]) -> str:
 
 
 def footer(form: Format, transcript: FileTranscript, *, words: bool) -> str:
-    """Return the output of a format at the end.
+    """Return the output of a format after the last segment.
 
     Args:
         words: Whether verbose JSON contains words.

@@ -1,6 +1,6 @@
-"""A synthetic call from the gateway itself, which passes through the public name, the data plane and the engine.
+"""Makes synthetic calls from the gateway itself through the public name, the data plane and the engine.
 
-Health checks only show that a gateway is reachable. This call also fails if audio is not transcribed.
+Health checks only show that a gateway is reachable. A synthetic call also fails if its audio is not transcribed.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ INTERVAL_S = 60.0
 TIMEOUT_S = 20.0
 """Timeout of a call, including its 2 s of audio."""
 CALLER_NAME = "synthetic"
-"""Name of the synthetic caller in the usage of callers."""
+"""Name under which the usage of synthetic calls is counted."""
 SPEECH = Path(__file__).with_name("speech.wav")
 FRAME_S = 0.02
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class SyntheticCaller:
-    """Calls its own deployment."""
+    """A caller of the gateway's own deployment."""
 
     def __init__(self, gateway: Gateway, public_url: str) -> None:
         """Create a caller.
@@ -50,7 +50,7 @@ class SyntheticCaller:
             await self.call()
 
     async def call(self) -> bool:
-        """Make one call; return True if its speech was transcribed."""
+        """Make one call, and return True if its speech was transcribed."""
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 text = await self._transcript()

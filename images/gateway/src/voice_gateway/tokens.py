@@ -1,7 +1,7 @@
-"""Session tokens, which are signed, short-lived, and valid for one session; and session ids.
+"""Creates and verifies session tokens and session ids.
 
-A token permits access to the audio and the events of its session. It is a JWT (RFC 7519), signed with HMAC-SHA256 and
-the key of ``VOICE_TOKEN_KEY``.
+A token is short-lived, and permits access to the audio and the events of one session. It is a JWT (RFC 7519), signed
+with HMAC-SHA256 and the key of ``VOICE_TOKEN_KEY``.
 """
 
 import hmac
@@ -19,7 +19,7 @@ KEY_BYTES = 32
 
 
 NAME = re.compile(r"[0-9a-f]{8}-[0-9a-f]{24}")
-"""Format of ``SessionTokens.create_session_id``."""
+"""Format of the ids that ``SessionTokens.create_session_id`` returns."""
 
 
 class TokenError(Exception):
@@ -51,7 +51,7 @@ class SessionTokens:
             raise ValueError(f"the token key has {size} bytes, HMAC-SHA256 needs {KEY_BYTES}")
 
     def create(self, session: str, now: datetime | None = None) -> tuple[str, datetime]:
-        """Return a token for a session, and its expiry."""
+        """Create a token for a session, and return the token and its expiry."""
         issued_at = now or datetime.now(UTC)
         expires_at = issued_at + timedelta(seconds=self.lifetime_s)
         claims = {"sub": session, "aud": AUDIENCE, "iat": issued_at, "exp": expires_at}
@@ -61,7 +61,7 @@ class SessionTokens:
         """Verify a token for a session.
 
         Raises:
-            TokenError: It is forged, malformed, expired, or belongs to another session.
+            TokenError: The token is forged, malformed, expired, or belongs to another session.
         """
         try:
             claims = jwt.decode(
@@ -82,7 +82,7 @@ class SessionTokens:
             raise ForeignTokenError("the token belongs to another session")
 
     def unverified_session(self, token: str) -> str | None:
-        """Return the session in a token without verification; ``None`` if it is not one of ours."""
+        """Return the session id in an unverified token, or ``None`` if it is not a session token."""
         try:
             claims = jwt.decode(token, options={"verify_signature": False})
         except (jwt.InvalidTokenError, RecursionError):
@@ -90,7 +90,7 @@ class SessionTokens:
         return str(claims.get("sub", "")) if claims.get("aud") == AUDIENCE else None
 
     def create_session_id(self, ssrc: int) -> str:
-        """Return a new id for a session, from which only gateways can derive its SSRC."""
+        """Return a new id for a session, from which only gateways can derive the session's SSRC."""
         nonce = secrets.token_hex(12)
         return f"{ssrc ^ self._mask(nonce):08x}-{nonce}"
 

@@ -1,4 +1,4 @@
-"""One trace per call, sent over OTLP to the operator's collector: the delays of a caller's transcripts by stage.
+"""Traces calls over OTLP: each trace contains the delays of a caller's transcripts by stage.
 
 The gateway knows when a frame was sent and when its transcript was delivered, and a final contains the durations of its
 stages in the engine. Therefore only the gateway sends spans, and a change of the VAD or ASR host during a call has no
@@ -22,12 +22,12 @@ from voice_runtime.transcripts import Transcript
 
 NS = 1_000_000_000
 STAGES = ("ingest", "queue", "encode", "decode", "turn")
-"""Stages of an engine, in order; in the last one, a transcript waits for the end of the turn. Other durations of a
+"""Stages of an engine, in order. In the last stage, a transcript waits for the end of the turn. Other durations of a
 final are not sequential."""
 
 
 class _Ids(RandomIdGenerator):
-    """Returns the trace id of a session for a call's first span."""
+    """Generates random span ids, but uses a trace id that is derived from the session."""
 
     def __init__(self) -> None:
         self.trace = 0
@@ -40,7 +40,7 @@ class Traces:
     """The traced calls of this gateway."""
 
     def __init__(self, endpoint: str, share: float, deployment: str) -> None:
-        """Send to an endpoint; without one, nothing is traced."""
+        """Send traces to an endpoint. If it is empty, nothing is traced."""
         self._calls: dict[int, CallTrace] = {}
         self._ids = _Ids()
         self._provider: TracerProvider | None = None
@@ -55,7 +55,11 @@ class Traces:
             self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
 
     def begin(self, session: Session, requested_at: float) -> "CallTrace | None":
-        """Start the trace of a socket that was requested at a time of the loop; ``None`` if it is not sampled."""
+        """Start the trace of a socket, and return it, or ``None`` if the call is not sampled.
+
+        Args:
+            requested_at: Time at which the socket was requested, by the event loop's clock.
+        """
         if self._provider is None:
             return None
         self._ids.trace = trace_id(session.id)
@@ -85,7 +89,7 @@ class Traces:
 
 
 class Clock:
-    """Converts the event loop's time, which is that of ``time.monotonic``, to nanoseconds since 1970."""
+    """Converts times of the event loop, whose clock is ``time.monotonic``, to nanoseconds since 1970."""
 
     def __init__(self) -> None:
         self._offset_ns = time.time_ns() - time.monotonic_ns()
@@ -96,7 +100,7 @@ class Clock:
 
 @dataclass
 class CallTrace:
-    """The trace of a call; times are those of ``time.monotonic``.
+    """The trace of a call, whose times are those of ``time.monotonic``.
 
     Attributes:
         span: Span of the whole socket.
@@ -120,13 +124,13 @@ class CallTrace:
         return span
 
     def add_final(self, transcript: Transcript, sent_at: float, last_chunk_received_at: float, read_at: float) -> None:
-        """Add an utterance: the time from its last frame to its final, split by stages.
+        """Add the span of an utterance, from its last frame to its final, and a span for each stage.
 
         Args:
-            transcript: Its final.
-            sent_at: Time at which its last frame was sent.
-            last_chunk_received_at: Time at which the engine received its last chunk.
-            read_at: Time at which its final was read.
+            transcript: Final of the utterance.
+            sent_at: Time at which the last frame was sent.
+            last_chunk_received_at: Time at which the engine received the last chunk.
+            read_at: Time at which the final was read.
         """
         utterance_span = self.add("utterance", sent_at, read_at, utterance=str(transcript.utterance))
         durations_s = {stage: transcript.stages_ms[stage] / 1000 for stage in STAGES if stage in transcript.stages_ms}

@@ -28,7 +28,7 @@ async def read(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    """Delete a transcript of the caller. Its index entry, which contains none of its text, remains."""
+    """Delete a transcript of the caller. The index entry remains, but contains none of the text."""
     transcript = await _authorized_transcript(request)
     gateway: Gateway = request.app.state.gateway
     await _archive(gateway).delete(transcript.session.id)
@@ -36,10 +36,10 @@ async def delete(request: Request) -> Response:
 
 
 async def _authorized_transcript(request: Request) -> ArchivedTranscript:
-    """Return the transcript of a request.
+    """Return the requested transcript, if it belongs to the caller.
 
     Raises:
-        Refusal: It does not exist, or belongs to another caller; the response is the same.
+        Refusal: The transcript does not exist, or belongs to another caller. The response is the same in both cases.
     """
     gateway: Gateway = request.app.state.gateway
     caller = await gateway.callers.name(request)

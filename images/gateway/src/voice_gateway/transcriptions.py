@@ -1,4 +1,4 @@
-"""``POST /v1/audio/transcriptions`` and ``GET /v1/models``: files, for OpenAI's clients.
+"""``POST /v1/audio/transcriptions`` and ``GET /v1/models``: transcription of files, for OpenAI's clients.
 
 https://platform.openai.com/docs/api-reference/audio/createTranscription.
 """
@@ -39,7 +39,7 @@ MODEL_DESCRIPTION = {"id": MODEL, "object": "model", "created": 0, "owned_by": "
 
 
 class TranscriptionForm(BaseModel):
-    """The supported fields of the form; others, such as a temperature, have no effect."""
+    """The supported fields of the form. Other fields, such as a temperature, have no effect."""
 
     language: Language | None = None
     prompt: str = ""
@@ -56,7 +56,7 @@ class TranscriptionForm(BaseModel):
 
 
 async def models(request: Request) -> Response:
-    """Respond with the only model, regardless of the engine."""
+    """Respond with the list of models, which contains one model regardless of the engine."""
     return await _model_response(request, {"object": "list", "data": [MODEL_DESCRIPTION]})
 
 

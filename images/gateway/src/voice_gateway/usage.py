@@ -1,7 +1,7 @@
-"""Usage per caller, for billing and for a daily limit.
+"""Counts the usage of callers, for billing and for a daily limit.
 
-It is counted in the state store over all gateways, and logged once per session as a JSON object whose ``message`` is
-``usage``. Days are in UTC; ``usage_report.py`` writes them to the archive.
+Usage is counted in the state store over all gateways, and logged once per session as a JSON object whose ``message`` is
+``usage``. Days are in UTC; ``usage_report.py`` writes the usage of each day to the archive.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from voice_runtime.metrics import Metrics
 from voice_runtime.sessions import Session, SessionKind, Sessions
 
 FINALS_TIMEOUT_S = 30.0
-"""Maximum wait for a session's last final, after which its usage is logged without it."""
+"""Maximum wait for a session's last final. Afterwards, the usage is logged without this final."""
 POLL_INTERVAL_S = 0.5
 CHUNK_S = 0.1
 
@@ -49,7 +49,7 @@ class Usage:
     """Counts the usage of callers."""
 
     def __init__(self, store: Redis, metrics: Metrics, minutes_per_day: int) -> None:
-        """Count for one gateway.
+        """Create the counters of a gateway.
 
         Args:
             minutes_per_day: Maximum audio per caller and day; 0 for no limit.
@@ -61,7 +61,7 @@ class Usage:
         self._settling: set[asyncio.Task[None]] = set()
 
     async def check(self, caller: str) -> None:
-        """Raise an error unless a caller may send audio today.
+        """Raise an error if a caller may not send any more audio today.
 
         Raises:
             Refusal: The caller has used up its minutes.
@@ -79,23 +79,25 @@ class Usage:
         return f"the {self._seconds_per_day // 60} minutes that a caller has a day are used up; more at 00:00 UTC"
 
     async def count_audio(self, session: Session, audio_s: float) -> bool:
-        """Count audio of a session, and return True if its caller may send more today."""
+        """Count audio of a session, and return True if the caller may send more audio today."""
         await self._sessions.add_audio(session, audio_s)
         used = await self._add(session.caller, UsageAmounts(audio_s=audio_s))
         return not self._seconds_per_day or used < self._seconds_per_day
 
     def schedule_report(self, session: Session, timeout_s: float) -> None:
-        """Log the usage of a session once it has ended and is transcribed; nothing is logged if its caller reconnects.
+        """Log the usage of a session when the session has ended and is transcribed.
+
+        Nothing is logged if the caller reconnects.
 
         Args:
-            timeout_s: Time after which it ends unless its caller reconnects.
+            timeout_s: Time after which the session ends unless the caller reconnects.
         """
         task = asyncio.get_running_loop().create_task(self._report_usage(session, timeout_s + FINALS_TIMEOUT_S))
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
 
     async def count_file(self, caller: str, channels: Sequence[FileTranscript]) -> None:
-        """Count a caller's file, as far as it was transcribed."""
+        """Count the transcribed part of a caller's file."""
         used = UsageAmounts(
             audio_s=sum(transcript.duration_s for transcript in channels),
             speech_s=sum(transcript.speech_s for transcript in channels),
@@ -126,7 +128,7 @@ class Usage:
             self._report(session.caller, session.id, used)
 
     async def _add(self, caller: str, used: UsageAmounts) -> float:
-        """Add to a caller's usage of the day, and return its seconds of audio."""
+        """Add to a caller's usage of the day, and return the day's total audio in seconds."""
         day = _day()
         key, callers = state.caller_usage(caller, day), state.day_callers(day)
         async with self._store.pipeline(transaction=True) as pipe:

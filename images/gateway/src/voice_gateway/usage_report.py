@@ -1,4 +1,4 @@
-"""The usage of a day as a CSV file in the archive, with a row per caller, for billing."""
+"""Writes the usage of each day to the archive, as a CSV file with a row per caller, for billing."""
 
 import asyncio
 import csv
@@ -18,11 +18,11 @@ from voice_runtime.replies import text, texts
 
 INTERVAL_S = 60.0
 REPORT_DELAY = timedelta(minutes=15)
-"""Time after midnight at which the usage of the evening's sessions is counted."""
+"""Time after midnight by which the usage of the evening's sessions has been counted."""
 MAX_DAYS = 2
-"""Number of past days that are written, for which the store keeps the usage."""
+"""Number of past days whose usage is written. The store keeps the usage for this time."""
 CLAIM_TTL_S = 120
-"""Lifetime of a claim, longer than all requests for one object including retries."""
+"""Lifetime of a claim, which exceeds the duration of all requests for an object, including retries."""
 BATCH_SIZE = 256
 AUDIO_COLUMNS = ("audio_s", "speech_s", "characters")
 AGENT_COLUMNS = ("prompt_tokens", "answer_tokens", "spoken_characters")
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class UsageReport:
-    """Writes the usage of past days; any gateway can do this.
+    """Writes the usage of past days. Any gateway can write the file of any day.
 
     If a gateway fails, or its archive is unavailable, its claim expires, and another gateway writes the file.
     """
@@ -42,7 +42,7 @@ class UsageReport:
         self._archive = archive
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write the files of past days until cancelled."""
         while True:
             try:
                 await self.write_reports(datetime.now(UTC))
@@ -58,7 +58,7 @@ class UsageReport:
 
         Raises:
             BaseError: The archive does not respond, or rejects the request.
-            TimeoutError: It does not respond in time.
+            TimeoutError: The archive does not respond in time.
         """
         newest = (now - REPORT_DELAY).date()
         for days in range(MAX_DAYS, 0, -1):
@@ -90,7 +90,7 @@ class UsageReport:
 
 
 def to_csv(rows: list[dict[str, str]]) -> str:
-    """Return rows as CSV; seconds have two decimals, and missing values are 0."""
+    """Return rows as CSV. Seconds have two decimals, and missing values are 0."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)

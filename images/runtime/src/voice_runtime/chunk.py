@@ -23,7 +23,7 @@ CAPACITY = {ChunkKind.LOG_MEL: CHUNK_MEL_FRAMES, ChunkKind.PCM16: CHUNK_SAMPLES}
 
 
 class MalformedReason(StrEnum):
-    """Reason for an invalid datagram; the name of a counter."""
+    """Reason for an invalid datagram, which is also the name of a counter."""
 
     LENGTH = "wrong-length"
     KIND = "unknown-kind"
@@ -71,7 +71,7 @@ class AudioChunk:
         """Parse a datagram without copying it.
 
         Raises:
-            MalformedChunkError: It is not a valid chunk.
+            MalformedChunkError: The datagram is not a valid chunk.
         """
         if len(datagram) != DATAGRAM_BYTES:
             raise MalformedChunkError(MalformedReason.LENGTH)
@@ -85,7 +85,7 @@ class AudioChunk:
         return cls(session, sequence, ChunkFlag(flags), _values(datagram, ChunkKind(kind), count), number)
 
     def datagram(self) -> bytes:
-        """Return the chunk in wire format; the unused part of ``values`` is zero."""
+        """Return the chunk in wire format. The unused part of ``values`` is zero."""
         header = CHUNK_HEADER.pack(self.session, self.number, self.sequence, self.kind, self.flags, len(self.values))
         return (header + self.values.tobytes()).ljust(DATAGRAM_BYTES, b"\0")
 

@@ -1,4 +1,4 @@
-"""Settings from the environment; errors contain the name of the variable."""
+"""Settings from the environment. Errors contain the name of the variable."""
 
 import sys
 from typing import TypeVar
@@ -13,7 +13,7 @@ SettingsType = TypeVar("SettingsType", bound=BaseSettings)
 
 
 def read(kind: type[SettingsType]) -> SettingsType:
-    """Return settings, or write a line for each invalid variable and exit.
+    """Return settings from the environment, or report each invalid variable and exit.
 
     Raises:
         SystemExit: A variable is missing or invalid.

@@ -35,7 +35,10 @@ class SourceLimitedSet(Generic[Item]):
         return item in self._sources
 
     def add(self, item: Item, source: str) -> Item | None:
-        """Add an item, and return the one that was removed for it: the oldest of the source with the most."""
+        """Add an item, and return the item that was removed to make space, if any.
+
+        Above the limit, the source with the most items loses its oldest one.
+        """
         removed = None
         if len(self._sources) >= self._limit:
             busiest = max(self._items, key=lambda each: len(self._items[each]))
@@ -46,7 +49,10 @@ class SourceLimitedSet(Generic[Item]):
         return removed
 
     def pop(self) -> Item | None:
-        """Remove and return the oldest item of the next source in turn; ``None`` if empty."""
+        """Remove and return the oldest item of the next source, or ``None`` if the set is empty.
+
+        The sources take turns.
+        """
         if not self._items:
             return None
         source = next(iter(self._items))
@@ -83,13 +89,13 @@ class FairAdmission:
 
     @contextlib.asynccontextmanager
     async def admit(self, source: str) -> AsyncIterator[None]:
-        """Keep a client here for the duration of the context.
+        """Count a client as waiting for its authentication for the duration of the context.
 
         Args:
             source: Address of the client, or another key that distinguishes clients.
 
         Raises:
-            TimeoutError: The context took too long, or the client was removed for one of another source.
+            TimeoutError: The context took too long, or the client was removed in favour of another client.
         """
         async with asyncio.timeout(self._timeout_s) as deadline:
             removed = self._waiting.add(deadline, source)

@@ -1,7 +1,7 @@
 """Log-mel features of streaming speech, with the same values as the data plane's extractor.
 
-They equal those of faster-whisper's feature extractor before its last step, which clamps them to the utterance's
-maximum minus 8 and scales them. That step needs the whole utterance, and is performed by the engine.
+The values equal those of faster-whisper's feature extractor before its last step, which clamps them to the utterance's
+maximum minus 8 and scales them. The last step needs the whole utterance, so the engine performs it.
 """
 
 import functools
@@ -24,7 +24,7 @@ Rows = NDArray[np.float32]
 
 
 class LogMel:
-    """Features of an utterance, whose samples arrive in pieces of any length.
+    """Extractor of features from an utterance, whose samples arrive in pieces of any length.
 
     A row is centred on every 160th sample and extends 200 samples to both sides: before the utterance the signal is
     reflected, after it there is silence.
@@ -46,7 +46,7 @@ class LogMel:
         return self._rows(due)
 
     def flush(self) -> Rows:
-        """End the utterance: return its last rows, and reset the state."""
+        """Return the last rows of the utterance, and reset the state for the next one."""
         samples = len(self._buffer) - (PADDING if self._reflected else 0)
         remaining = samples // HOP_SAMPLES + 1 if len(self._buffer) else 0
         missing = WINDOW_SAMPLES + HOP_SAMPLES * (remaining - 1) - PADDING - samples

@@ -38,7 +38,7 @@ class Piece:
 
     Attributes:
         audio: PCM16, little-endian, 16 kHz.
-        language: Spoken language; ``None`` to detect it.
+        language: Spoken language, or ``None`` to detect the language.
         prompt: Words that are likely to occur.
     """
 
@@ -79,7 +79,10 @@ class FilePieces:
         return PieceTranscript.model_validate_json(answer) if answer else None
 
     async def refresh(self, name: str) -> bool:
-        """Extend the lifetime of a piece, queue it again if its host has failed, and return whether it still exists."""
+        """Extend the lifetime of a piece, and return True if the piece still exists.
+
+        A piece whose host has failed is queued again.
+        """
         if not await self._store.expire(state.file_piece(name), state.FILE_PIECE_RETENTION_S):
             return False
         # In this order, since a host removes it from the list after it has written the lease.
@@ -104,7 +107,7 @@ class FilePieces:
     # --- For hosts --------------------------------------------------------------------------------------------
 
     async def claim(self, host: str) -> Piece | None:
-        """Take the oldest piece; ``None`` if there is none, or another host was faster."""
+        """Claim and return the oldest piece, or ``None`` if there is none or another host was faster."""
         first = await self._store.lindex(state.FILE_PIECES, 0)
         if first is None:
             return None
@@ -118,7 +121,7 @@ class FilePieces:
         return Piece(name, audio, text(language or b"") or None, text(prompt or b"")) if audio else None
 
     async def renew(self, name: str) -> bool:
-        """Renew the lease of a piece, and return whether it is still needed."""
+        """Renew the lease of a piece, and return True if its transcript is still needed."""
         await self._store.expire(state.file_piece_lease(name), state.FILE_PIECE_LEASE_S)
         return bool(await self._store.exists(state.file_piece(name)))
 

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Exit 0 while each port for callers responds; ``/usr/local/bin/healthcheck`` of gateway and agent."""
+"""Health check of the gateway and of agents, installed as ``/usr/local/bin/healthcheck``.
+
+The program exits with 0 if each port for callers responds.
+"""
 
 import http.client
 import os
@@ -24,7 +27,7 @@ def answers(port: int) -> bool:
 
 
 def main() -> int:
-    """Request the health of each port that the environment names; an agent has one."""
+    """Request the health of each port in the environment, and return the exit code."""
     ports = [os.environ[HTTP_PORT.name], os.environ.get(MEDIA_PORT.name)]
     return 0 if all(answers(int(port)) for port in ports if port) else 1
 

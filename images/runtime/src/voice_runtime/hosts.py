@@ -15,7 +15,7 @@ from voice_runtime.replies import text, texts
 
 
 class HostKind(StrEnum):
-    """Compute or kind of a host."""
+    """Compute of an ASR host, or kind of another host."""
 
     NEURON = "neuron"
     GPU = "gpu"
@@ -30,8 +30,8 @@ class Host:
 
     Attributes:
         address: IPv4 address to which other tiers send.
-        free_slots: Number of further sessions that it accepts.
-        draining: Whether it accepts no new sessions.
+        free_slots: Number of further sessions that the host accepts.
+        draining: Whether the host accepts no new sessions.
         languages: Supported languages; empty if unknown.
         slots: Maximum sessions; 0 if unknown.
         heartbeat: A number that changes every second.
@@ -50,12 +50,12 @@ class Host:
 
     @property
     def accepts_sessions(self) -> bool:
-        """Whether it accepts a new session."""
+        """Whether the host accepts a new session."""
         return self.free_slots > 0 and not self.draining
 
     @classmethod
     def from_fields(cls, host_id: str, fields: dict[str, str]) -> Self | None:
-        """Parse a record; ``None`` if it contains no host."""
+        """Parse a record, or return ``None`` if the record is invalid."""
         try:
             return cls(
                 id=host_id,
@@ -108,11 +108,14 @@ class HostRegistry:
             await pipe.execute()
 
     async def is_registered(self, host_id: str) -> bool:
-        """Return True if a host has registered and not left; a failed host is included."""
+        """Return True if a host is in the registry, even if the host has failed."""
         return bool(await self._store.sismember(state.hosts(self._tier), host_id))
 
     async def live_hosts(self) -> list[Host]:
-        """Return the hosts with a heartbeat, by id. A host that is seen for the first time counts as alive."""
+        """Return the hosts with a recent heartbeat, sorted by id.
+
+        A host that is seen for the first time counts as alive.
+        """
         ids = sorted(map(text, await self._store.smembers(state.hosts(self._tier))))
         async with self._store.pipeline(transaction=False) as pipe:
             for host_id in ids:

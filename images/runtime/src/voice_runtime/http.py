@@ -18,13 +18,14 @@ HEAD_TIMEOUT_S = 10.0
 """Timeout for the head of a request, from the start of the connection or the first byte of the head."""
 HEAD_BYTES = 16 * 1024
 KEEP_ALIVE_S = 75
-"""Longer than the minute for which clients keep an idle connection, so that none sends a request into a closing one."""
+"""Idle timeout of a connection. Clients keep an idle connection for a minute, so that no client sends a request into a
+closing connection."""
 MAX_IDLE_CONNECTIONS = 1024
 """Maximum number of connections of a server without a request in progress."""
 MAX_TURN_S = 0.005
-"""CPU time after which a connection is paused."""
+"""Maximum CPU time of a connection before it is paused."""
 REQUEST_S = 0.001
-"""CPU time of a request and its response, after which a connection is paused as well."""
+"""Assumed CPU time of a request and its response, for the pause after each request."""
 
 _PORT = re.compile(r"^(\d+\.\d+\.\d+\.\d+|\[.+\]):\d+$")
 
@@ -79,7 +80,7 @@ class PromptProtocol(SlowReaderLimit, H11Protocol):
         self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Remove the connection."""
+        """Stop the timers of the connection, and discard its data."""
         self._stop_waiting()
         self._end_pause()
         self._unread.clear()

@@ -10,7 +10,7 @@ _FIELD = b"chunk"
 
 
 class Journal:
-    """Unfinished audio, and the host that owns it.
+    """A journal of audio without a final transcript, and of the host that owns each session.
 
     Attributes:
         host: Id of this host.
@@ -23,7 +23,7 @@ class Journal:
         self._former_hosts: dict[int, set[str]] = {}
 
     async def acquire(self, ssrc: int) -> None:
-        """Make this host the session's host, regardless of the previous one.
+        """Assign a session to this host, regardless of its previous host.
 
         The VAD tier decides where a session's audio is sent.
         """
@@ -34,7 +34,7 @@ class Journal:
             await pipe.execute()
 
     async def claim_session(self, ssrc: int) -> bool:
-        """Become the host of a session without one, and return True on success."""
+        """Assign a session without a host to this host, and return True on success."""
         if not await self._store.set(state.lease(ssrc), self.host, ex=state.LEASE_S, nx=True):
             return False
         await self.acquire(ssrc)
@@ -69,7 +69,7 @@ class Journal:
             await pipe.execute()
 
     async def append(self, datagrams: list[tuple[int, bytes]]) -> list[str]:
-        """Store chunks with their sessions in one round trip, and return the ids of their entries."""
+        """Store chunks in one round trip, and return the ids of their entries."""
         async with self._store.pipeline(transaction=False) as pipe:
             for ssrc, datagram in datagrams:
                 key = state.audio(ssrc)
@@ -79,7 +79,7 @@ class Journal:
         return [text(entry_id) for entry_id in answers[::2]]
 
     async def entries(self, ssrc: int) -> list[tuple[str, bytes]]:
-        """Return the stored entries of a session in order: ids and datagrams."""
+        """Return the ids and datagrams of a session's stored entries, in order."""
         stored = entries(await self._store.xrange(state.audio(ssrc)))
         return [(entry_id, fields[_FIELD]) for entry_id, fields in stored]
 

@@ -37,7 +37,7 @@ class Media:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse the format of ``str``.
+        """Parse the text that ``str`` returns.
 
         Raises:
             ValueError: The text is invalid.
@@ -51,7 +51,7 @@ class Media:
 
     @property
     def problem(self) -> str:
-        """Reason why the VAD tier does not support it, or empty."""
+        """Reason why the VAD tier does not support the format; empty if it is supported."""
         spec = CODECS[self.codec]
         if self.rate not in spec.rates:
             return f"{self.codec} at {self.rate} Hz is not taken; {_list_numbers(spec.rates)} are"
@@ -73,7 +73,7 @@ class Media:
         return ""
 
     def sdp(self, host: str, port: int, *, ssrc: int, suite: str, key: str) -> str:
-        """Return the SDP of the stream as its sender describes it: destination, format and encryption key."""
+        """Return the SDP of the stream, as its sender describes the destination, the format and the encryption key."""
         extra_formats = [(number, f"telephone-event/{self.rate}") for number in self.telephone_events]
         if self.rate == TELEPHONE_HZ:
             extra_formats.append((COMFORT_NOISE, f"CN/{self.rate}"))
@@ -97,7 +97,7 @@ class Media:
 
 
 GATEWAY_MEDIA = Media()
-"""Format of plain RTP, and default of a record."""
+"""Format of plain RTP, which is also the default of a session's record."""
 
 
 def _join_numbers(numbers: tuple[int, ...]) -> str:

@@ -3,11 +3,11 @@
 import json
 
 MAX_ID_CHARACTERS = 512
-"""Maximum length of a client's ``event_id``; a longer one is not repeated."""
+"""Maximum length of a client's ``event_id``. A longer id is not repeated."""
 
 
 def event_id(text: str | bytes) -> str | None:
-    """Return the id of a client's event, for an ``error``; ``None`` if it has none."""
+    """Return the id of a client's event, which an ``error`` repeats, or ``None`` if the event has none."""
     try:
         event = json.loads(text)
     except (ValueError, RecursionError):

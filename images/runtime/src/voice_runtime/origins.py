@@ -1,4 +1,4 @@
-"""Protects programs without authentication from web pages.
+"""Protection of programs without authentication from web pages.
 
 A browser sends requests of any page to any address, including the local machine, and opens WebSockets without a
 preflight (RFC 6455, section 10.2). If the attacker's own name resolves to 127.0.0.1, they are same-origin requests (DNS
@@ -17,11 +17,12 @@ from starlette.websockets import WebSocket
 from voice_blueprint.contract.session_api import HEALTH_PATH, LIVENESS_PATH
 
 OPEN_PATHS = (HEALTH_PATH, LIVENESS_PATH)
-"""Unchecked paths, since their responses contain no secrets, and load balancers send arbitrary host names."""
+"""Paths that are not checked, since their responses contain no secrets, and load balancers send arbitrary host
+names."""
 
 
 class OriginCheck:
-    """Refuses requests of foreign pages that reach the program as a local one.
+    """Middleware that refuses requests of foreign pages to a local program.
 
     Args:
         allowed: Origins of pages that may send requests anyway.

@@ -22,9 +22,10 @@ from voice_runtime import state
 
 CHECK_INTERVAL_S = 10.0
 RENEW_INTERVAL_S = 120.0
-"""A fleet of 200 tasks makes fewer than two calls per second; ECS allows five."""
+"""Interval at which the protection is renewed. A fleet of 200 tasks makes fewer than two calls per second; ECS allows
+five."""
 EXPIRES_MINUTES = 6
-"""Maximum protection of a process that hangs or has died."""
+"""Lifetime of a protection that is not renewed, because the process hangs or has died."""
 MAX_PROTECTION_AFTER_REPLACEMENT_S = 3600.0
 """Maximum time for which a task of an older deployment keeps its protection: the default duration of a session. Load
 balancers continue to send it new calls, so it is never idle in a busy fleet; CloudFormation waits three hours at
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class TaskProtection:
-    """Keeps the process's task protected while it has calls; without ECS, it does nothing.
+    """Protects the task of this process while the process has calls. Without ECS, nothing happens.
 
     Args:
         store: The state store, in which the newest task stores its revision.
@@ -74,7 +75,7 @@ class TaskProtection:
             self._protected_at = None
 
     async def publish_revision(self) -> str:
-        """Store this task's revision, since a task that starts always belongs to the current deployment."""
+        """Store and return the revision of this task, which belongs to the current deployment when it starts."""
         while True:
             with contextlib.suppress(OSError, HTTPException, ValueError, RedisError):
                 metadata = await asyncio.to_thread(_fetch, Request(f"{self._metadata}/task"))  # noqa: S310  ECS's own

@@ -12,9 +12,9 @@ from enum import StrEnum
 from voice_runtime.transcripts import EventKind, TimedWord, Transcript
 
 CARD_DIGITS = 12
-"""Minimum digits of a card number, for Maestro (ISO/IEC 7812-1: up to 19)."""
+"""Minimum number of digits of a card number, for Maestro (ISO/IEC 7812-1: up to 19)."""
 PARTIAL_CARD_DIGITS = 7
-"""Number of digits at the end of a transcript that may start a card number, which continues in the next one."""
+"""Minimum number of digits at the end of a final that may start a card number, which continues in the next final."""
 DIGITS = frozenset(["zero", "oh", "o", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
 REPEATERS = frozenset({"double", "triple"})
 SEPARATORS = frozenset(["dot", "underscore", "dash", "hyphen", "minus", "plus"])
@@ -50,7 +50,7 @@ class RedactedSpan:
 def find_spans(
     words: Sequence[str], redactions: frozenset[Redaction], *, is_final: bool, digits_before: int = 0
 ) -> list[RedactedSpan]:
-    """Return the redacted ranges of a transcript in order.
+    """Return the ranges of a transcript to redact, in order.
 
     Args:
         words: Words of the transcript with punctuation.
@@ -72,7 +72,7 @@ def find_spans(
 
 
 def redact_transcript(transcript: Transcript, redactions: frozenset[Redaction], digits_before: int = 0) -> Transcript:
-    """Return a transcript with redacted ranges, including its words.
+    """Return a transcript in which the text and the words are redacted.
 
     Args:
         digits_before: Digits at the end of the session's last final.
@@ -94,7 +94,7 @@ def redact_transcript(transcript: Transcript, redactions: frozenset[Redaction], 
 
 
 def redact_words(words: Sequence[TimedWord], redactions: frozenset[Redaction]) -> list[TimedWord]:
-    """Return the words of a complete transcript with redacted ranges."""
+    """Return the words of a complete transcript after redaction."""
     result = list(words)
     for each in reversed(find_spans([word.text for word in words], redactions, is_final=True)):
         result[each.begin : each.end] = [_merge(result[each.begin : each.end], each.label)]
@@ -102,7 +102,7 @@ def redact_words(words: Sequence[TimedWord], redactions: frozenset[Redaction]) -
 
 
 def _committed_length(committed_spans: Sequence[RedactedSpan], committed: int) -> int:
-    """Return the number of committed words after redaction; a partly committed range is not committed."""
+    """Return the number of committed words after redaction. A partly committed range is not committed."""
     complete_spans = [each for each in committed_spans if each.end <= committed]
     cut = next((each.begin for each in committed_spans if each.end > committed), committed)
     return cut - sum(each.end - each.begin - bool(each.label) for each in complete_spans)
@@ -116,7 +116,7 @@ def _merge(words: Sequence[TimedWord], label: str) -> TimedWord:
 def digits_at_end(words: Sequence[str], before: int = 0) -> int:
     """Return the number of digits at the end of a final.
 
-    The digits of the previous final are included if it contains nothing else.
+    The digits of the previous final are included if the final contains nothing else.
     """
     plain = [word.strip().strip(".,;:!?()\"'").lower() for word in words]
     *_, last = [(0, 0, 0), *_runs(plain)]
@@ -144,7 +144,7 @@ def _cards(plain: Sequence[str], *, is_final: bool, digits_before: int) -> Itera
 
 
 def _runs(plain: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-    """Yield ranges of digits: the first word, the index after the last, and the number of digits."""
+    """Yield the ranges of digits as the first word, the index after the last word, and the number of digits."""
     begin = digits = 0
     for index, word in enumerate([*plain, ""]):
         size = _digits(word)
@@ -177,7 +177,7 @@ def _addresses(plain: Sequence[str]) -> Iterator[RedactedSpan]:
 
 
 def _domain_end(plain: Sequence[str], begin: int) -> int | None:
-    """Return the index after a domain that is read aloud or written; ``None`` if there is none."""
+    """Return the index after a domain that is read aloud or written, or ``None`` if there is none."""
     if begin < len(plain) and DOMAIN.fullmatch(plain[begin]) and TOP_LEVELS.fullmatch(plain[begin].rpartition(".")[2]):
         return begin + 1
     end = begin + 1

@@ -5,15 +5,15 @@ from typing import Any
 
 
 def text(value: bytes | str) -> str:
-    """Return a string that was stored as text."""
+    """Decode a value that was stored as text."""
     return value if isinstance(value, str) else value.decode()
 
 
 def texts(fields: Mapping[Any, Any]) -> dict[str, str]:
-    """Return a hash whose fields were stored as text."""
+    """Decode a hash whose names and values were stored as text."""
     return {text(name): text(value) for name, value in fields.items()}
 
 
 def entries(answer: Any) -> list[tuple[str, dict[bytes, bytes]]]:  # noqa: ANN401
-    """Return a stream's entries: their ids, and their fields as they were stored."""
+    """Return the entries of a stream: ids, and fields as they were stored."""
     return [(text(entry_id), fields) for entry_id, fields in answer or ()]

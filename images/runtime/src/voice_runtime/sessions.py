@@ -42,18 +42,18 @@ class Session:
         id: Id in the API.
         caller: Caller who opened it.
         expires_at: Seconds since 1970 after which audio is rejected.
-        reconnect_by: Seconds since 1970 at which it ends if its audio socket was lost, otherwise 0.
+        reconnect_by: Seconds since 1970 at which the session ends if its audio socket was lost, otherwise 0.
         refused_at: Seconds since 1970 at which a full ASR host rejected its audio, or 0.
         begins_at: RTP timestamp of the first frame from its gateway; ``None`` if unknown.
         wrong_payload: Number of packets that do not match ``media``.
-        srtp_key: Base64 of master key and salt of a new external session, which is not part of the record.
+        srtp_key: Base64 of the master key and salt of a new external session. The key is not part of the record.
         end_of_turn_ms: Silence that ends a complete sentence.
         last_sequence: ``sequence`` of the last chunk that the VAD tier sent; -1 if none.
         chunks: Number of chunks that the VAD tier sent.
         transcribed_to: ``sequence`` of the last chunk that a final transcript covers; -1 if none.
-        transcribed_chunks: Number of the chunk after that one; -1 if its utterance was aborted.
+        transcribed_chunks: Number of the chunk after ``transcribed_to``; -1 if its utterance was aborted.
         lost_ms: Audio that never reached an engine.
-        archived_from: Seconds since 1970 at which it was opened, if its transcript is archived, otherwise 0.
+        archived_from: Seconds since 1970 at which the session was opened, if its transcript is archived, otherwise 0.
         prompt: Words that are likely to occur.
         redact: Kinds of data redacted from transcripts.
         received_s: Audio received by its sockets, seconds.
@@ -91,22 +91,25 @@ class Session:
 
     @property
     def ends_at(self) -> int:
-        """Seconds since 1970 from which audio is rejected, unless its caller closes it before."""
+        """Seconds since 1970 at which the session ends, unless its caller closes it before."""
         return min(self.expires_at, self.reconnect_by or self.expires_at)
 
     @property
     def is_over(self) -> bool:
-        """Whether it accepts no more audio."""
+        """Whether the session accepts no more audio."""
         return self.state is SessionState.CLOSED or time.time() >= self.ends_at
 
     @property
     def audio_s(self) -> float:
-        """Received audio, seconds: that of its sockets, or for packets the position of its last speech."""
+        """Duration of the received audio, seconds.
+
+        For an external session, it is the position of the last speech.
+        """
         return self.received_s if self.kind is SessionKind.GATEWAY else (self.last_sequence + 1) * FRAME_S
 
     @property
     def srtp_suite(self) -> str | None:
-        """Encryption of its packets, which the length of its key determines; ``None`` for plain RTP."""
+        """Encryption suite of the packets, which follows from the length of the key; ``None`` for plain RTP."""
         size = len(base64.b64decode(self.srtp_key)) if self.srtp_key else 0
         return next((suite for suite, key_bytes in SRTP_SUITES.items() if key_bytes == size), None)
 
@@ -119,7 +122,7 @@ class Session:
     def from_fields(
         cls, ssrc: int, fields: dict[str, str], shipped: dict[str, str], transcribed: dict[str, str]
     ) -> Self | None:
-        """Parse a record with its progress; ``None`` if it does not exist, or contains no session."""
+        """Parse a record with its progress, or return ``None`` if the record is missing or invalid."""
         try:
             return cls(
                 ssrc=ssrc,
@@ -295,7 +298,7 @@ class Sessions:
 
 
 def _fields(session: Session) -> dict[Any, str]:
-    """Return the fields that the gateway writes; the others belong to other tiers."""
+    """Return the fields that the gateway writes. The other fields belong to other tiers."""
     fields: dict[str, str | None] = {
         SessionField.STATE: session.state,
         SessionField.KIND: session.kind,

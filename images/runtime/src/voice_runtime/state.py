@@ -40,25 +40,28 @@ ARCHIVE_INDEX_CLAIM = ARCHIVE_INDEX_CLAIM_KEY
 FILE_PIECES = FILE_PIECES_KEY
 REVISIONS = REVISION_KEYS
 REVISION_RETENTION_S = 86_400
-"""Tasks of that revision renew it; after a day without any, the next task to start sets the newest revision."""
+"""Lifetime of the newest revision, which its tasks renew. After a day without such tasks, the next task to start sets
+the revision."""
 SESSION_RETENTION_S = 600
 """Time for which a session's record and transcript outlive its expiry, for late readers."""
 
 USAGE_RETENTION_S = 3 * 86_400
-"""Time for which a caller's usage of a day is kept: two more days."""
+"""Time for which a caller's usage of a day is kept: the day and two more."""
 
 MAX_TRANSCRIPT_EVENTS = 4096
-"""About twenty minutes of partial transcripts at three per second; there are far fewer finals."""
+"""Maximum number of events of a transcript: about twenty minutes of partial transcripts at three per second. There are
+far fewer finals."""
 
 FINALS = 20_000
-"""Finals of an archived session: one every four seconds for a day, the maximum duration in a deployment file."""
+"""Maximum number of finals of an archived session: one every four seconds for a day, the maximum duration in a
+deployment file."""
 
 ARCHIVE_INDEX_RETENTION_S = 86_400
 """Time for which index entries wait for an unavailable archive."""
 
 AUDIO_CHUNKS = 1024
-"""Chunks of a session without a final transcript, 3.2 kB each: twice an utterance that is cut at 30 s, and its overlap
-with the next."""
+"""Maximum number of chunks of a session without a final transcript, 3.2 kB each: twice an utterance that is cut at 30
+s, and its overlap with the next."""
 
 AUDIO_RETENTION_S = 120
 """Maximum time for which unfinished audio waits for another host."""

@@ -15,11 +15,12 @@ from redis.exceptions import TimeoutError as StoreTimeoutError
 
 TIMEOUT_S = 2.0
 RETRIES = 6
-"""With the pauses between them, about 5 s. A failover of the replication group takes longer, so callers retry as
-well."""
+"""Number of retries, which take about 5 s with the pauses between them. A failover of the replication group takes
+longer, so callers retry as well."""
 
 CONNECTIONS = 50
-"""Maximum connections of a process. If all are busy, a request waits, whereas the client's own pool would fail."""
+"""Maximum number of connections of a process. If all of them are busy, a request waits, whereas the client's own pool
+would fail."""
 
 
 class StoreSettings(BaseSettings):
@@ -64,7 +65,7 @@ class StoreSettings(BaseSettings):
 
 
 class FileCredentials(CredentialProvider):
-    """Reads user and password from the file at each connection, since the password rotates while programs run."""
+    """Credentials that are read at each connection, since the password rotates while programs run."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self._settings = settings
@@ -87,7 +88,7 @@ class FileCredentials(CredentialProvider):
 
 
 class ReresolvingConnection(Connection):
-    """Connects to the current address, since a restored store has another name."""
+    """Connection to the current address of the store, since a restored store has another name."""
 
     def __init__(self, *, address: Callable[[], str], **options: Any) -> None:  # noqa: ANN401  the client's own
         super().__init__(**options)
@@ -99,7 +100,7 @@ class ReresolvingConnection(Connection):
 
 
 class ReresolvingTlsConnection(ReresolvingConnection, SSLConnection):
-    """Connects over TLS to the current address."""
+    """Connection over TLS to the current address of the store."""
 
 
 def connect(settings: StoreSettings) -> "Redis":

@@ -10,8 +10,8 @@ RETRY_INTERVAL_S = 0.5
 async def cancel(tasks: Iterable["asyncio.Future[Any]"]) -> None:
     """Cancel tasks, and return after all have ended.
 
-    It is repeated: before Python 3.12, `asyncio.wait_for`, with which the store's client sends, may lose a
-    cancellation, and `asyncio.run` would wait for such a task indefinitely.
+    The cancellation is repeated: before Python 3.12, `asyncio.wait_for`, with which the store's client sends, may lose
+    a cancellation, and `asyncio.run` would wait for such a task indefinitely.
     """
     pending = set(tasks)
     while pending := {task for task in pending if not task.done()}:

@@ -1,4 +1,4 @@
-"""The ASR tier's progress of a session, in a hash separate from the session's record."""
+"""Progress of a session in the ASR tier, which is stored separately from the session's record."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from voice_runtime import state
 
 
 async def write_transcribed(store: Redis, ssrc: int, fields: dict[Any, str]) -> None:
-    """Write the ASR tier's progress of a session, with the lifetime of its record."""
+    """Write the progress of a session in the ASR tier, which expires with the session's record."""
     key = state.transcribed(ssrc)
     retention_s = max(await store.ttl(state.session(ssrc)), state.SESSION_RETENTION_S)
     async with store.pipeline(transaction=True) as pipe:

@@ -21,23 +21,25 @@ class EventKind(StrEnum):
     """Kind of an event for a caller."""
 
     PARTIAL = "partial"
-    """May still change."""
+    """Text that may still change."""
     FINAL = "final"
-    """One per utterance, or several for a long one; it may be empty if no words were recognized."""
+    """Final text of an utterance. A long utterance has several finals. The text is empty if no words were
+    recognized."""
     SPEECH_STARTED = "speech_started"
     SPEECH_STOPPED = "speech_stopped"
-    """Precedes the utterance's final."""
+    """End of an utterance, which precedes its final."""
     GAP = "gap"
     """Audio was lost between the VAD tier and the engine, so speech in it is not transcribed."""
     END = "end"
-    """The caller has ended the session, and all of its speech is transcribed; the gateway sends it in its own
-    format."""
+    """End of a session. The caller has ended it, and all of its speech is transcribed. The gateway sends the event in
+    its own format."""
 
 
 MAX_RECENT_EVENTS = 256
-"""Number of events among which the last final is searched; an utterance has fewer without one."""
+"""Number of recent events among which the last final is searched. An utterance has fewer events before its final."""
 GAP_NUMBER = 2**31
-"""Base of a gap's number inside an utterance, to which its position is added: after all partials, before the end."""
+"""Base of the number of a gap inside an utterance, to which the gap's position is added. Gaps follow all partials, and
+precede the end."""
 NUMBERS = {
     EventKind.SPEECH_STARTED: 1,
     EventKind.SPEECH_STOPPED: TRANSCRIPT_FINAL_NUMBER - 1,
@@ -66,13 +68,13 @@ class Transcript(BaseModel):
     """Transcript of an utterance.
 
     Attributes:
-        utterance: Start in the audio, in 20 ms frames, which identifies it within the session.
+        utterance: Start in the audio, in 20 ms frames, which identifies the utterance within the session.
         start_ms: Start in milliseconds.
         end_ms: End of the transcribed audio.
         committed: Start of the text that no longer changes.
         words: Words of the text; empty if the engine does not report them.
-        speech_final: Whether the utterance ends with it; a long one has several finals.
-        commit: Whether it responds to a request for the transcript so far.
+        speech_final: Whether the utterance ends with this final. A long utterance has several finals.
+        commit: Whether the final responds to a request for the transcript so far.
         stages_ms: Duration of each stage, by name.
     """
 
@@ -134,11 +136,11 @@ class Transcripts:
     async def publish(self, ssrc: int, transcript: Transcript, number: int = 1) -> bool:
         """Append an event, and return True if it was new.
 
-        It is not new if another host has already published as much of that utterance, or a later one.
+        An event is not new if another host has already published as much of its utterance, or a later utterance.
 
         Args:
             ssrc: The session.
-            transcript: Transcript; kinds that occur once per utterance have fixed numbers.
+            transcript: Transcript. Kinds that occur once per utterance have fixed numbers.
             number: Sequence number of a partial; for a gap ``GAP_NUMBER`` plus its position, or 0 before the utterance.
         """
         event_id = EventId(transcript.utterance, NUMBERS.get(transcript.kind, number))
@@ -168,7 +170,7 @@ class Transcripts:
         return True
 
     async def mark_transcribed(self, ssrc: int, sequence: int, chunks: int, characters: int = 0) -> None:
-        """Record that finals cover a session's chunks up to a sequence, and their number.
+        """Record the last sequence and the number of chunks that the finals of a session cover.
 
         Args:
             characters: Characters of the last final.

@@ -15,7 +15,8 @@ SLICE_BYTES = 4096
 BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 MIN_PAUSE_S = 0.001
 PAUSE_FACTOR = 4
-"""All connections with a backlog together use at most a fifth of the loop's time."""
+"""Ratio of a pause to the preceding processing time. All connections with a backlog together use at most a fifth of the
+loop's time."""
 MAX_LARGE_BYTES = 256 << 20
 """Maximum total size of incomplete messages above the usual limit in a process."""
 READ_TIMEOUT_S = 20.0
@@ -45,7 +46,7 @@ class SlowReaderLimit(asyncio.Protocol):
             self.pause_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Stop the timeout of the lost connection."""
         self.stop_unread_limit()
         super().connection_lost(exc)
 
@@ -88,7 +89,7 @@ def _end_unread(reference: weakref.ref[SlowReaderLimit]) -> None:
 
 
 class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
-    """Reads data in slices, and pauses after each one for a multiple of its processing time.
+    """WebSocket that reads data in slices, and pauses after each one for a multiple of its processing time.
 
     A megabyte of pings is 170,000 frames: processed at once, it would delay all other callers for seconds. Audio in
     real time is never delayed, since the next frame arrives long after the pause.
@@ -170,9 +171,10 @@ class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def _refuse(self) -> None:
-        """Respond and close if ``websockets`` cannot parse the head, which uvicorn passes at once.
+        """Respond with an error and close, if ``websockets`` cannot parse the request head.
 
-        uvicorn itself would neither respond nor close, and count the connection among those of callers.
+        uvicorn, which passes the head in one call, would neither respond nor close, and would count the connection
+        among those of callers.
         """
         answer = b"".join(self.conn.data_to_send())
         self.transport.write(answer or BAD_REQUEST)

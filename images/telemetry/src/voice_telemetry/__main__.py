@@ -1,4 +1,4 @@
-"""``python -m voice_telemetry``: reads once per second, publishes until SIGTERM."""
+"""Entry point of telemetry: ``python -m voice_telemetry`` reads once per second, and publishes until SIGTERM."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ from voice_telemetry.sources.neuron import Neuron
 from voice_telemetry.sources.nic import Nic
 
 MAX_VALUE_AGE_S = 10.0
-"""Maximum age of values for Prometheus; the source of older ones no longer responds."""
+"""Maximum age of values for Prometheus. The source of older values no longer responds."""
 _CALL_TIMEOUT_S = 5
 
 log = logging.getLogger("voice_telemetry")
@@ -45,7 +45,7 @@ def make(name: SourceName, settings: Settings, store: StoreSettings) -> Source:
 
 
 class Readers:
-    """Reads every source independently, so that one that hangs or fails does not delay the others."""
+    """Reads all sources concurrently, so that a source that hangs or fails does not delay the others."""
 
     def __init__(self, sources: dict[str, Source], *, limit_s: float) -> None:
         self._sources = sources
@@ -58,7 +58,7 @@ class Readers:
         return [sample for samples in results for sample in samples]
 
     async def close(self) -> None:
-        """Close all sources."""
+        """Close all sources concurrently."""
         await asyncio.gather(*(source.close() for source in self._sources.values()))
 
     async def _read_source(self, name: str, source: Source) -> list[Sample]:
@@ -79,7 +79,7 @@ class Readers:
 async def run(
     settings: Settings, store: StoreSettings, cloudwatch: CloudWatch | None, newest: LatestValues, stop: asyncio.Event
 ) -> None:
-    """Read and publish until stopped, then send the remaining values."""
+    """Read and publish values until stopped, and then send the remaining values."""
     sources = {name.value: make(name, settings, store) for name in settings.telemetry_sources}
     readers = Readers(sources, limit_s=settings.read_every_s)
     publishing = asyncio.create_task(_publish(settings, cloudwatch, stop)) if cloudwatch else None
@@ -133,7 +133,7 @@ async def _main(settings: Settings, store: StoreSettings) -> None:
 
 
 def main() -> int:
-    """Run; return the exit status."""
+    """Run telemetry until SIGTERM, and return the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
     settings = environment.read(Settings)
     store = environment.read(StoreSettings)

@@ -17,7 +17,7 @@ MAX_VALUES_PER_REQUEST = 1000
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricData.html"""
 
 MAX_KEPT = 36_000
-"""Half an hour of a VAD host's twenty values per second, about 20 MB."""
+"""Maximum number of buffered values: half an hour of a VAD host's twenty values per second, which is about 20 MB."""
 
 MAX_PAUSE_S = 60.0
 _REFUSED = 400
@@ -25,7 +25,7 @@ _TOO_MANY_REQUESTS = 429
 _THROTTLED = {"Throttling", "ThrottlingException", "RequestLimitExceeded"}
 _CREDENTIAL_ERRORS = {"AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException",
                    "InvalidClientTokenId", "UnrecognizedClientException"}  # fmt: skip
-"""Errors of the credentials, not of the values, which are accepted after the problem is fixed."""
+"""Errors of the credentials. The values are accepted after the credentials are fixed."""
 
 if TYPE_CHECKING:  # stubs, which the image does not contain
     from types_boto3_cloudwatch import CloudWatchClient
@@ -35,10 +35,11 @@ log = logging.getLogger(__name__)
 
 
 class CloudWatch:
-    """Publishes samples.
+    """Buffers samples, and publishes them to CloudWatch.
 
     Attributes:
-        lost: Number of discarded values, since CloudWatch was unavailable for too long or rejected them.
+        lost_count: Number of values that were discarded, since CloudWatch was unavailable for too long or rejected
+            them.
     """
 
     def __init__(self, client: "CloudWatchClient", *, deployment: str, fleet: str, max_kept: int = MAX_KEPT) -> None:
@@ -55,14 +56,14 @@ class CloudWatch:
         return len(self._waiting)
 
     def add(self, samples: list[Sample]) -> None:
-        """Add values; above the maximum, the oldest are discarded."""
+        """Add values. Above the maximum, discard the oldest values."""
         self._waiting.extend(samples)
         while len(self._waiting) > self._max_waiting:
             self._waiting.popleft()
             self.lost += 1
 
     async def publish(self) -> None:
-        """Send all buffered values. Those that cannot be sent remain for the next time."""
+        """Send all buffered values. Values that cannot be sent remain in the buffer."""
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(MAX_VALUES_PER_REQUEST, len(self._waiting)))]
             try:
@@ -82,7 +83,7 @@ class CloudWatch:
             self._failures = 0
 
     def pause_s(self, every_s: float) -> float:
-        """Return the pause before the next call, which increases while calls fail, with jitter."""
+        """Return the pause before the next call. While calls fail, the pause increases, and has jitter."""
         if not self._failures:
             return every_s
         longest = min(MAX_PAUSE_S, every_s * 2**self._failures)

@@ -1,4 +1,4 @@
-"""The latest values for Prometheus, and the sums of counters."""
+"""Exports the latest values and the sums of counters to Prometheus."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSI
 from voice_telemetry.sample import Sample
 
 LOOPBACK = "127.0.0.1"
-"""Address on a host; a pod is scraped from outside."""
+"""Address on a host, which is scraped locally. A pod is scraped from outside."""
 
 Family = CounterMetricFamily | GaugeMetricFamily
 
 
 class LatestValues(Collector):
-    """Stores the latest value of each metric, and the sum of a counter.
+    """Stores the latest value of each metric, and the sum of each counter.
 
-    Scrapes every 15 s would miss most increments.
+    Without sums, scrapes every 15 s would miss most increments of counters.
     """
 
     def __init__(self, *, deployment: str, fleet: str) -> None:
@@ -29,7 +29,7 @@ class LatestValues(Collector):
         self._sums: defaultdict[tuple[str, str], float] = defaultdict(float)
 
     def update(self, samples: list[Sample], min_time: float) -> None:
-        """Add new values, and remove those read before a time, whose source no longer responds."""
+        """Add new values, and remove values that were read before ``min_time``, whose source no longer responds."""
         for sample in samples:
             self._sums[sample.name, sample.part] += sample.value
         latest = self._samples | {(sample.name, sample.part): sample for sample in samples}
@@ -48,7 +48,7 @@ class LatestValues(Collector):
 
 
 def serve(newest: LatestValues, port: int, address: str = LOOPBACK) -> WSGIServer:
-    """Serve scrapes until the server is shut down.
+    """Start a server for scrapes, and return it.
 
     Raises:
         OSError: The port is in use.

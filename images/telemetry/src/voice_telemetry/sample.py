@@ -1,4 +1,4 @@
-"""A value of a metric, as declared in the contract."""
+"""Samples of the metrics that the contract declares."""
 
 import time
 from dataclasses import dataclass, field
@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, METRICS, Metric
 
 HOST_DIMENSIONS = frozenset({DEPLOYMENT_DIMENSION, FLEET_DIMENSION})
-"""Dimensions of every value of a host."""
+"""Dimensions of all values that a host publishes."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A value that was read.
+    """A value of a metric at a point in time.
 
     Attributes:
         name: Name in ``voice_blueprint.contract.METRICS``.
-        part: Value of the dimension in addition to deployment and fleet; empty if the metric has none.
+        part: Value of the additional dimension; empty if the metric only has those of deployment and fleet.
         read_at: Seconds since 1970.
 
     Raises:
-        ValueError: The contract declares no such metric, or other dimensions, so no alarm would match it.
+        ValueError: The contract does not declare the metric, or declares other dimensions. No alarm would match it.
     """
 
     name: str
@@ -35,10 +35,10 @@ class Sample:
 
     @property
     def metric(self) -> Metric:
-        """Declaration in the contract."""
+        """Declaration of the metric in the contract."""
         return METRICS[self.name]
 
     @property
     def part_dimension(self) -> str | None:
-        """The dimension in addition to deployment and fleet."""
+        """Name of the dimension in addition to deployment and fleet, or ``None``."""
         return next((name for name in self.metric.dimensions if name not in HOST_DIMENSIONS), None)

@@ -1,4 +1,4 @@
-"""Settings of the launcher, read once. An invalid value ends the program before it publishes anything."""
+"""Settings that the launcher sets. An invalid value ends the program before it publishes anything."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -27,7 +27,7 @@ def _split(value: object) -> object:
 
 
 class Settings(BaseSettings):
-    """The contract's variables, and those that only this program reads."""
+    """The contract's variables, and further variables that only this program reads."""
 
     model_config = SettingsConfigDict(env_prefix="VOICE_", frozen=True)
 
@@ -35,7 +35,7 @@ class Settings(BaseSettings):
     fleet: str = Field(min_length=1)
     host: str = Field(min_length=1)
     region: str = ""
-    """Region of CloudWatch; without one, values are only exported to Prometheus."""
+    """Region of CloudWatch. If it is empty, values are only exported to Prometheus."""
     telemetry_sources: Annotated[tuple[SourceName, ...], NoDecode, BeforeValidator(_split)] = Field(min_length=1)
     prometheus_port: int = Field(ge=1, le=65535)
     prometheus_address: str = LOOPBACK
@@ -45,4 +45,4 @@ class Settings(BaseSettings):
     start_phases: Path = Path(START_PHASES_FILE)
     read_every_s: float = Field(default=1.0, gt=0, le=60)
     publish_every_s: float = Field(default=5.0, gt=0, le=60)
-    """Alarms evaluate every 10 s, so a value may be late by half of that."""
+    """Publishing interval. Alarms evaluate every 10 s, so that a value may be late by half of this time."""

@@ -1,4 +1,4 @@
-"""Admits sessions that exist in Valkey, up to the host's number of slots.
+"""Admission of sessions that exist in Valkey, up to the host's number of slots.
 
 An unknown session waits for its lookup with a limited number of others. Addresses are served in turn. Above the limit,
 the address with the most waiting sessions loses its oldest one, so a flood only delays its own address.
@@ -26,13 +26,14 @@ MAX_REFUSED = 65_536
 MAX_LOOKUPS = 256
 """Maximum number of sessions that wait for their lookup, and of concurrent lookups."""
 LOOKUPS_PER_S = 250
-"""A lookup takes about 0.2 ms, so a flood of unknown sessions leaves the engine 95 % of its loop."""
+"""Maximum rate of lookups. A lookup takes about 0.2 ms, so a flood of unknown sessions leaves the engine 95 % of its
+loop."""
 MAX_BUFFERED_CHUNKS = 100
 """Maximum chunks of a session that wait for Valkey: 10 s of speech."""
 
 
 class Refused(StrEnum):
-    """Reason for refusing a datagram's session; the name of a counter."""
+    """Reason for refusing a datagram's session, which is also the name of a counter."""
 
     UNKNOWN = "unknown-session"
     FULL = "full"
@@ -92,7 +93,7 @@ class Admission:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the host has no sessions left, and has announced this."""
+        """Whether the host has no sessions left, and has released all of their leases."""
         return not (self.live or self._held or self._releasing)
 
     async def run(self) -> None:
@@ -110,7 +111,7 @@ class Admission:
             await asyncio.sleep(1 / LOOKUPS_PER_S)
 
     def receive(self, datagram: bytes, source: str) -> None:
-        """Process a datagram of the VAD tier, or count why it is rejected.
+        """Process a datagram of the VAD tier, or count the reason for rejecting it.
 
         Args:
             source: Source address.
@@ -132,7 +133,7 @@ class Admission:
 
         Args:
             ssrc: The session.
-            is_own: Whether this host has its lease, from before a restart.
+            is_own: Whether this host has owned the lease since before a restart.
 
         Raises:
             redis.exceptions.RedisError: The store is unavailable.
@@ -175,7 +176,7 @@ class Admission:
             self._services.counters.refused[reason] += 1
 
     def _hold(self, arrival: _Arrival) -> Refused | None:
-        """Store a datagram until the lookup of its session completes; return a reason for rejecting it."""
+        """Store a datagram until its session has been looked up, or return the reason for rejecting it."""
         ssrc, now = arrival.chunk.session, time.monotonic()
         buffered = self._held.get(ssrc)
         if buffered is not None:
@@ -197,7 +198,10 @@ class Admission:
         return Refused.FULL
 
     def _look_up(self, ssrc: int, source: str) -> None:
-        """Start the lookup of a session; above the limit, the address with the most sessions loses its oldest one."""
+        """Start the lookup of a session.
+
+        Above the limit, the address with the most waiting sessions loses its oldest one.
+        """
         if ssrc not in self._unknown:
             removed = self._unknown.add(ssrc, source)
             if removed is not None:
@@ -252,7 +256,7 @@ class Admission:
 
 
 def _remember(until: dict[int, float], ssrc: int, at: float) -> None:
-    """Store a time for a session, and remove the oldest above the limit."""
+    """Store a time for a session, and remove the oldest time above the limit."""
     if len(until) >= MAX_REFUSED:
         until.pop(next(iter(until)))
     until.pop(ssrc, None)

@@ -12,16 +12,17 @@ from dataclasses import replace
 from voice_whisper.backends.base import Word
 
 MIN_AUDIO_S = 1.5
-"""For shorter audio, the model repeatedly hallucinates the same words: such a hypothesis is published, but not used for
-agreement."""
+"""Minimum duration of audio for agreement. For shorter audio, the model repeatedly hallucinates the same words, so such
+a hypothesis is published, but not used for agreement."""
 WORD_TIME_TOLERANCE_S = 0.1
 """Uncertainty of a word's times."""
 MAX_OVERLAP = 5
 """Maximum number of committed words that a hypothesis may repeat."""
 MAX_COMPRESSED = 2.4
-"""Whisper's own threshold for repetitive text (`compression_ratio_threshold`): such a hypothesis is discarded."""
+"""Maximum compression ratio of a hypothesis, above which it is discarded as repetitive. This is Whisper's own threshold
+(`compression_ratio_threshold`)."""
 SENTENCE_ENDINGS = (".", "?", "!", "\u3002", "\uff1f", "\uff01", "\u061f", "\u0964")
-"""Full stop, question and exclamation mark; the same in Chinese, Arabic and Hindi."""
+"""Full stop, question mark and exclamation mark, including those of Chinese, Arabic and Hindi."""
 REPEATS = 3
 """Number of consecutive repetitions of a few words, up to the end, that indicate a loop of the model."""
 
@@ -35,7 +36,7 @@ class Agreement:
     """
 
     def __init__(self, previous_words: Sequence[Word] = ()) -> None:
-        """Start after the last words of the preceding audio."""
+        """Create the state after the last words of the preceding audio."""
         self.committed: list[Word] = []
         self.tentative: list[Word] = []
         self._previous_words = list(previous_words)[-MAX_OVERLAP:]
@@ -46,7 +47,7 @@ class Agreement:
         return self.committed + self.tentative
 
     def words_before(self, at_s: float) -> list[Word]:
-        """Return the words without a tentative last word that ends after this time, because it may be cut off."""
+        """Return the words, except for a tentative last word that ends after this time and may be cut off."""
         is_cut = bool(self.tentative) and self.tentative[-1].end > at_s
         return self.committed + self.tentative[: len(self.tentative) - is_cut]
 
@@ -127,7 +128,7 @@ def _normalize_word(word: Word) -> str:
 
 
 def _without_loop(words: Sequence[Word]) -> list[Word]:
-    """Return words without repetitions at the end; a repetition that is followed by other words is kept."""
+    """Return words without repetitions at the end. A repetition that is followed by other words is kept."""
     plain = [_normalize_word(word) for word in words]
     for length in range(1, MAX_OVERLAP + 1):
         repeats = 1

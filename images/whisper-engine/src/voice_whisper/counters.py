@@ -7,7 +7,7 @@ RATE_WINDOW_S = 60.0
 
 
 class Counters:
-    """Counters since the start, by reason if there are several.
+    """Counters since the start of the engine, by reason if there are several.
 
     Attributes:
         malformed: Invalid datagrams.
@@ -28,7 +28,7 @@ class Counters:
         self._work.append((now, processing_s, audio_s))
 
     def real_time_factor(self, now: float) -> float | None:
-        """Return processing time over audio time of the last minute; ``None`` without speech."""
+        """Return the ratio of processing time to audio time in the last minute, or ``None`` without speech."""
         while self._work and now - self._work[0][0] > RATE_WINDOW_S:
             self._work.popleft()
         audio_s = sum(audio for _, _, audio in self._work)

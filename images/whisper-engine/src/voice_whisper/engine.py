@@ -36,7 +36,7 @@ NOTICE_S = HOST_DEAD_AFTER_S
 periodically."""
 POLL_INTERVAL_S = 0.1
 SHUTDOWN_RESERVE_S = 1.0
-"""Part of the drain time that is reserved for leaving."""
+"""Part of the drain time that is reserved for the removal from the registry."""
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class _Receiver(asyncio.DatagramProtocol):
 
 
 class Engine:
-    """A host's engine."""
+    """The engine of a host, from its start to its graceful shutdown."""
 
     def __init__(self, settings: EngineSettings, store: StoreSettings) -> None:
         """Create the parts.
@@ -126,7 +126,7 @@ class Engine:
         return not self._unready_reason() and self._admission.free_slots > 0 and not any(self._transcriber.depths)
 
     def metrics(self) -> dict[str, Any]:
-        """Return the gauges, by their names in the contract, and the counters."""
+        """Return the gauges by their names in the contract, and the counters."""
         encoder_queue, decoder_queue = self._transcriber.depths
         return {
             "EncoderQueueDepth": encoder_queue,
@@ -138,7 +138,7 @@ class Engine:
         }
 
     async def _drain(self) -> None:
-        """Complete live utterances; the remaining ones are left to another host after the timeout."""
+        """Complete live utterances. After the timeout, the remaining ones are left to another host."""
         started_at = time.monotonic()
         self._keeper.is_draining = True
         log.info("draining: %d sessions are live", len(self._admission.live))

@@ -1,4 +1,4 @@
-"""Transcribes pieces of audio files with capacity that live calls leave."""
+"""Transcription of pieces of audio files with the capacity that live calls leave."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class FileReader:
-    """Processes one piece at a time, which is the maximum delay of a live call."""
+    """Transcribes one piece at a time, since a piece in progress delays live calls."""
 
     def __init__(self, host: str, pieces: FilePieces, transcriber: Transcriber, counters: Counters) -> None:
         self._host = host

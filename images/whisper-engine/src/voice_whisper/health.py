@@ -16,16 +16,16 @@ from voice_blueprint.contract.session_api import HEALTH_PATH
 
 
 class HealthServer(uvicorn.Server):
-    """Leaves signals to the process."""
+    """A server that leaves the handling of signals to the process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Do nothing."""
+        """Leave the signal handlers unchanged."""
         yield
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """Open the port.
+    """Open the health port.
 
     Raises:
         OSError: The port is in use.
@@ -37,7 +37,7 @@ def server(unready: Callable[[], str], metrics: Callable[[], dict[str, Any]]) ->
     """Return a server for a listening socket.
 
     Args:
-        unready: Returns why the engine is not ready; empty if it is.
+        unready: Returns the reason why the engine is not ready, or an empty text.
         metrics: Returns the metrics.
     """
 

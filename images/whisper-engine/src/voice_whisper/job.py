@@ -14,11 +14,12 @@ from voice_whisper.backends.base import Decoded, Word
 from voice_whisper.messages import States
 
 MAX_ATTEMPTS = 3
-"""Number of crashed workers after which a window is abandoned."""
+"""Number of crashed workers after which a window is given up."""
 
 
 STALE_S = 3.0
-"""Maximum wait of a partial for a worker; after that it is skipped, since the next one covers more."""
+"""Maximum time for which a partial waits for a worker. After that, the partial is skipped, since the next one covers
+more audio."""
 
 
 class Priority(IntEnum):
@@ -47,7 +48,7 @@ class WindowTranscript:
     Attributes:
         stages_ms: Duration of each stage; waiting is ``queue``.
         words: Words with times; empty if the engine does not report them.
-        processing_s: Its share of the workers' time, which process batches.
+        processing_s: The window's share of the time of the workers, which process batches.
     """
 
     text: str
@@ -67,7 +68,7 @@ class Job:
         result: Future of the transcript, which may be cancelled.
         slot: Its slot in shared memory, once assigned.
         states: Its hidden states there, once available.
-        attempts: Number of workers that crashed on it or its batch.
+        attempts: Number of workers that crashed on the window or its batch.
         requested_at: Time of creation.
         prompt: Words that are likely to occur.
     """
@@ -114,7 +115,7 @@ class JobQueue:
         self._queues[job.priority].append(job)
 
     def requeue(self, jobs: Iterable[Job]) -> None:
-        """Insert jobs of a crashed worker at the front."""
+        """Insert jobs of a crashed worker at the front of the queue."""
         for job in jobs:
             self._queues[job.priority].appendleft(job)
 
@@ -127,7 +128,7 @@ class JobQueue:
         return True
 
     def take(self, max_jobs: int) -> list[Job]:
-        """Return the first job, and up to ``max_jobs`` in total of the same length.
+        """Remove and return the first job and further jobs of the same length, up to ``max_jobs`` in total.
 
         A job that may have crashed a worker is processed alone, so that it cannot affect others again.
         """
@@ -136,7 +137,7 @@ class JobQueue:
         return batch
 
     def add_to(self, batch: list[Job], max_jobs: int) -> None:
-        """Add matching jobs to a batch, up to a total of ``max_jobs``."""
+        """Move matching jobs from the queue to a batch, up to a total of ``max_jobs``."""
         for queue in self._queues.values():
             for job in list(queue):
                 if len(batch) < max_jobs and (not batch or _can_share_batch(batch[0], job)):

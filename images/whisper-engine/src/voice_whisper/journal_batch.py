@@ -9,11 +9,11 @@ from voice_whisper.counters import Counters
 from voice_whisper.utterance import Utterance
 
 EVERY_S = 0.05
-"""Maximum duration of the chunks that a failing host loses."""
+"""Interval between two batches, which is the maximum duration of the chunks that a failing host loses."""
 
 MAX_WAITING = 8192
-"""Maximum chunks that wait for an unavailable store, 3.2 kB each; above it, the oldest are discarded, but their
-session's host still keeps them."""
+"""Maximum number of chunks that wait for an unavailable store, 3.2 kB each. Above it, the oldest chunks are discarded,
+but their session's host still keeps them."""
 
 
 class JournalBatch:
@@ -26,7 +26,7 @@ class JournalBatch:
         self._lock = asyncio.Lock()
 
     def add(self, ssrc: int, utterance: Utterance, chunk: AudioChunk, datagram: bytes) -> None:
-        """Add a chunk of an utterance, which receives the entry's id."""
+        """Add a chunk of an utterance, to which the id of the journal entry is added later."""
         if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
             self._counters.events["not_journalled"] += 1

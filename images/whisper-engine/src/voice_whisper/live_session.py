@@ -28,9 +28,9 @@ from voice_whisper.utterance import LONG_FRAMES, OVERLAP_FRAMES, STEADY_FRAMES, 
 from voice_whisper.window import FRAME_MS
 
 FIRST_PARTIAL_FRAMES = 700 // FRAME_MS
-"""Speech before the first partial transcript of an utterance."""
+"""Duration of speech before the first partial transcript of an utterance."""
 PARTIAL_EVERY_FRAMES = 1000 // FRAME_MS
-"""Further speech before each of the following ones."""
+"""Duration of additional speech before each further partial transcript."""
 
 LONG_QUEUE = 8
 """Number of waiting windows above which partials are half as frequent."""
@@ -66,7 +66,7 @@ class _PendingEvent:
 
     Attributes:
         number: Number of the event, if its kind does not determine it.
-        over: The utterance that ends with it.
+        over: The utterance that ends with the event.
     """
 
     transcript: Transcript | None = None
@@ -155,7 +155,7 @@ class LiveSession:
         self.advance()
 
     def advance(self) -> None:
-        """Start due work: finals of completed utterances, a partial of the current one."""
+        """Start the transcripts that are due: finals of completed utterances, and a partial of the current one."""
         now = time.monotonic()
         for utterance in self._audio.finished(now):
             self._stop_partial(utterance)
@@ -178,7 +178,7 @@ class LiveSession:
                 self._apply_settings(record)
 
     def drop(self) -> None:
-        """Stop, since another host has the session."""
+        """Stop all tasks, since another host has taken over the session."""
         for task in self._tasks:
             task.cancel()
 
@@ -252,15 +252,15 @@ class LiveSession:
         await self._publish()
 
     def _join(self, utterance: Utterance) -> None:
-        """Continue an utterance after the words of the one that it was split from."""
+        """Continue the words of the utterance from which an utterance was split."""
         if utterance.before:
             utterance.agreement.follow(utterance.before.agreement)
             utterance.before = None
 
     async def _without_cut_word(self, utterance: Utterance, result: WindowTranscript) -> WindowTranscript:
-        """Return the result, without a last word that a commit has cut if speech continues.
+        """Return the result without its last word, if a commit has cut the word and speech continues.
 
-        The next utterance then contains the word.
+        In this case, the next utterance contains the word.
         """
         if not (
             utterance.is_cut
@@ -298,7 +298,7 @@ class LiveSession:
         return result
 
     def _transcribe_early(self, utterance: Utterance) -> None:
-        """Transcribe an utterance that may be complete, once per silence."""
+        """Start the transcript of an utterance that may be complete, once per silence."""
         end = utterance.start + utterance.frames
         if self._outbox or (self._ahead and (self._ahead.utterance, self._ahead.end) == (utterance, end)):
             return

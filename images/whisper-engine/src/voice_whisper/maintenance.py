@@ -1,4 +1,4 @@
-"""A host's work once per second: heartbeats, leases, takeover of failed hosts' sessions, release of idle ones."""
+"""Periodic work of a host: heartbeats, leases, takeover of failed hosts' sessions, and release of idle ones."""
 
 import asyncio
 import logging
@@ -17,9 +17,9 @@ from voice_whisper.settings import EngineSettings
 
 ADVANCE_EVERY_S = 0.05
 IDLE_S = 120.0
-"""Time after which the VAD tier also forgets the host of an idle session."""
+"""Time without audio after which a session is released. The VAD tier forgets the session's host after the same time."""
 QUIET_S = 2.0
-"""Time without speech after which a session is looked up, since it may have been closed."""
+"""Time without speech after which the record of a session is read, since the session may have been closed."""
 
 log = logging.getLogger(__name__)
 

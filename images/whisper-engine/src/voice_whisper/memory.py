@@ -1,7 +1,7 @@
-"""Memory shared by main process and workers: features for encoders, hidden states for decoders.
+"""Memory that the main process and the workers share: features for encoders, and hidden states for decoders.
 
-It is an anonymous file that workers inherit. Only slot numbers are sent between processes; the kernel frees the memory
-when the last process has ended in any way, and only allocates used pages.
+The memory is an anonymous file that workers inherit. Only slot numbers are sent between processes; the kernel frees the
+memory when the last process has ended in any way, and only allocates used pages.
 """
 
 import mmap

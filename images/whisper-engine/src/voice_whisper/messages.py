@@ -1,4 +1,4 @@
-"""Messages between main process and workers: one JSON object per line, without audio."""
+"""Messages between the main process and the workers: one JSON object per line, without audio."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -10,7 +10,7 @@ class _Message(BaseModel):
 
 
 class Ready(_Message):
-    """A worker has loaded its model; the other fields come from the backend."""
+    """A worker has loaded its model. The fields describe the backend."""
 
     bins: int
     languages: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Whisper's worker processes by stage, and the memory that they share with this one."""
+"""Whisper's worker processes by stage, and the memory that they share with the main process."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -37,7 +37,10 @@ class StageWorkers:
 
 
 def worker_crews(settings: EngineSettings) -> tuple[StageWorkers, ...]:
-    """Return the stages of a layout; both have the same number of processes, and therefore the same cores."""
+    """Return the workers of each stage for a layout.
+
+    Both layouts have the same number of processes, and therefore use the same cores.
+    """
     if settings.layout is Layout.COLOCATED:
         return (StageWorkers(Role.COLOCATED, settings.encoders + settings.decoders, ENCODER_BATCH),)
     return (
@@ -47,10 +50,11 @@ def worker_crews(settings: EngineSettings) -> tuple[StageWorkers, ...]:
 
 
 class WorkerPool:
-    """Stages through which a window of speech passes in order, and a slot of memory for each such window.
+    """A pool of workers in stages, through which a window of speech passes in order.
 
-    An utterance's features are written to its slot. If prefill and decode have separate processes, an encoder replaces
-    them by hidden states, which a decoder reads; if colocated, hidden states stay in the process.
+    Each window has a slot in shared memory, to which the features are written. If prefill and decode have separate
+    processes, an encoder replaces them by hidden states, which a decoder reads; if colocated, hidden states stay in the
+    process.
 
     Attributes:
         stages: Stages by role, in order.
@@ -82,7 +86,7 @@ class WorkerPool:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a stage has work and has completed none of it for too long."""
+        """Whether a stage that has work has completed nothing for too long."""
         return any(polls * POLL_INTERVAL_S >= STALLED_S for polls in self._stalled_polls.values())
 
     @property
@@ -93,7 +97,7 @@ class WorkerPool:
 
     @property
     def kinds(self) -> frozenset[ChunkKind]:
-        """Streamed features have 80 bins; models with another number need samples."""
+        """Supported kinds of chunks. Streamed features have 80 bins; other models need samples."""
         return frozenset(ChunkKind) if self._bins == CHUNK_MEL_BINS else frozenset({ChunkKind.PCM16})
 
     @property
@@ -154,7 +158,10 @@ class WorkerPool:
             self._admit(next_job)
 
     async def _watch(self) -> None:
-        """Count iterations instead of seconds, since a process that was suspended has not waited for its workers."""
+        """Count the polls in which a stage with work completes nothing.
+
+        Polls are counted instead of seconds, since a suspended process has not waited for its workers.
+        """
         done = {role: stage.done for role, stage in self.stages.items()}
         while True:
             await asyncio.sleep(POLL_INTERVAL_S)
@@ -212,9 +219,9 @@ class WorkerPool:
         next(iter(self.stages.values())).put(job)
 
     def _withdraw(self, job: Job) -> bool:
-        """Drop a job that is no longer needed, and return True if it was still queued.
+        """Remove a job that is no longer needed from its queue, and return True if it was still queued.
 
-        A worker that is processing it drops it afterwards.
+        A worker that is processing the job drops it afterwards.
         """
         if job in self._waiting_for_slot:
             self._waiting_for_slot.remove(job)

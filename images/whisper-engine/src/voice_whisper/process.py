@@ -12,7 +12,7 @@ from voice_whisper.memory import SharedSlots
 from voice_whisper.messages import Failed, Ready, Reply, Request
 
 START_TIMEOUT_S = 1800
-"""The first start downloads the weights, or compiles them."""
+"""Timeout of a worker's start. The first start downloads or compiles the weights."""
 
 ANSWER_TIMEOUT_S = 60
 """Timeout of a batch."""
@@ -28,14 +28,14 @@ class WorkerDiedError(Exception):
 
 
 class CannotStartError(Exception):
-    """The process cannot load its model. The message contains the reason."""
+    """The process could not load its model. The message contains the reason."""
 
 
 class Process:
     """A worker process.
 
     Attributes:
-        model: Its description of the model.
+        model: The worker's description of the model.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -76,7 +76,7 @@ class Process:
         return worker
 
     async def send_request(self, request: Request) -> Reply:
-        """Return the response to a request.
+        """Send a request, and return the response of the worker.
 
         Raises:
             WorkerDiedError: The process exited.
@@ -89,7 +89,7 @@ class Process:
         return Reply.model_validate_json(await self._hear(ANSWER_TIMEOUT_S))
 
     async def wait_while_alive(self, waiting: Coroutine[Any, Any, T]) -> T:
-        """Wait for something else.
+        """Wait for another operation while the process is alive, and return its result.
 
         Raises:
             WorkerDiedError: The process exited first.

@@ -34,7 +34,7 @@ async def retry_until_done(name: str, operation: Callable[[], Awaitable[T]]) -> 
 
 
 async def run_every(seconds: float, name: str, operation: Callable[[], Awaitable[None]]) -> None:
-    """Run an operation periodically until it is cancelled, and tolerate an unavailable store."""
+    """Run an operation periodically until cancelled. Errors of an unavailable store are logged."""
     is_unavailable = False
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Combines a session's chunks into utterances, even if they are late, duplicated or incomplete.
+"""Assembly of a session's chunks into utterances, even if chunks are late, duplicated or missing.
 
 The VAD tier splits at every pause. Short pauses are part of the utterance: the clock and the transcript determine their
 maximum duration. All other splits only depend on sequence numbers, so two hosts with the same chunks split identically.
@@ -18,19 +18,19 @@ INCOMPLETE_SENTENCE_FACTOR = 2
 TRANSCRIBE_AFTER_S = 0.24
 """Silence after which the utterance is transcribed, so that the result is ready when the utterance ends."""
 TRANSCRIBE_SOON_AFTER_S = 0.08
-"""The same for callers that commit and wait: an agent does so 0.2 s into a silence, and the transcript takes about as
-long."""
+"""Silence after which the utterance is transcribed for callers that commit and wait. An agent commits 0.2 s into a
+silence, and the transcript takes about as long."""
 CUT_OFF_FRAMES = 300 // FRAME_MS
-"""Speech that starts this soon after an utterance is a continuation, and would be transcribed wrongly on its own."""
+"""Maximum pause after an utterance for speech that continues it, and would be transcribed wrongly on its own."""
 REORDER_S = 0.1
-"""Maximum wait for a chunk that others have overtaken."""
+"""Maximum wait for a chunk that later chunks have overtaken."""
 
 MAX_CHUNK_GAP_S = 2.0
 """Time after which an utterance without an end is over, since chunks of speech arrive every 100 ms."""
 
 
 class Dropped(StrEnum):
-    """Reason for dropping a chunk; the name of a counter."""
+    """Reason for dropping a chunk, which is also the name of a counter."""
 
     DUPLICATE = "duplicate"
     LATE = "late"
@@ -48,7 +48,7 @@ class SessionAudio:
         overlap_frames: Frames of the previous utterance that a split-off utterance includes again.
 
     Attributes:
-        end_of_turn_s: New silence that ends an utterance.
+        end_of_turn_s: Silence that ends an utterance, which may change during the session.
         transcribed_until: Position after all completed utterances; earlier chunks are too late.
     """
 
@@ -77,7 +77,7 @@ class SessionAudio:
         return self._utterances[-1] if self._utterances else None
 
     def next_to_announce(self) -> Utterance | None:
-        """Return the oldest utterance once its start has arrived or is lost.
+        """Return the oldest utterance to announce, once its start has arrived or is lost.
 
         Earlier chunks are rejected from then on.
         """
@@ -106,14 +106,14 @@ class SessionAudio:
         return utterance
 
     def next_utterance(self, now: float) -> Utterance | None:
-        """Return an utterance during a silence that may end it."""
+        """Return the current utterance if its speaker is silent, so that it may have ended."""
         last = self.current
         if last is None or last.is_mark or self.end_of_turn_s <= TRANSCRIBE_AFTER_S:
             return None
         return last if last.end is not None and now - last.last_audio_at >= self._transcribe_after_s else None
 
     def finished(self, now: float) -> list[Utterance]:
-        """Remove and return the completed utterances in order."""
+        """Remove and return the completed utterances, in order."""
         if self._before and now - self._before.last_audio_at > MAX_CHUNK_GAP_S:
             self._before = None  # the next utterance does not continue this one
         ended: list[Utterance] = []
@@ -129,13 +129,13 @@ class SessionAudio:
         return ended
 
     def split(self, utterance: Utterance, at: int) -> None:
-        """Split the current utterance."""
+        """Split the current utterance at a frame."""
         index = self._utterances.index(utterance)
         self._utterances[index] = utterance.split(at)
         self.transcribed_until = self._completed_until = utterance.last + 1
 
     def _detect_gap(self, utterance: Utterance) -> None:
-        """Record a loss before an utterance, if its number is not the expected one."""
+        """Record a loss before an utterance whose number is not the expected one."""
         first, _ = utterance.numbers or (0, 0)
         if first > self._next_number and self._completed_until < utterance.start:
             utterance.gap_before = (self._completed_until, utterance.start)

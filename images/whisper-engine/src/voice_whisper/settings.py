@@ -1,4 +1,4 @@
-"""Settings from the environment: the contract's variables, and those that only images and measurements set."""
+"""Settings from the environment: variables of the contract, and variables that only images and measurements set."""
 
 import os
 from enum import StrEnum
@@ -14,7 +14,7 @@ from voice_runtime.hosts import HostKind
 
 ENCODER_BATCH = 4
 DECODER_BATCH = 8
-"""Maximum utterances per batch of a worker."""
+"""Maximum number of utterances per batch of an encoder or decoder."""
 
 
 class Layout(StrEnum):
@@ -69,5 +69,5 @@ class ModelSettings(BaseSettings):
 
 
 def threads_per_worker(settings: EngineSettings) -> int:
-    """Return the threads per worker: the cores, evenly divided."""
+    """Return the number of threads per worker. The workers share the cores evenly."""
     return max(1, len(os.sched_getaffinity(0)) // (settings.encoders + settings.decoders))

@@ -1,4 +1,4 @@
-"""Prefill or decode: a queue, and its worker processes."""
+"""A stage for prefill or decode, with its queue and worker processes."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,8 @@ RESTART_PAUSE_S = 1.0
 """Pause before a worker that could not start is restarted."""
 
 GATHER_S = 0.03
-"""Time for which a decoder waits for approaching windows: four at a time take half as long per token as one."""
+"""Time for which a decoder waits for windows of the preceding stage. Four windows at a time take half as long per token
+as one."""
 
 log = logging.getLogger(__name__)
 
@@ -23,10 +24,10 @@ Drop = Callable[[Job], None]
 
 
 class Stage:
-    """Keeps workers running, and sends them batches.
+    """A stage that keeps its workers running, and sends them batches.
 
     Args:
-        follows: Preceding stage; without one, jobs may arrive at any time.
+        follows: Preceding stage. Without one, jobs may arrive at any time.
 
     Attributes:
         queue: Waiting jobs.
@@ -65,7 +66,7 @@ class Stage:
 
         Args:
             number: Index of the worker, from 0.
-            ready: Callback when it has loaded its model.
+            ready: Callback for a worker that has loaded its model.
 
         Raises:
             CannotStartError: The worker's first start failed.
@@ -112,7 +113,7 @@ class Stage:
                 self._active_batches -= 1
 
     async def _extend_batch(self, process: Process, batch: list[Job], max_jobs: int) -> None:
-        """Add to a batch the jobs that arrive within a moment."""
+        """Add the jobs that arrive within a moment to a batch."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GATHER_S):
                 while len(batch) < max_jobs and (self._follows is None or self._follows.is_busy):

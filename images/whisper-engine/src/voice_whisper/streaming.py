@@ -1,4 +1,4 @@
-"""Engines with streaming input, which process an utterance once, as it arrives, and only extend its text."""
+"""Transcription by engines with streaming input, which process an utterance once, as its audio arrives."""
 
 import asyncio
 import re
@@ -18,20 +18,20 @@ from voice_whisper.utterance import Utterance
 from voice_whisper.window import FRAME_MS
 
 MAX_FRAMES = 300_000 // FRAME_MS
-"""Maximum length of an utterance, whose audio is kept until its final for another stream or host."""
+"""Maximum length of an utterance. Its audio is kept until its final, for another stream or host."""
 OVERLAP = 2 * SAMPLE_RATE
-"""Samples that the next stream includes again, so that a word at the boundary is complete in one of them."""
+"""Number of samples that the next stream repeats, so that a word at the boundary is complete in one of the streams."""
 SEAM_WORDS = 16
 """Maximum number of words in an overlap."""
 LATE_FRAMES = 200 // FRAME_MS
-"""Time after which a missing chunk is lost; until then, a partial stops before it."""
+"""Time after which a missing chunk counts as lost. Until then, a partial ends before the chunk."""
 RETRY_PAUSE_S = 1.0
 MAX_ATTEMPTS = 60
-"""Maximum attempts, which cover a restart of the engine; after them, an utterance is abandoned."""
+"""Maximum number of attempts, which cover a restart of the engine. After them, an utterance is given up."""
 
 
 class StreamError(Exception):
-    """The engine closed a stream."""
+    """The engine has closed a stream."""
 
 
 class Stream(Protocol):
@@ -67,12 +67,12 @@ class StreamingRecognizer(Protocol):
 
     @property
     def longest_s(self) -> float:
-        """Maximum audio of its context, seconds; available once ready."""
+        """Maximum duration of audio for the engine's context, seconds; available once ready."""
         ...
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it no longer responds."""
+        """Whether the engine no longer responds."""
         ...
 
     async def run(self) -> None:
@@ -80,7 +80,7 @@ class StreamingRecognizer(Protocol):
         ...
 
     async def ready(self) -> None:
-        """Return once it accepts streams."""
+        """Return once the engine accepts streams."""
         ...
 
     async def open(self) -> Stream:
@@ -97,11 +97,11 @@ class _UtteranceProgress:
     """Progress of an utterance.
 
     Attributes:
-        begin: Its first frame at the start; if that changes, all of it is sent again.
+        begin: First frame of the utterance when it was first sent. If the first frame changes, all audio is sent again.
         text: Text of completed streams.
         at: Number of sent samples.
         since: Start of the open stream.
-        overlaps: Whether it overlaps with the previous one.
+        overlaps: Whether the open stream overlaps with the previous one.
     """
 
     begin: int
@@ -114,7 +114,10 @@ class _UtteranceProgress:
 
 
 class Streams:
-    """A transcriber for a streaming engine: each utterance is sent once, in one or several consecutive streams."""
+    """A transcriber for an engine with streaming input.
+
+    Each utterance is sent once, in one stream or in several consecutive streams.
+    """
 
     longest_frames = MAX_FRAMES
     overlap_frames = 0
@@ -146,7 +149,9 @@ class Streams:
         priority: Priority,
         prompt: str = "",  # noqa: ARG002  its engines take none
     ) -> WindowTranscript:
-        """Return the transcript of an utterance; a partial is tried once, others until the engine is available again.
+        """Return the transcript of an utterance.
+
+        A partial is tried once. Other transcripts are retried until the engine is available again.
 
         Raises:
             JobFailedError: The engine remains unavailable.
@@ -221,7 +226,7 @@ class Streams:
 
 
 def join_texts(prefix: str, suffix: str, overlaps: bool, *, is_whole: bool) -> str:
-    """Return the joined text of two consecutive streams, without the repetition of their overlap.
+    """Join the texts of two consecutive streams without the repetition of their overlap.
 
     Args:
         overlaps: Whether the second stream includes some of the first one's audio.
@@ -244,7 +249,7 @@ def _normalize_words(words: list[str]) -> list[str]:
 
 
 def _complete_samples(utterance: Utterance, samples: int) -> int:
-    """Return the samples up to the first chunk that may still arrive."""
+    """Return the number of samples before the first missing chunk that may still arrive."""
     newest = utterance.start + utterance.frames - LATE_FRAMES
     late = next((first for first, _ in utterance.gaps if first >= newest), None)
     return samples if late is None else (late - utterance.begin) * CHUNK_FRAME_SAMPLES

@@ -12,7 +12,7 @@ class Transcriber(Protocol):
 
     Attributes:
         languages: Supported languages; empty if unknown.
-        longest_frames: Maximum length of an utterance, in 20 ms frames; a longer one is split.
+        longest_frames: Maximum length of an utterance, in 20 ms frames. A longer utterance is split.
         overlap_frames: Frames of the previous utterance that an utterance includes again after a split during speech.
             It is 0 for an engine without word times, which would repeat the words.
     """
@@ -33,7 +33,7 @@ class Transcriber(Protocol):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it has stopped although there is work, which other hosts should take over."""
+        """Whether the engine makes no progress on its work, which other hosts should take over."""
         ...
 
     @property
@@ -42,7 +42,7 @@ class Transcriber(Protocol):
         ...
 
     async def run(self) -> None:
-        """Run until cancelled.
+        """Run the engine until cancelled.
 
         Raises:
             CannotStartError: The model cannot be loaded.
@@ -50,7 +50,7 @@ class Transcriber(Protocol):
         ...
 
     async def ready(self) -> None:
-        """Return once it can transcribe."""
+        """Return once the engine can transcribe."""
         ...
 
     async def transcribe(

@@ -14,13 +14,13 @@ ROWS_PER_FRAME = FRAME_MS // HOP_MS
 OVERLAP_FRAMES = 2000 // FRAME_MS
 """Audio that is transcribed again after a split, since the first words are recognized wrongly without context."""
 LONG_FRAMES = 8000 // FRAME_MS
-"""Length above which the stable part is split off."""
+"""Length of an utterance above which its stable part is split off."""
 LARGEST_GAP_FRAMES = 2000 // FRAME_MS
-"""Maximum gap within an utterance; after a larger one, a new utterance starts, whose start was lost."""
+"""Maximum gap within an utterance. After a larger gap, a new utterance starts, whose start was lost."""
 
 STEADY_FRAMES = 3000 // FRAME_MS
 STEADY = 0.12
-"""Standard deviation of log10 of energy: white noise has 0.02, a sentence 0.5 and more."""
+"""Maximum standard deviation of stationary noise, as log10 of energy. White noise has 0.02, a sentence 0.5 and more."""
 
 MARKS = ChunkFlag.COMMIT | ChunkFlag.LAST
 _EMPTY_FLAGS = ChunkFlag.START_OF_SPEECH | ChunkFlag.END_OF_SPEECH
@@ -34,7 +34,7 @@ class Utterance:
 
     Attributes:
         start: Position of its first 20 ms frame in the session, which identifies it.
-        begin: Position of the first transcribed frame, which is before its start after a split.
+        begin: Position of the first transcribed frame. After a split, it is before ``start``.
         kind: Kind of all of its chunks.
         entries: Journal entries of its chunks, with the sequence of each.
         agreement: Its stable words.
@@ -45,11 +45,12 @@ class Utterance:
         opened: Whether its first chunk has arrived.
         continues: Whether it was split from the previous utterance.
         last: Sequence of its newest chunk.
-        numbers: Number of its first chunk, and of the one after its last.
-        marks: ``COMMIT`` and ``LAST``, if it ends with them.
-        gap_before: Loss before it: first frame, and the one after the last.
+        numbers: Number of the first chunk, and of the chunk after the last.
+        marks: ``COMMIT`` and ``LAST``, if the utterance ends with them.
+        gap_before: Loss before the utterance: the first lost frame, and the frame after the last.
         announced: Whether its start was published.
-        before: The utterance that it was split from and partly includes, until that one has its final.
+        before: The utterance from which this one was split, and whose end it includes. It is set until the earlier one
+            has its final.
     """
 
     def __init__(self, start: int, kind: ChunkKind, *, opened: bool, continues: bool = False) -> None:
@@ -100,12 +101,12 @@ class Utterance:
             self.end, self.has_ended, self.is_transcript_complete = None, False, None
 
     def add_entry(self, entry_id: str, sequence: int) -> None:
-        """Store a chunk's journal entry, including those of a split-off part."""
+        """Store the journal entry of a chunk, which may belong to a part that was split off."""
         of = self._rest if self._rest and sequence >= self._rest.start else self
         of.entries[entry_id] = sequence
 
     def split(self, at: int) -> "Utterance":
-        """End it at a frame, and return the rest, which includes some of it again.
+        """End the utterance at a frame, and return the rest, which repeats some of the audio before it.
 
         The split is between chunks, so another host that continues starts the rest there, with the same id.
         """
@@ -125,7 +126,7 @@ class Utterance:
         return rest
 
     def follow(self, before: "Utterance", overlap_frames: int) -> None:
-        """Include the end of the preceding utterance, from which it was split.
+        """Include the end of the preceding utterance, from which this one was split.
 
         Args:
             before: The preceding utterance, whose text is not repeated.
@@ -143,9 +144,9 @@ class Utterance:
         return sequence in self._chunks
 
     def may_begin_with(self, chunk: AudioChunk) -> bool:
-        """Return True if a chunk before its start belongs to it.
+        """Return True if an earlier chunk may be part of this utterance.
 
-        Its own start has then not arrived yet, and is close.
+        In this case, the start of the utterance has not arrived yet, and is close.
         """
         is_near = self.start - chunk.sequence <= LARGEST_GAP_FRAMES and self.last - chunk.sequence < MAX_FRAMES
         is_end = bool(chunk.flags & ChunkFlag.END_OF_SPEECH)
@@ -165,18 +166,18 @@ class Utterance:
 
     @property
     def next_number(self) -> int:
-        """Expected number of the following chunk; -1 if it was aborted, so that any following chunk means a loss."""
+        """Expected number of the following chunk; -1 if the utterance was aborted, so that any chunk means a loss."""
         return self.numbers[1] if self.numbers and self.has_ended else -1
 
     @property
     def is_cut(self) -> bool:
-        """Whether its caller has requested its text during speech."""
+        """Whether the caller has requested the text during speech."""
         current_chunks = (chunk for sequence, chunk in self._chunks.items() if sequence >= self.start)
         return any(chunk.flags & ChunkFlag.COMMIT and not is_mark(chunk) for chunk in current_chunks)
 
     @property
     def is_mark(self) -> bool:
-        """Whether it is only a mark, received during silence."""
+        """Whether the utterance is only a mark, received during silence."""
         return bool(self._chunks) and all(map(is_mark, self._chunks.values()))
 
     @property
@@ -202,11 +203,11 @@ class Utterance:
 
     @property
     def is_whole(self) -> bool:
-        """Whether its end is known and all of it has arrived."""
+        """Whether the end of the utterance is known, and all of its chunks have arrived."""
         return self.end is not None and self.lost == 0
 
     def is_stationary_noise(self, frames: int) -> bool:
-        """Return True if its last frames have a steady level, such as noise or a tone; speech varies more."""
+        """Return True if the last frames have a steady level, such as noise or a tone. Speech varies more."""
         if self.frames < max(frames, STEADY_FRAMES):
             return False
         recent = [chunk for sequence, chunk in self._chunks.items() if sequence >= self.start + self.frames - frames]
@@ -214,7 +215,7 @@ class Utterance:
         return bool(levels.size and levels.std() < STEADY)
 
     def features(self, bins: int, *, until_end: bool) -> Rows:
-        """Return its log-mel features, with silence for missing chunks.
+        """Return the log-mel features of the utterance, with silence for missing chunks.
 
         Args:
             bins: Mel bins of the model; streamed features have 80.
@@ -225,7 +226,7 @@ class Utterance:
         return self._extract_rows(bins, until_end=until_end)
 
     def samples(self) -> NDArray[np.int16]:
-        """Return its audio, 16 kHz, with silence for missing chunks; only for PCM chunks."""
+        """Return the PCM audio of the utterance at 16 kHz, with silence for missing chunks."""
         audio = np.zeros(self.received_frames * CHUNK_FRAME_SAMPLES, np.int16)
         for sequence, chunk in self._chunks.items():
             at = (sequence - self.begin) * CHUNK_FRAME_SAMPLES
@@ -244,7 +245,9 @@ class Utterance:
         return rows
 
     def _extra_rows(self) -> dict[int, bool]:
-        """Return for each chunk whether its segment started with one that contained one row fewer than its length.
+        """Return for each chunk whether its rows begin one row early.
+
+        This follows the start of a segment, whose first chunk contains one row fewer than its length.
 
         A row is complete 200 samples after its centre; the last chunk of a segment contains the missing one.
         """
@@ -297,7 +300,7 @@ def is_mark(chunk: AudioChunk) -> bool:
 
 
 def end_position(chunk: AudioChunk) -> int:
-    """Return the position after an utterance's last frame, from its last chunk.
+    """Return the position after the last frame of an utterance, given its last chunk.
 
     A chunk without frames, which contains the rows for which the previous one had no space, has the position of the
     last frame.

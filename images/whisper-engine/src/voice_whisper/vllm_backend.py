@@ -18,11 +18,11 @@ from voice_whisper.vllm_watch import VllmWatch
 from voice_whisper.window import MAX_FRAMES
 
 REQUESTS = 64
-"""Maximum number of concurrent requests, which vLLM batches. Further ones wait here."""
+"""Maximum number of concurrent requests, which vLLM batches. Further requests wait here."""
 TIMEOUT_S = 60.0
 RETRY_PAUSE_S = 1.0
 MAX_ATTEMPTS = 60
-"""Maximum attempts, which cover a restart of vLLM; after them, an utterance is abandoned."""
+"""Maximum number of attempts, which cover a restart of vLLM. After them, an utterance is given up."""
 SILENCE = bytes(2 * SAMPLE_RATE)
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,9 @@ class VllmBackend:
     async def transcribe(
         self, utterance: Utterance, language: str | None, priority: Priority, prompt: str = ""
     ) -> WindowTranscript:
-        """Return the transcript of an utterance; a partial is tried once, others until vLLM is available again.
+        """Return the transcript of an utterance.
+
+        A partial is tried once. Other transcripts are retried until vLLM is available again.
 
         Raises:
             JobFailedError: vLLM rejects it, or remains unavailable.
@@ -129,8 +131,8 @@ class VllmBackend:
         """Request a transcript of a short silence.
 
         Raises:
-            JobFailedError: vLLM accepts no requests; an error of this request itself still counts as a response.
-            httpx2.HTTPError: There is no response.
+            JobFailedError: vLLM accepts no requests. Any other error of the request counts as a response.
+            httpx2.HTTPError: vLLM did not respond.
         """
         form = {"model": self._model, "language": "en", "max_completion_tokens": "1"}
         files = {"file": ("silence.wav", _encode_wav(SILENCE), "audio/wav")}

@@ -1,7 +1,7 @@
 """vLLM's ``/v1/realtime``, for models with streaming audio input: Voxtral Realtime.
 
-Messages follow vLLM's ``entrypoints/openai/realtime``: the first commit starts processing, a final one ends it. A
-language cannot be specified.
+Messages follow vLLM's ``entrypoints/openai/realtime``. The first commit starts the processing, and a final commit ends
+it. A language cannot be specified.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from voice_whisper.vllm_watch import VllmWatch
 TOKENS_PER_S = 12.5
 """Tokens per second of Voxtral's audio, each with a text token (its model card)."""
 USED = 0.8
-"""Usable share of a context; the rest is reserved for the start of a stream, and for the text at its end."""
+"""Usable share of a context. The rest is reserved for the start of a stream, and for the text at its end."""
 MAX_LENGTH_S = 60.0
 """Maximum duration of a stream, since a longer one still processes old audio."""
 TIMEOUT_S = 60.0
@@ -32,10 +32,10 @@ BROKEN = (OSError, websockets.WebSocketException, TimeoutError, ValueError, KeyE
 
 
 class VllmRealtime:
-    """A vLLM that serves such a model.
+    """A vLLM server with a model that has streaming audio input.
 
     Args:
-        address: Address of its HTTP server.
+        address: Address of the HTTP server.
         model: Name of the model; empty for the only one.
     """
 
@@ -51,7 +51,7 @@ class VllmRealtime:
         return self._watch.is_stuck
 
     async def run(self) -> None:
-        """Wait for vLLM, and query its model and context length."""
+        """Wait for vLLM, query its model and context length, and monitor it until cancelled."""
         async with httpx2.AsyncClient(base_url=self._address, timeout=TIMEOUT_S) as client:
             while not self._ready.is_set():
                 try:

@@ -1,6 +1,6 @@
-"""Detects whether the vLLM on the same host works, that is, whether it responds to requests or to a short silence.
+"""Monitoring of the vLLM on the same host, which must respond to requests or to a short silence.
 
-Its ``/health`` is not sufficient, since it returns 200 while the engine core hangs. A router with several engines is
+vLLM's ``/health`` is not sufficient, since it returns 200 while the engine core hangs. A router with several engines is
 not monitored this way, since a hanging engine does not affect the others.
 """
 
@@ -13,9 +13,10 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 QUIET_S = 5.0
-"""Time without a response after which silence is sent."""
+"""Time without a response after which a short silence is sent."""
 LIMIT_S = 4.0
-"""Timeout of its response. This is our choice: vLLM takes 0.1 s, and responses to other requests count as well."""
+"""Timeout of the response to the silence. This is our choice: vLLM takes 0.1 s, and responses to other requests count
+as well."""
 MAX_UNANSWERED = 3
 """Number of consecutive timeouts after which vLLM is stuck, 20 s after its last response."""
 POLL_INTERVAL_S = 1.0
@@ -29,7 +30,7 @@ class VllmWatch:
 
     Args:
         probe: Sends a short silence, and returns after the response.
-        failures: Exceptions that it raises without a response.
+        failures: Exceptions that the probe raises without a response.
         address: Address of vLLM.
     """
 
@@ -42,7 +43,7 @@ class VllmWatch:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it no longer responds."""
+        """Whether vLLM no longer responds."""
         return self._unanswered >= MAX_UNANSWERED
 
     def answered(self) -> None:

@@ -1,4 +1,4 @@
-"""The window of features for Whisper.
+"""Windows of features for Whisper.
 
 Whisper was trained on windows of 30 s. A shorter window is cheaper, with quadratic cost of the encoder's attention, but
 the model needs some silence after the words, or it repeats itself. README.md contains the measurements behind these
@@ -23,7 +23,7 @@ MAX_WINDOW_ROWS = WINDOWS_S[-1] * ROWS_PER_S
 
 
 def window_s(rows: int) -> int:
-    """Return the length of the smallest window for this number of rows and the following silence, seconds."""
+    """Return the length of the smallest window for a number of rows and the following silence, seconds."""
     return next((each for each in WINDOWS_S if rows <= (each - SLACK_S) * ROWS_PER_S), WINDOWS_S[-1])
 
 

@@ -15,21 +15,21 @@ from voice_whisper.backends.base import Word
 from voice_whisper.window import ROWS_PER_S
 
 SOUND_THRESHOLD = 0.4
-"""Threshold of sound, relative to the quietest tenth of a window (0) and its maximum (1), in log10 of energy."""
+"""Threshold of sound in log10 of energy, where 0 is the quietest tenth of a window and 1 its loudest tenth."""
 RANGE = 1.0
-"""Minimum range between these two, log10; with less, there are no pauses to find."""
+"""Minimum range between these two levels, log10. With a smaller range, there are no pauses to find."""
 NO_AUDIO_LEVEL = -9.0
-"""Level below which there was no audio: a pause that was not sent, or a loss."""
+"""Level below which there was no audio, because a pause was not sent or a chunk was lost."""
 PAUSE_ROWS = 25
-"""Number of quiet rows that no word contains."""
+"""Maximum number of consecutive quiet rows within a word."""
 CONTEXT_ROWS = 4
-"""Quiet rows that remain at a word's edges, since consonants are quiet."""
+"""Number of quiet rows that remain at the edges of a word, since consonants are quiet."""
 SHORTEST_S = 0.06
 """Minimum duration of a word."""
 
 
 def tighten_words(words: Sequence[Word], rows: Rows) -> tuple[Word, ...]:
-    """Return words without adjacent pauses, none shorter than the minimum.
+    """Return words without the pauses around them, and with the minimum duration.
 
     Args:
         words: Times in seconds from the first row.

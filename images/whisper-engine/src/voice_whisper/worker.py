@@ -1,7 +1,7 @@
 """A worker process for prefill, decode or both.
 
-It is started by ``Process``: ``python -m voice_whisper.worker ROLE DESCRIPTOR SLOTS THREADS NUMBER``. It exits when its
-input ends.
+``Process`` starts it with ``python -m voice_whisper.worker ROLE DESCRIPTOR SLOTS THREADS NUMBER``. The process exits
+when its input ends.
 """
 
 import contextlib

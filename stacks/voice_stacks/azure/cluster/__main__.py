@@ -1,6 +1,7 @@
 """Pulumi program of the cluster: network, registry, vault, monitoring, AKS and its pools, and the edge.
 
-It is run by `pulumi up` in this folder, or by the local engine; `stacks/voice_stacks/azure/workloads` deploys into it.
+Run it with `pulumi up` in this folder, or with the local engine. `stacks/voice_stacks/azure/workloads` deploys into the
+cluster.
 """
 
 import pulumi

@@ -1,1 +1,1 @@
-"""The policy pack of both Pulumi projects: rules for the resources of the programs, and their wrappers."""
+"""The policy pack of both Pulumi projects, with rules for the resources that the programs create."""

@@ -1,4 +1,4 @@
-"""Rules on what the cluster's project provides: inbound traffic, identities and roles, drain timeouts."""
+"""Rules on the cluster's project: inbound traffic, identities and roles, drain timeouts."""
 
 from collections.abc import Iterator
 from ipaddress import ip_network
@@ -31,7 +31,7 @@ def network_admits_callers(stack: Stack) -> Iterator[Violation]:
 
 
 def _arrivals(stack: Stack, azure: Azure) -> Iterator[tuple[str, str, int, str]]:
-    """Yield the traffic to a subnet: source, range of the subnet, port and protocol."""
+    """Yield the traffic that subnets must admit, as source, range of the subnet, port and protocol."""
     ranges, nodes = small_ranges(azure.network.cidr), nodes_range(azure.network.cidr)
     sources = {Component.EDGE: ranges.edge, Component.INTERNET: "Internet"}
     for flow in stack.flows:
@@ -46,7 +46,7 @@ def _arrivals(stack: Stack, azure: Azure) -> Iterator[tuple[str, str, int, str]]
 
 
 def _admits_packet(group: Resource, source: str, port: str, protocol: str) -> bool:
-    """Return the decision of the first rule in a group that matches a packet."""
+    """Return True if the first rule of a group that matches a packet allows it."""
     inbound = [entry for entry in group.props["securityRules"] if entry["direction"].text == "Inbound"]
     for entry in sorted(inbound, key=lambda entry: entry["priority"].number or 0):
         prefix = entry["sourceAddressPrefix"].text

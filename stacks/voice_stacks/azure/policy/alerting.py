@@ -36,7 +36,7 @@ class ValueRange:
     """Possible values of an expression.
 
     Attributes:
-        healthy: Value in the healthy state; ``None`` if there is no result then.
+        healthy: Value in the healthy state; ``None`` if the expression has no result in that state.
         low: Minimum value.
         high: Maximum value.
         bad_direction: Direction of bad values; ``None`` if unknown.
@@ -49,7 +49,7 @@ class ValueRange:
 
 
 def value_range(expression: Expression) -> ValueRange:
-    """Return the possible values of an expression for one replica, where a sum has one series."""
+    """Return the possible values of an expression for one replica, for which a sum has one series."""
     match expression:
         case Number():
             return ValueRange(expression.value, expression.value, expression.value, None)
@@ -167,12 +167,12 @@ def alerts_reach_operators(stack: Stack) -> Iterator[Violation]:
 
 
 def _silences(alert: Value, duration: str, *, notified: bool, acts: bool = True) -> Iterator[str]:
-    """Yield the reasons for which an alert reaches no operator in time.
+    """Yield the reasons why an alert does not notify operators in time.
 
     Args:
-        duration: Time until it fires, in ISO 8601.
-        notified: Whether it refers to an enabled action group.
-        acts: Whether it has to have actions, unlike a recording rule.
+        duration: Time until the alert fires, in ISO 8601.
+        notified: Whether the alert refers to an enabled action group.
+        acts: Whether the alert needs actions. A recording rule does not.
     """
     if alert["enabled"].raw is False:
         yield "is disabled"

@@ -1,6 +1,6 @@
 """Rules on the probes of engines.
 
-They require a completed request, since the HTTP server responds while an engine hangs.
+The rules require a completed request, since the HTTP server also responds while the engine hangs.
 """
 
 import json
@@ -78,7 +78,7 @@ def _problems(check: Check, probe: Value, engine: Engine) -> Iterator[str]:
 
 
 def _checks(probe: Value) -> Iterator[Check]:
-    """Yield the targets of an exec probe that runs our check program."""
+    """Yield the configuration of an exec probe that runs our check program."""
     command = [part.text for part in probe.at("exec", "command")]
     if any(part.endswith(PROGRAM) for part in command):
         try:

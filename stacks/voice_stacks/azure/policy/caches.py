@@ -16,7 +16,7 @@ OFFLINE = "HF_HUB_OFFLINE"
 
 
 def ephemeral_gib(pod: Pod, volume: str | None = None) -> float:
-    """Return the size of a pod's volumes on local disks, or of one of them."""
+    """Return the total size of a pod's volumes on local disks, or the size of one volume."""
     volumes = [entry for entry in pod.spec["volumes"] if volume in (None, entry["name"].text)]
     claims = (entry.at("ephemeral", "volumeClaimTemplate", "spec") for entry in volumes)
     return sum(gib(claim.at("resources", "requests", "storage").text) for claim in claims)
@@ -133,7 +133,7 @@ def _adapter(container: Container) -> Value:
 
 
 def _volume_at(container: Container, path: str) -> str | None:
-    """Return the volume that contains a path."""
+    """Return the name of the volume that contains a path, or ``None``."""
     containing_volume = [
         mount for mount in container.mounts if path == mount or path.startswith(f"{mount.rstrip('/')}/")
     ]

@@ -32,7 +32,7 @@ HEALTH = {
 ADDRESS = "service.beta.kubernetes.io/azure-load-balancer-ipv4"
 NO_EVICTION = "NoEviction"
 ONE_SHARD = {"NoCluster", "EnterpriseCluster"}
-"""Policies under which one connection reaches every key, as scripts over several keys require."""
+"""Clustering policies in which one connection reaches every key. Scripts that use several keys require this."""
 EDGE_DOCS = "https://learn.microsoft.com/azure/application-gateway/configuration-http-settings"
 AKS_BALANCER = "https://learn.microsoft.com/azure/aks/load-balancer-standard"
 

@@ -36,7 +36,7 @@ CHUNK = "--chunk-size"
 
 
 def service_for(stack: Stack, pod: Pod) -> AzureService | None:
-    """Return the service of the deployment file that a pod belongs to."""
+    """Return the service of the deployment file that a pod belongs to, or ``None``."""
     azure = stack.azure
     name = pod.labels.get(SERVICE_LABEL)
     return next((each for each in azure.services if each.name == name), None) if azure else None
@@ -188,7 +188,7 @@ def thresholds_are_reachable(stack: Stack) -> Iterator[Violation]:
 
 
 def _max_value(stack: Stack, pod: Pod, metric: str) -> float:
-    """Return the maximum of a metric for one pod; 0 if unknown."""
+    """Return the maximum value of a metric of one pod, or 0 if it is unknown."""
     pod_engines = [engine for engine in engines(stack) if engine.pod.urn == pod.urn]
     match metric:
         case EngineMetric.KV_USAGE:

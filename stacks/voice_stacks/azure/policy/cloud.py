@@ -16,11 +16,11 @@ from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 TAGS = ("deployment", "environment", "managed-by")
 CLOSED = "Disabled"
 MB = 10**6
-"""Azure only documents MB; this is the smaller interpretation."""
+"""Bytes per MB. Azure does not define the unit; this is the smaller interpretation."""
 DEFAULT_UPLOAD_MB = 100
-"""Default of a web application firewall."""
+"""Default upload limit of a web application firewall."""
 PRIVATE_DATA = (":Registry", ":Vault", ":StorageAccount", ":RedisEnterprise")
-"""Types of resources with data, each of which has ``publicNetworkAccess`` at one of two locations."""
+"""Types of resources with data. They have ``publicNetworkAccess`` at one of two locations."""
 
 
 @rule(

@@ -1,8 +1,8 @@
-"""The cluster as described by a stack's resources, in the model that `voice_blueprint.checks` evaluates.
+"""Conversion of a stack's resources to the model of the cluster that `voice_blueprint.checks` evaluates.
 
-The cluster's project contains the pools, and the workloads' project the pods; all other values are read from the
-deployment file, to which both configurations refer. Findings about these are reported for the file, and not repeated by
-a policy.
+The cluster's project contains the pools, and the workloads' project contains the pods. All other values are read from
+the deployment file, to which both configurations refer. The checks report findings about these values for the file, so
+policies do not repeat them.
 """
 
 from collections import defaultdict
@@ -83,12 +83,15 @@ def pods_with_pools(stack: Stack) -> Iterator[tuple[pods.Pod, Pool]]:
 
 
 def pools_for(service: AzureService) -> tuple[str, ...]:
-    """Return the names of the pools that a service runs on."""
+    """Return the names of the pools on which a service runs."""
     return tuple(service.pools) if isinstance(service, ChatService) else (service.pool,)
 
 
 def max_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
-    """Return the maximum replicas of each workload: ``maxReplicaCount`` of its ScaledObject, or its ``replicas``."""
+    """Return the maximum number of replicas of each workload.
+
+    It is ``maxReplicaCount`` of the workload's ScaledObject, or its ``replicas`` if it is not scaled.
+    """
     max_pods = {
         (pod.namespace, pod.name): int(pod.resource.props.at("spec", "replicas").number or 1)
         for pod in pods.pods(stack)

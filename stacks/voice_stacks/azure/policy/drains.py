@@ -1,4 +1,4 @@
-"""Rules on draining: vLLM completes requests after SIGTERM, vLLM-Omni must do so before SIGTERM."""
+"""Rules on draining: vLLM completes requests after SIGTERM, but vLLM-Omni must complete them before SIGTERM."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ UNFINISHED = (SpeechMetric.RUNNING, SpeechMetric.WAITING)
 
 
 def hook(engine: Engine) -> Drain | None:
-    """Return the arguments of an engine's preStop hook that runs our program."""
+    """Return the configuration of an engine's preStop hook, or ``None`` if it does not run our program."""
     command = [part.text for part in engine.container.value.at("lifecycle", "preStop", "exec", "command")]
     if any(part.endswith(PROGRAM) for part in command):
         try:
@@ -25,7 +25,7 @@ def hook(engine: Engine) -> Drain | None:
 
 
 def drain_times(engine: Engine) -> tuple[float, float]:
-    """Return the seconds before SIGTERM in which requests still arrive, and the seconds in which they may finish."""
+    """Return the time before SIGTERM in which requests still arrive, and the time in which they may finish."""
     if not engine.is_omni:
         return engine.container.grace_s, engine.number("--shutdown-timeout", 0)
     waits = hook(engine)

@@ -48,7 +48,7 @@ class Engine:
 
     @property
     def table(self) -> EngineTable:
-        """Published options and metrics of its engine's release."""
+        """Published options and metrics of the engine's release."""
         return published("vllm-omni" if self.is_omni else "vllm")
 
     def number(self, flag: str, default: int) -> int:
@@ -66,7 +66,7 @@ class Engine:
 
     @property
     def model(self) -> ModelCard | None:
-        """The model that it serves, if the catalogue contains it."""
+        """The served model, or ``None`` if the catalogue does not contain it."""
         cards = catalog.models().values()
         return next((card for card in cards if self.repository in (card.repository, card.fp8_repository)), None)
 
@@ -83,12 +83,12 @@ class Engine:
 
     @property
     def own_gpus(self) -> tuple[int, ...]:
-        """GPUs of its ranks: the first visible GPUs."""
+        """GPUs of the engine's ranks, which are the first visible GPUs."""
         return self.visible[: self.tensor_parallel]
 
     @property
     def pod_gpus(self) -> tuple[int, ...]:
-        """GPUs of its ranks, numbered within the pod, or within the container if that requests GPUs."""
+        """GPUs of the engine's ranks, numbered within the pod."""
         gpu_request, others = self.container.gpus, itertools.takewhile(self._is_different_container, self.pod.running)
         if not gpu_request:
             return self.own_gpus
@@ -101,14 +101,14 @@ class Engine:
 
     @property
     def memory_share(self) -> float:
-        """Fraction of each GPU's memory that it uses, 0 to 1. The default depends on its release."""
+        """Fraction of each GPU's memory that the engine uses, from 0 to 1. The default depends on the release."""
         flag = self.table.commands[SERVE[1]].by_name[MEMORY_SHARE]
         candidates = (self.flags.get(name, "") for name in (flag.name, *flag.aliases))
         return float(next(filter(SHARE.fullmatch, candidates), str(flag.default)))
 
     @cached_property
     def connectors(self) -> list[Value]:
-        """Its KV connectors, including those inside ``MultiConnector``."""
+        """KV connectors of the engine, including those inside ``MultiConnector``."""
         try:
             top = Value(json.loads(self.flags.get("--kv-transfer-config") or "null"))
         except json.JSONDecodeError:
@@ -118,7 +118,7 @@ class Engine:
 
     @property
     def nixl_role(self) -> str:
-        """Its NIXL role: producer, consumer, both, or none."""
+        """NIXL role of the engine: ``kv_producer``, ``kv_consumer``, ``kv_both``, or empty."""
         return next((c["kv_role"].text for c in self.connectors if c["kv_connector"].text.startswith("Nixl")), "")
 
 

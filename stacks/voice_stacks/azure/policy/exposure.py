@@ -21,7 +21,7 @@ EXTERNAL_COMPONENTS = {Component.INTERNET}
 HOST_FLAGS = ("hostNetwork", "hostPID", "hostIPC")
 PINNED = re.compile(r"(?P<registry>[a-z0-9-]+\.azurecr\.io)/[a-z0-9._/-]+@sha256:[0-9a-f]{64}")
 SECRET_NAME = re.compile(r"(TOKEN|(SECRET|PASSWORD|API_?KEY|CREDENTIAL)S?)$", re.IGNORECASE)
-"""A variable such as a number of tokens has a plural in its name, and is not a secret."""
+"""Names of variables with secrets. The plural ``TOKENS`` does not match, since it is a number of tokens."""
 
 
 @rule(
@@ -119,7 +119,7 @@ OpenedPort = tuple[str, str, str]
 
 
 def _with_all_peers(stack: Stack, *, inbound: bool) -> set[OpenedPort]:
-    """Return the public endpoints of the contract. Only AKS knows the address of a public API server."""
+    """Return the ports of the contract's public flows. Only AKS knows the address of a public API server."""
     azure = stack.deployment.azure_section if stack.deployment else None
     external = {Component.INTERNET} if inbound or (azure and azure.is_private) else EXTERNAL_COMPONENTS
     return {
@@ -132,7 +132,7 @@ def _with_all_peers(stack: Stack, *, inbound: bool) -> set[OpenedPort]:
 def _open(
     stack: Stack, direction: str, peers_key: str, problem: str, exceptions: set[OpenedPort]
 ) -> Iterator[Violation]:
-    """Yield the policies of one direction that allow all addresses, directly or by the union of their ranges."""
+    """Yield a violation for each policy that allows all addresses, directly or by the union of its ranges."""
     ranges: dict[str, list[tuple[Resource, str]]] = {}
     for policy in stack.of("networking.k8s.io/v1:NetworkPolicy"):
         selector = policy.props.at("spec", "podSelector", "matchLabels").texts()

@@ -1,4 +1,4 @@
-"""Rules on network policies that open each flow of the contract, for the receiver and the sender."""
+"""Check that network policies allow each flow of the contract at the receiver and at the sender."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from voice_stacks.azure.policy.values import Value
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """Label that Kubernetes adds to every namespace."""
 EXTERNAL_COMPONENTS = "203.0.113.0/24"
-"""Represents the internet: a range that no cluster uses (RFC 5737)."""
+"""Range that represents the internet, since no cluster uses it (RFC 5737)."""
 SYSTEM_PODS = {Component.MONITORING: {"rsName": "ama-metrics"}, Component.DNS: {"k8s-app": "kube-dns"}}
 """Pods of AKS, as `voice_constructs.azure.kubernetes.network_policies` selects them."""
 
 
 def blocked_flows(stack: Stack) -> Iterator[Violation]:
-    """Yield the flows of the contract that no policy opens, at the pods that cannot receive or send."""
+    """Yield a violation for each pod that cannot receive or send a flow of the contract."""
     policies = list(stack.of("networking.k8s.io/v1:NetworkPolicy"))
     stack_pods = pods(stack)
     for flow in stack.flows:
@@ -41,7 +41,7 @@ def blocked_flows(stack: Stack) -> Iterator[Violation]:
 
 @dataclass(frozen=True)
 class _Side:
-    """An end of a flow: ``Ingress`` or ``Egress``, and the pods at the other end."""
+    """One end of a flow, and the pods at the other end. The kind is ``Ingress`` or ``Egress``."""
 
     flow: ClusterFlow
     kind: str
@@ -53,7 +53,7 @@ class _Side:
 
 
 def _allows_flow(stack: Stack, policy: Resource, pod: Pod, side: _Side) -> bool:
-    """Return True if a policy opens a flow for a pod, to all pods of the other end."""
+    """Return True if a policy allows a flow between a pod and all pods at the other end."""
     spec = policy.props["spec"]
     same_namespace = policy.props.at("metadata", "namespace").text == pod.namespace
     selected = spec.at("podSelector", "matchLabels").texts().items() <= pod.labels.items()

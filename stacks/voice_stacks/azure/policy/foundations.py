@@ -15,10 +15,10 @@ TRUSTED = tuple(
 NAT_OUTBOUND = "userAssignedNATGateway"
 PRODUCTION = "production"
 SYSTEM_PODS = 30
-"""Minimum of AKS for system pools: https://learn.microsoft.com/azure/aks/use-system-pools. It is not part of the API's
-schema."""
+"""Minimum of ``maxPods`` that AKS accepts for system pools: https://learn.microsoft.com/azure/aks/use-system-pools.
+The API's schema does not contain this limit."""
 AGENTS = 15
-"""Number of pods on every node: a dozen DaemonSets of AKS for network, disks, metrics, logs and secrets, and ours for
+"""Number of agents on every node: a dozen DaemonSets of AKS for network, disks, metrics, logs and secrets, and ours for
 GPUs. ASSUMED, since AKS does not list them."""
 MIN_DISK_GIB = 100
 

@@ -1,4 +1,4 @@
-"""Rules on what a cluster must provide for its workloads: add-ons, extensions, metric collection, names."""
+"""Rules on the add-ons, extensions, metric collection and DNS names that workloads need from a cluster."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,8 @@ from voice_blueprint.file.model.azure import AggregatedService, Azure, PrefillDe
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 
 MIN_PROVISION_MIN = 15
-"""The autoscaler's default. A GPU node only becomes ready after its driver is installed."""
+"""Minimum time for a new node, which is the autoscaler's default. A GPU node becomes ready after its driver is
+installed."""
 POLICIES = {"cilium", "azure", "calico"}
 STORAGE = "Microsoft.Storage"
 LOCAL_DISKS = "microsoft.azurecontainerstoragev2"

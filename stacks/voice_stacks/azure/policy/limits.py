@@ -152,7 +152,7 @@ def engines_share_gpus(stack: Stack) -> Iterator[Violation]:
 
 
 def _shares(stack: Stack, engine: Engine) -> Iterator[tuple[int, float]]:
-    """Yield the pod's GPUs with the fraction of memory that an engine, or each stage of vLLM-Omni, uses."""
+    """Yield the fraction of each GPU's memory that an engine, or each stage of vLLM-Omni, uses."""
     stages = list(deployed(stack, engine)["stages"])
     for stage in stages:
         for device in stage["devices"].text.split(","):
@@ -163,7 +163,7 @@ def _shares(stack: Stack, engine: Engine) -> Iterator[tuple[int, float]]:
 
 
 def deployed(stack: Stack, engine: Engine) -> Value:
-    """Return vLLM-Omni's deploy file from the mounted config map."""
+    """Return the content of vLLM-Omni's deploy file, which is part of a ConfigMap."""
     path = engine.flags.get("--deploy-config", "")
     return Value(yaml.safe_load(mounted_text(stack, engine.pod, engine.container, path)))
 

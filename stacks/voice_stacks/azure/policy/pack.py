@@ -1,4 +1,4 @@
-"""The rules as Pulumi policies: thin wrappers that read Pulumi's resources and report the findings."""
+"""Pulumi policies for all rules. They read Pulumi's resources and report the findings."""
 
 import functools
 from collections.abc import Iterator
@@ -105,7 +105,7 @@ vars(pulumi_policy.policy).update(
 
 
 def rule_for(check: Check) -> Rule:
-    """Return a check of the deployment file as a rule for resources, with the same evaluation and id."""
+    """Return a rule that evaluates a check of the deployment file on resources, with the same id."""
 
     def examine(stack: Stack) -> Iterator[Violation]:
         urns = {resource.urn for resource in stack.resources}
@@ -120,20 +120,20 @@ RULES = (
     *(value for module in MODULES for value in vars(module).values() if isinstance(value, Rule)),
     *(rule_for(check) for check in CHECKS if check.judge),
 )
-"""All rules in the order of reporting: errors that only a program can cause, then those of the file."""
+"""All rules in the order of reporting: first errors that only a program can cause, then errors of the file."""
 
 ACCEPTABLE = {check.id for check in CHECKS if check.judge and check.acceptable}
-"""Rules whose findings a deployment file may accept, like those of the check."""
+"""Names of the rules whose findings a deployment file may accept."""
 DEPLOYMENT_KEY = ":deployment"
 """Suffix of the configuration key with the deployment file, in both projects."""
 
 
 def policies(folder: Path = Path(__file__).parent) -> list[Policy]:
-    """Return all rules as policies; a finding that the deployment file accepts is only a warning.
+    """Return all rules as policies. A finding that the deployment file accepts is only a warning.
 
     Args:
-        folder: Folder of the pack. A relative path in a project's configuration is relative to the project's folder,
-            which is next to this one.
+        folder: Folder of the pack. Relative paths in the configuration of a project, whose folder is next to the
+            pack, are resolved in this folder.
     """
     deployment = configured_deployment(folder)
     accepted = {check.id for check in deployment.accepted_checks} if deployment else set()
@@ -148,7 +148,9 @@ def policies(folder: Path = Path(__file__).parent) -> list[Policy]:
 
 
 def configured_deployment(folder: Path = Path(__file__).parent) -> Deployment | None:
-    """Load the deployment file of the stack's configuration; ``None`` without configuration.
+    """Load the deployment file of the stack's configuration.
+
+    Return ``None`` if the configuration contains no file.
 
     Raises:
         voice_blueprint.DeploymentFileError: The file cannot be read.

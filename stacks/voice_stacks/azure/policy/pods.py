@@ -39,12 +39,12 @@ class Container:
 
     @cached_property
     def argv(self) -> tuple[str, ...]:
-        """Its command and arguments."""
+        """Command and arguments of the container."""
         return tuple(part.text for key in ("command", "args") for part in self.value[key])
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        """Its variables with literal values."""
+        """Variables of the container with literal values."""
         return {entry["name"].text: entry["value"].text for entry in self.value["env"]}
 
     @property
@@ -54,19 +54,19 @@ class Container:
 
     @property
     def grace_s(self) -> float:
-        """Time for which its preStop hook delays SIGTERM."""
+        """Time in seconds for which the preStop hook delays SIGTERM."""
         hook = self.value.at("lifecycle", "preStop")
         return hook.at("sleep", "seconds").number or 0
 
     def option(self, flag: str) -> str:
-        """Return the value of a flag of its command, or an empty string."""
+        """Return the value of a flag in the command, or an empty string."""
         argv = self.argv
         inline_value = next((argument.partition("=")[2] for argument in argv if argument.startswith(f"{flag}=")), "")
         value_tokens = argv[argv.index(flag) + 1 : argv.index(flag) + 2] if flag in argv else ()
         return inline_value or next(iter(value_tokens), "")
 
     def limit(self, resource: str) -> str:
-        """Return its limit, or its request if it has none."""
+        """Return the limit of a resource, or its request if there is no limit."""
         resources = self.value["resources"]
         return resources["limits"][resource].text or resources["requests"][resource].text
 
@@ -76,7 +76,7 @@ class Container:
 
     @property
     def memory_gib(self) -> float:
-        """Memory limit."""
+        """Memory limit in GiB."""
         return gib(self.limit("memory"))
 
     @property
@@ -94,7 +94,8 @@ class Pod:
     """The pods of a workload.
 
     Attributes:
-        replicas: Number of replicas; the default is 1.
+        resource: The workload.
+        template: Pod template of the workload.
     """
 
     resource: Resource
@@ -123,7 +124,7 @@ class Pod:
 
     @property
     def pool(self) -> str:
-        """Name of the pool that it selects, or empty."""
+        """Name of the selected pool, or an empty string."""
         return self.spec.at("nodeSelector", POOL_LABEL).text
 
     @cached_property
@@ -148,7 +149,7 @@ class Pod:
 
     @property
     def memory_gib(self) -> float:
-        """Memory of one pod; shared memory counts as memory of its containers."""
+        """Memory of one pod in GiB. Shared memory counts as memory of the containers."""
         return sum(container.memory_gib for container in self.running)
 
     @property
@@ -187,7 +188,7 @@ def mounted_text(stack: Stack, pod: Pod, container: Container, path: str) -> str
 
 
 def bytes_text(value: float) -> str:
-    """Return GiB in readable form."""
+    """Format an amount in GiB as MiB or GiB."""
     return f"{value * GIB / 2**20:.0f} MiB" if value < 1 else f"{value:.0f} GiB"
 
 

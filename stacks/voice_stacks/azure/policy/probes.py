@@ -12,7 +12,7 @@ from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule, st
 from voice_stacks.azure.policy.values import Value
 
 DEFAULT_GRACE_S = 30
-"""Default of Kubernetes."""
+"""Default grace period of Kubernetes."""
 MIN_HUNG_S = 60
 STOP_S = 15
 """Time between the end of a program's own drain and SIGKILL, in which remaining connections are closed and sidecars

@@ -27,7 +27,7 @@ PORTS: Mapping[str, Port] = {
     told.VALKEY_PORT.name: REDIS,
     told.PROMETHEUS_PORT.name: PROMETHEUS,
 }
-"""Ports of the contract by environment variable, of listeners and of clients."""
+"""Ports of the contract by environment variable. The variables configure listeners and clients."""
 COMPONENT_PORTS: Mapping[str, Mapping[str, Port]] = {
     told.HTTP_PORT.name: {Component.GATEWAY.value: GATEWAY_HTTP, Component.AGENT.value: AGENT_HTTP},
     told.HEALTH_PORT.name: {Component.VAD.value: VAD_HEALTH, Component.ASR.value: ENGINE_HEALTH},

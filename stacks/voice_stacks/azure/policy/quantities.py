@@ -45,12 +45,12 @@ def _suggestion(text: str) -> str:
 
 
 def gib(text: str) -> float:
-    """Return bytes as GiB; 0 for an empty or invalid quantity, which another rule reports."""
+    """Return a quantity of bytes in GiB, or 0 if it is empty or invalid. Another rule reports invalid quantities."""
     return float(amount(text)) / GIB
 
 
 def amount(text: str) -> Decimal:
-    """Return a quantity; 0 if it is empty or invalid."""
+    """Return the numeric value of a quantity, or 0 if it is empty or invalid."""
     try:
         return quantity(text) if text else Decimal(0)
     except QuantityError:

@@ -1,4 +1,4 @@
-"""Rules on names: a referenced resource exists in its namespace, with the referenced key or port."""
+"""Rules on references: the named resource must exist in its namespace, with the referenced key or port."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -25,8 +25,8 @@ class Reference:
     """A reference from one resource to another.
 
     Attributes:
-        namespace: ``None`` for a cluster-scoped kind.
-        key: Key of its data; empty for the whole resource.
+        namespace: Namespace of the target; ``None`` for a cluster-scoped kind.
+        key: Key in the target's data; empty for the whole resource.
     """
 
     urn: str
@@ -194,7 +194,7 @@ def secrets_are_mounted(stack: Stack) -> Iterator[Violation]:
 
 
 def _unfetched_files(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Violation]:
-    """Yield files of the vault that a container uses and the class of their volume does not fetch."""
+    """Yield a violation for each file that a container reads, but the class of its volume does not fetch."""
     for container in pod.containers:
         for path in container.environment.values():
             folder, _, file = path.rpartition("/")

@@ -23,7 +23,7 @@ DEFAULT_PERIOD_S, DEFAULT_FAILURES = 10, 3
 
 
 def allowance_s(probe: Value) -> float:
-    """Return the time for which a probe may fail before it has an effect."""
+    """Return the time in seconds for which a probe may fail before Kubernetes reacts."""
     period, failures = probe["periodSeconds"].number, probe["failureThreshold"].number
     return (probe["initialDelaySeconds"].number or 0) + (period or DEFAULT_PERIOD_S) * (failures or DEFAULT_FAILURES)
 
@@ -164,7 +164,10 @@ def scaling_can_grow(stack: Stack) -> Iterator[Violation]:
 
 
 def min_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
-    """Return the minimum replicas of each workload: ``minReplicaCount`` of its ScaledObject, or its ``replicas``."""
+    """Return the minimum number of replicas of each workload.
+
+    It is ``minReplicaCount`` of the workload's ScaledObject, or its ``replicas`` if it is not scaled.
+    """
     min_replicas_all = {(pod.namespace, pod.name): _replica_delay(pod) for pod in pods(stack)}
     for scaled in stack.of(":ScaledObject"):
         key = (scaled.props.at("metadata", "namespace").text, scaled.props.at("spec", "scaleTargetRef", "name").text)
@@ -178,7 +181,10 @@ def _replica_delay(pod: Pod) -> int:
 
 
 def _part(value: Value, of: int, *, default: str, up: bool) -> int:
-    """Return a number of pods, given as such or as a percentage; Kubernetes rounds surges up and losses down."""
+    """Return a number of pods that is configured as a number or a percentage.
+
+    Kubernetes rounds the number of added pods up, and the number of unavailable pods down.
+    """
     text = value.text or default
     share = float(text.removesuffix("%")) / 100 * of if text.endswith("%") else float(text)
     return math.ceil(share) if up else math.floor(share)

@@ -1,4 +1,4 @@
-"""Rules on the router: its configuration compared with services, engines and clients."""
+"""Rules that compare the router's configuration with services, engines and clients."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,11 @@ HAPROXY = "https://docs.haproxy.org/3.2/configuration.html"
 
 @dataclass(frozen=True)
 class Route:
-    """Servers of one backend: number of slots, and the Kubernetes service."""
+    """Servers of one backend, whose addresses are those of a Kubernetes service.
+
+    Attributes:
+        slots: Maximum number of servers.
+    """
 
     backend: str
     slots: int
@@ -43,7 +47,7 @@ class Router:
 
     @property
     def backends(self) -> dict[str, str]:
-        """Configuration of each backend by name."""
+        """Configuration text of each backend, by name."""
         parts = _BACKEND.split(self.text)
         return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -87,7 +91,7 @@ def routers_find_engines(stack: Stack) -> Iterator[Violation]:
 
 
 def _backend_pods(stack: Stack, route: Route) -> tuple[list[Pod], str]:
-    """Return the pods of a route's service, and the problem of the service if there is one."""
+    """Return the pods of a route's service, and a problem of the service or an empty string."""
     desired = (route.service, route.namespace)
     service = next((each for each in stack.of("core/v1:Service") if _qualified_name(each) == desired), None)
     if service is None:

@@ -30,7 +30,7 @@ class Resource:
 class Stack:
     """The resources of a stack and, if known, the deployment that they were created from.
 
-    Instances are compared by identity, since rules repeatedly query the pods of a stack (`pods.pods`).
+    Instances are compared by identity, so that the pods of a stack can be cached (`pods.pods`).
     """
 
     resources: tuple[Resource, ...]
@@ -91,7 +91,7 @@ class Rule:
 def rule(name: str, summary: str, *, remedy: str, source: str) -> Callable[[CheckFunction], Rule]:
     """Return a decorator that makes a rule from a function over one resource.
 
-    It stops an update before the resource is created.
+    A violation stops an update before the resource is created.
     """
     return lambda examine: Rule(name, summary, remedy, source, examine)
 

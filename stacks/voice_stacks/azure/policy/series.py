@@ -37,14 +37,14 @@ class BadDirection(Enum):
 
 @dataclass(frozen=True)
 class Series:
-    """A series.
+    """Expected values of a metric series.
 
     Attributes:
         healthy: Value while one replica serves a few callers; for a counter, its increase.
         low: Minimum value.
         high: Maximum value.
-        worse: Direction of bad values; ``None`` if there is none, such as for a configured number.
-        service: Whether it has the labels of a service, because an engine or its cache publishes it.
+        bad_direction: Direction of bad values; ``None`` if no value is bad, such as for a configured number.
+        service: Whether the series has the labels of a service, because an engine or its cache publishes it.
     """
 
     healthy: float = 1.0
@@ -104,7 +104,7 @@ _AGENT_HISTOGRAMS = (AgentMetric.TURN, AgentMetric.STAGE, AgentMetric.BARGE_IN)
 
 @functools.cache
 def engine_series(engine: str) -> Mapping[str, Series]:
-    """Return the metrics that a release of ``vllm``, ``vllm-omni`` or ``lmcache`` publishes."""
+    """Return the series that the release of ``vllm``, ``vllm-omni`` or ``lmcache`` publishes, by name."""
     results: dict[str, Series] = {}
     for metric in published(engine).metrics:
         base_series = _ENGINE_SERIES.get(metric.name, Series())
@@ -116,7 +116,7 @@ def engine_series(engine: str) -> Mapping[str, Series]:
 
 @functools.cache
 def cluster_series() -> Mapping[str, Series]:
-    """Return the metrics of all other publishers: Kubernetes, GPUs, our own images and recording rules."""
+    """Return the series of all other publishers: Kubernetes, GPUs, our own images and recording rules."""
     results: dict[str, Series] = {metric: _CLUSTER_SERIES.get(metric, NEUTRAL) for metric in ClusterMetric}
     results |= {CONTAINER_CPU: Series(0.5), START_SECONDS: Series(300)}
     results |= {counter.field: _GPU_SERIES.get(counter.field, Series()) for counter in COUNTERS}
@@ -151,7 +151,7 @@ def _image_series(metric: Metric) -> Series:
 
 
 def known_series() -> Mapping[str, Series]:
-    """Return the names of the series that exporters of the cluster publish."""
+    """Return the series of all publishers of the cluster, by name."""
     return {
         **{
             name: series

@@ -60,7 +60,7 @@ def prefill_and_decode_share_pod(stack: Stack) -> Iterator[Violation]:
 
 
 def _pair_differences(members: list[Engine]) -> Iterator[Violation]:
-    """Yield differences between two engines that transfer KV cache where they must be equal."""
+    """Yield a violation for each setting that differs between engines that transfer KV cache to each other."""
     for flag in COMMON_FLAGS:
         values = {engine.flags.get(flag, "default") for engine in members}
         if len(values) > 1:

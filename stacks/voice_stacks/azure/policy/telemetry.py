@@ -1,4 +1,4 @@
-"""Rules on metrics of scaling, alerts and dashboards: they are published and scraped."""
+"""Rules on metrics of scaling, alerts and dashboards, which must be published and scraped."""
 
 import json
 import re
@@ -39,7 +39,11 @@ KEEP_LIST = "https://learn.microsoft.com/azure/azure-monitor/containers/promethe
 
 @dataclass(frozen=True)
 class Query:
-    """PromQL of a resource, with its location."""
+    """A PromQL query of a resource.
+
+    Attributes:
+        label: Location of the query, for messages.
+    """
 
     resource: Resource
     label: str
@@ -154,7 +158,7 @@ def scaling_reads_its_target(stack: Stack) -> Iterator[Violation]:
 
 
 def _missing_labels(selector: Selector, target: Pod) -> Iterator[str]:
-    """Yield labels of a selector that the target's pods do not have."""
+    """Yield the parts of a selector that do not match the target's pods."""
     pod_ports = {
         SERVICE_SERIES: target.labels.get(SERVICE_LABEL, ""),
         POOL_SERIES: target.labels.get(POOL_LABEL, ""),
@@ -201,7 +205,7 @@ def monitors_scrape_pods(stack: Stack) -> Iterator[Violation]:
 
 
 def _unscraped_ports(stack: Stack, pod: Pod) -> Iterator[Violation]:
-    """Yield ports of a pod that Prometheus may scrape but no monitor contains, and labels that a monitor omits."""
+    """Yield a violation for each metrics port that no monitor scrapes, and each label that a monitor omits."""
     component = pod.labels.get(COMPONENT_LABEL)
     flows = [flow for flow in stack.flows if flow.source is Component.MONITORING]
     desired = {flow.port.number for flow in flows if flow.destination.value == component}
@@ -241,7 +245,7 @@ def _repeats_metrics(pod: Pod, port: Value) -> bool:
 
 
 def _missing_service_labels(pod: Pod, endpoint: Value) -> Iterator[str]:
-    """Yield labels of a service's series that a scrape does not add."""
+    """Yield the labels of a service's series that an endpoint does not add."""
     if SERVICE_LABEL not in pod.labels:
         return
     target_labels = {

@@ -1,4 +1,7 @@
-"""Property values as passed to a policy: nested, partly missing, partly unknown until the provider responds."""
+"""Property values that Pulumi passes to a policy.
+
+The values are nested. Some are missing, and some are unknown until the provider responds.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +32,7 @@ class Value:
         return Value(self.raw.get(key)) if isinstance(self.raw, Mapping) else Value()
 
     def __iter__(self) -> Iterator["Value"]:
-        """Yield the items of a list; none for other values."""
+        """Yield the items of a list. Other values have no items."""
         if isinstance(self.raw, Sequence) and not isinstance(self.raw, str):
             yield from map(Value, self.raw)
 
@@ -64,7 +67,7 @@ class Value:
 
     @property
     def text(self) -> str:
-        """A string or number as text; empty for other and unknown values."""
+        """The text of a string or number; empty for other and unknown values."""
         if self.unknown or isinstance(self.raw, bool) or not isinstance(self.raw, str | int | float):
             return ""
         is_whole = isinstance(self.raw, float) and self.raw.is_integer()
@@ -72,16 +75,16 @@ class Value:
 
     @property
     def number(self) -> float | None:
-        """A number; ``None`` for other values."""
+        """The value of a number; ``None`` for other values."""
         return self.raw if isinstance(self.raw, int | float) and not isinstance(self.raw, bool) else None
 
     def items(self) -> Iterator[tuple[str, "Value"]]:
-        """Yield the entries of a mapping; none for other values."""
+        """Yield the entries of a mapping. Other values have no entries."""
         if isinstance(self.raw, Mapping):
             yield from ((str(key), Value(item)) for key, item in self.raw.items())
 
     def texts(self) -> dict[str, str]:
-        """Return a mapping's entries as text, such as labels."""
+        """Return the entries of a mapping such as labels, with their values as text."""
         return {key: item.text for key, item in self.items()}
 
     def walk(self, path: str = "") -> Iterator[tuple[str, "Value"]]:

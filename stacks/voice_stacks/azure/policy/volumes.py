@@ -81,7 +81,7 @@ def local_disks_are_local(stack: Stack) -> Iterator[Violation]:
 
 
 def _mounting_pods(stack: Stack) -> Mapping[tuple[str, str], dict[str, int]]:
-    """Return the number of pods of each workload that mount a claim."""
+    """Return, for each claim, the number of pods of each workload that mounts it."""
     max_replicas, result = max_replicas_by_workload(stack), defaultdict[tuple[str, str], dict[str, int]](dict)
     for pod in pods(stack):
         for volume in pod.spec["volumes"]:

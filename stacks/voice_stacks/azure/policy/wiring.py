@@ -24,7 +24,7 @@ HASH_SEED = "PYTHONHASHSEED"
 
 
 def listening(container: Container) -> set[str]:
-    """Return the listening ports of a container according to its manifest."""
+    """Return the ports on which a container listens according to its manifest."""
     argv = container.argv
     ports = {after for flag, after in itertools.pairwise(argv) if flag in PORT_FLAGS}
     ports |= {argument.partition("=")[2] for argument in argv if argument.partition("=")[0] in PORT_FLAGS}

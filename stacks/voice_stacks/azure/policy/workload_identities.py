@@ -1,4 +1,4 @@
-"""Rules on the identities of pods: each uses the identity, the account and the store user of its own tier."""
+"""Rules on the identities of pods: each must use the identity, service account and store user of its own tier."""
 
 from collections.abc import Iterator, Mapping
 
@@ -18,7 +18,7 @@ CLIENT, USER = "AZURE_CLIENT_ID", "VOICE_VALKEY_USER"
 
 
 def outputs(stack: Stack) -> Value:
-    """Return the outputs of the cluster's project as the workloads read them."""
+    """Return the outputs of the cluster's project that the workloads read."""
     return next((each.props["outputs"] for each in stack.of(":StackReference")), Value())
 
 

@@ -1,7 +1,7 @@
 """Pulumi program of the workloads: engines, router, model cache, GPU drivers, scaling, and the caller tiers.
 
-It is run by `pulumi up` in this folder, after the program of `stacks/voice_stacks/azure/cluster`, or by the local
-engine.
+Run it with `pulumi up` in this folder or with the local engine, after the program of
+`stacks/voice_stacks/azure/cluster`.
 """
 
 import pulumi

@@ -64,7 +64,7 @@ class Alert:
         return f"{self.aggregation}([{','.join(ids)}])"
 
     def folded(self, values: Sequence[float | None]) -> float | None:
-        """Return the value of the expression for one period."""
+        """Return the value of the metric math expression for one period."""
         present = [value for value in values if value is not None]
         if not present or (self.aggregation in {"SHARE", "LATE"} and values[0] is None):
             return None
@@ -85,7 +85,7 @@ class Alert:
 
     @property
     def windows(self) -> dict[str, int]:
-        """Period of each window that must breach, in seconds, by the suffix of its alarm's name."""
+        """Period in seconds of each window that must breach, by the suffix of the alarm's name."""
         return {"": self.period_s} if self.confirm_s is None else {"long": self.period_s, "short": self.confirm_s}
 
 
@@ -98,7 +98,7 @@ def shared(
     *,
     period_s: int = MINUTE_S,
 ) -> Alert:
-    """Return an alert that exists on both clouds, with M of N datapoints."""
+    """Return an alert that exists on both clouds, for M of N datapoints."""
     condition = CONDITIONS[id_]
     rule = AlarmRule(
         condition.comparison, condition.threshold, breaching, evaluation_periods, MissingData.NOT_BREACHING

@@ -68,7 +68,7 @@ def fleet_alerts(deployment: Deployment) -> Iterator[Alert]:
 
 
 def _public_endpoint_alerts(deployment: Deployment) -> Iterator[Alert]:
-    """Yield the alerts on requests that gateways send to the public host name; without gateways, there are none."""
+    """Yield the alerts on the requests of gateways to the public host name. Without gateways, there are none."""
     if lacks_digests(deployment, GATEWAY_IMAGES):
         return
     fleet = names.GATEWAY_FLEET
@@ -99,7 +99,7 @@ def _public_endpoint_alerts(deployment: Deployment) -> Iterator[Alert]:
 
 
 def network_alerts(deployment: Deployment) -> Iterator[Alert]:
-    """Yield the alerts in the network's own stack: no other stack may refer to a NAT gateway, which can be removed."""
+    """Yield the alerts of the network's stack. Other stacks cannot refer to a NAT gateway that may be removed."""
     for number, gateway in enumerate(NAT_GATEWAYS[: deployment.aws.network.nat_gateways], start=1):
         failures = (service_series(NAT_GATEWAY, "ErrorPortAllocation", "Sum", (gateway,)),)
         yield replace(shared("nat-ports-exhausted", Tier.AWS, failures, 2, 3), target=str(number))

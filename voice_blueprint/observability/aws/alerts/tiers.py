@@ -28,7 +28,7 @@ SATURATED = 0.9
 
 
 def vad_alerts(deployment: Deployment) -> Iterator[Alert]:
-    """Yield the packet tier's alerts."""
+    """Yield the alerts of the tier that receives packets."""
     fleet = names.VAD_FLEET
     # The seed document specifies this threshold. It is not a scaling rule: flows stay with their host, so new hosts do
     # not relieve it.
@@ -203,7 +203,7 @@ def edge_alerts(deployment: Deployment) -> Iterator[Alert]:
 
 
 def agent_alerts(deployment: Deployment) -> Iterator[Alert]:
-    """Yield the alerts of agents; without `agents`, there are none."""
+    """Yield the alerts of agents. Without `agents`, there are none."""
     if deployment.aws.agents is None:
         return
     fleet, agents = names.AGENT_FLEET, deployment.aws.agents
@@ -266,7 +266,7 @@ def _saturation_alert(
     """Return the alert on a service whose tasks are saturated at its maximum number of tasks.
 
     Args:
-        capacity: Value of the metric at which a task is full; scaling aims at ``TARGET_UTILIZATION`` of it.
+        capacity: Value of the metric at which a task is full. Scaling aims at ``TARGET_UTILIZATION`` of this value.
         max_tasks: Maximum number of tasks.
     """
     return Alert(

@@ -1,8 +1,8 @@
-"""Check an inference engine: exit with 0 if it works, otherwise with 1 and the reason on one line.
+"""Check an inference engine, and print the reason on one line. Exit with 0 if the engine works, and with 1 otherwise.
 
-It is an exec probe of Kubernetes and only uses the standard library. The only argument is a ``Check`` as JSON. vLLM's
-``/health`` is not sufficient: it returns 200 while the engine core hangs, and while a shutdown rejects every new
-request.
+This program is an exec probe of Kubernetes and only uses the standard library. The only argument is a ``Check`` as
+JSON. vLLM's ``/health`` is not sufficient: it returns 200 while the engine core hangs, and while a shutdown rejects
+every new request.
 
 An engine works if its token counters have changed since the last probe: a busy engine is not judged by its queue, and
 gets no request. Otherwise, it has to respond to a request for one token. A request that waits in a queue, or is
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 STALE_S = 60
-"""Maximum age of a state; an older one may be that of another container."""
+"""Maximum age of a state file. An older file may belong to another container."""
 METRICS_SHARE = 0.2
 """Share of the time limit for one reading of the counters."""
 OK = 200
@@ -74,7 +74,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Answer:
-    """A response, with status 0 if there was none."""
+    """An HTTP response. Its status is 0 if the server did not respond."""
 
     status: int
     text: str
@@ -96,7 +96,7 @@ class Answer:
 def request(url: str, timeout_s: float, data: bytes | None = None, content_type: str = "") -> Answer:
     """Send a request and return the response.
 
-    The timeout applies to each read; the responses that ``Probe.ask`` requests are not streamed.
+    The timeout applies to each read, which is sufficient since responses are not streamed.
     """
     parts = urllib.parse.urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=max(timeout_s, 0.05))
@@ -113,7 +113,7 @@ def request(url: str, timeout_s: float, data: bytes | None = None, content_type:
 
 
 def read_counters(exposition: str, counters: Sequence[str]) -> dict[str, float]:
-    """Return the sum of each counter over its labels, and the number of failed requests, from Prometheus' text."""
+    """Parse Prometheus' text format. Return the sum of each counter over its labels, and the failed requests."""
     sums: dict[str, float] = {}
     for line in exposition.splitlines():
         series, _, value = line.rpartition(" ")
@@ -136,14 +136,14 @@ def has_failures(before: Sample, now: Sample) -> bool:
 
 
 class Probe:
-    """A check of an engine."""
+    """A single run of the check."""
 
     def __init__(self, check: Check) -> None:
         self._check = check
         self._deadline = time.monotonic() + check.limit_s
 
     def judge(self) -> tuple[bool, str]:
-        """Return True if the engine works, and the reason."""
+        """Check the engine. Return True if it works, and the reason for the result."""
         before, now = self._load(), self._sample()
         self._save(now)
         has_changed = self._has_changed(before, now)
@@ -165,7 +165,7 @@ class Probe:
     def _has_progress_since(self, now: Mapping[str, Sample], *, wait: bool) -> bool:
         """Return True if the counters have changed since a sample.
 
-        After a rejected request, there is time to wait for it.
+        With ``wait``, the counters are read again after half of the remaining time.
         """
         pause_s = self._remaining_s() / 2
         if wait and pause_s > 0:
@@ -208,7 +208,7 @@ class Probe:
 
 
 def form(check: Check) -> bytes:
-    """Return the fields as a form, with a WAV file of silence."""
+    """Return the request as multipart form data, with a WAV file of silence."""
     wav = io.BytesIO()
     with wave.open(wav, "wb") as file:
         file.setnchannels(1)

@@ -1,6 +1,6 @@
 """Compare a node's GPUs and NVLinks with those of its VM size, and refuse to start engines if they differ.
 
-It runs as an init container of a cell and only uses the standard library. ``TOPOLOGY_EXPECTED`` contains the expected
+This program runs as an init container and only uses the standard library. ``TOPOLOGY_EXPECTED`` contains the expected
 topology as JSON. The exit code is 0, or 1 with one reason on stderr, which Kubernetes shows as the container's
 termination message.
 
@@ -8,8 +8,8 @@ NVLink can be missing on an otherwise healthy VM: of 50 starts of a two-GPU size
 (https://github.com/Azure/azhpc-images/issues/443). Tensor parallelism still works, but at a fraction of the speed.
 
 GPUs that transfer KV cache must also have access to each other's memory (``topo -p2p``): without it, CUDA has no IPC
-between them, and UCX silently uses host memory. One report of NC96ads with driver 570 shows it missing between its two
-pairs (https://github.com/NVIDIA/cuQuantum/issues/191).
+between them, and UCX silently uses host memory. A report of NC96ads with driver 570 shows that it is missing between
+the two pairs (https://github.com/NVIDIA/cuQuantum/issues/191).
 """
 
 import json
@@ -96,7 +96,7 @@ def parse(matrix: str) -> Topology:
     """Parse the output of ``nvidia-smi topo -m``.
 
     Raises:
-        UnusableNodeError: It contains no matrix of GPUs.
+        UnusableNodeError: The output contains no matrix of GPUs.
     """
     lines = _ANSI.sub("", matrix).splitlines()
     header = next((line for line in lines if "GPU0" in line), None)
@@ -156,10 +156,12 @@ def check(expected: Expectation, topology: Topology, listing: str) -> None:
 
 
 def peer_access(matrix: str) -> dict[tuple[int, int], str]:
-    """Parse the output of ``nvidia-smi topo -p2p``: for each pair ``OK``, or a reason such as ``NS`` for not supported.
+    """Parse the output of ``nvidia-smi topo -p2p``.
+
+    The value of a pair is ``OK``, or a reason such as ``NS`` for not supported.
 
     Raises:
-        UnusableNodeError: It contains no matrix of GPUs.
+        UnusableNodeError: The output contains no matrix of GPUs.
     """
     lines = _ANSI.sub("", matrix).splitlines()
     header = next((line.split() for line in lines if line.split()[:1] == ["GPU0"]), None)
@@ -175,7 +177,7 @@ def peer_access(matrix: str) -> dict[tuple[int, int], str]:
 
 
 def check_peers(expected: Expectation, access: Mapping[tuple[int, int], str]) -> str:
-    """Return a description of missing peer access between GPUs that transfer KV cache, or an empty text.
+    """Return a description of missing peer access between GPUs that transfer KV cache, or an empty string.
 
     Raises:
         UnusableNodeError: Peer access is missing, and the pod is configured not to start.

@@ -1,10 +1,10 @@
 """Start a cell's decode engine, and accept requests once UCX has reported a direct GPU-to-GPU transport.
 
-It runs as the engine's parent process and only uses the standard library. The arguments are the engine's command;
-signals and the exit code are passed on. ``TRANSPORT_EXPECTED`` contains the configuration as JSON. As soon as both
-engines are ready, one request is prefilled in one and decoded in the other. The file ``ready`` is created after its KV
-cache has been transferred directly. If another transport was used, the engine is stopped, and the exit code is 1 with
-one reason on stderr, which Kubernetes shows as the container's termination message.
+This program runs as the engine's parent process and only uses the standard library. The arguments are the engine's
+command; signals and the exit code are passed on. ``TRANSPORT_EXPECTED`` contains the configuration as JSON. As soon as
+both engines are ready, one request is prefilled in one and decoded in the other. The file ``ready`` is created after
+the KV cache of this request has been transferred directly. If another transport was used, the engine is stopped, and
+the exit code is 1 with one reason on stderr, which Kubernetes shows as the container's termination message.
 
 Access to each other's memory (``check_topology.py``) does not guarantee that UCX uses it: memory of another allocator
 has no IPC handle (https://github.com/ai-dynamo/nixl/issues/1754), nor has a GPU that a process does not see
@@ -31,7 +31,7 @@ POLL_S = 5
 """Time between two requests while engines start."""
 REQUEST_TIMEOUT_S = 120
 GRACE_S = 10
-"""Time for the table, which is written before the response, to arrive through the pipe."""
+"""Maximum time until UCX's table, which is written before the response, arrives through the pipe."""
 TRANSFER_PATTERN = "cuda_ipc"
 
 _GPU_TRANSFER = re.compile(r"remote memory (?:read|write) by ucp_(?:get|put)\S* (?:into|from) cuda\S* (?:from|to) cuda")
@@ -72,7 +72,9 @@ class Choice:
 
 
 def choices(log: Iterable[str]) -> Iterator[Choice]:
-    """Parse UCX's tables, and yield the transport of the largest transfers for each kind of transfer between GPUs.
+    """Parse UCX's tables, and yield the transport of each kind of transfer between GPUs.
+
+    A table lists transports by size; the transport of the largest transfers is yielded.
 
     A table has a title of one or two rows, depending on UCX's version, and rows of range, description and
     configuration. Lines of several processes may be interleaved; each starts with time, host and process.
@@ -91,7 +93,7 @@ def choices(log: Iterable[str]) -> Iterator[Choice]:
 
 
 class Watch:
-    """State of a cell's KV cache transport, and the resulting action.
+    """Monitor of a cell's KV cache transport, which marks the engine as ready or stops it.
 
     Attributes:
         refusal: Reason why the engine was stopped, or empty.

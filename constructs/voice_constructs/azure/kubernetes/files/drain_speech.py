@@ -1,7 +1,8 @@
-"""Wait until a vLLM-Omni engine has finished its requests, up to a limit: the preStop hook of its container.
+"""Wait until a vLLM-Omni engine has finished its requests, up to a time limit.
 
-vLLM-Omni 0.30.0 aborts every request at SIGTERM, because ``OmniBase.shutdown`` ignores its time-out
-(``vllm_omni/entrypoints/omni_base.py``). Kubernetes sends SIGTERM once this program has ended.
+This program is the preStop hook of the engine's container. vLLM-Omni 0.30.0 aborts every request at SIGTERM, because
+``OmniBase.shutdown`` ignores its time-out (``vllm_omni/entrypoints/omni_base.py``). Kubernetes sends SIGTERM once this
+program has ended.
 
 The only argument is a ``Drain`` as JSON. Exit code 0 means that no request is left. Exit code 1 means that the limit
 was reached: the kubelet then records what this program wrote in an event of the pod, ``FailedPreStopHook``.
@@ -16,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 IDLE_READINGS = 2
-"""Number of consecutive readings without a request that end the wait, since the engine counts a request only after it
-has parsed it."""
+"""Number of consecutive readings without a request that end the wait. One reading is not sufficient, since the engine
+counts a request only after parsing it."""
 OK = 200
 
 
@@ -33,7 +34,7 @@ class Drain:
         metrics: URL of the engine's metrics.
         gauges: Names of the gauges whose sum is the number of unfinished requests.
         settle_s: Time in which requests still arrive, because the router has not seen that the pod stops.
-        limit_s: Longest wait, ``settle_s`` included.
+        limit_s: Maximum wait, including ``settle_s``.
         period_s: Time between two readings.
     """
 
@@ -49,7 +50,7 @@ class Drain:
         return cls(**json.loads(text))
 
     def wait(self) -> str:
-        """Wait for the last request. Return the reason why some may remain; empty if none do."""
+        """Wait for the last request. Return the reason why requests may remain, or an empty string."""
         end = time.monotonic() + self.limit_s
         time.sleep(self.settle_s)
         idle, reason = 0, "the engine's metrics were never read"
@@ -73,7 +74,7 @@ class Drain:
         Raises:
             EngineStoppedError: The engine accepts no connection.
             OSError, http.client.HTTPException: The engine does not respond.
-            ValueError: The answer contains no number for one of the gauges.
+            ValueError: The response contains no number for one of the gauges.
         """
         parts = urllib.parse.urlsplit(self.metrics)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=min(5.0, timeout_s))
@@ -91,7 +92,7 @@ class Drain:
 
 
 def read_gauge(exposition: str, name: str) -> float:
-    """Return the sum of a gauge over its labels, from Prometheus' text format.
+    """Parse Prometheus' text format, and return the sum of a gauge over its labels.
 
     Raises:
         ValueError: The gauge is missing, or one of its values is not a number.
@@ -104,7 +105,7 @@ def read_gauge(exposition: str, name: str) -> float:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the hook."""
+    """Run the preStop hook, and return its exit code."""
     if reason := Drain.from_json(arguments[0]).wait():
         sys.stderr.write(f"{reason}\n")
         return 1

@@ -1,4 +1,4 @@
-"""Sources of values, one module each."""
+"""Sources of values. Each source has a module."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from voice_telemetry.sample import Sample
 
 
 class SourceError(Exception):
-    """A source that cannot be read. The message contains the reason."""
+    """The source cannot be read. The message contains the reason."""
 
 
 class Source(Protocol):
@@ -16,10 +16,10 @@ class Source(Protocol):
         """Return the current values.
 
         Raises:
-            SourceError: The source cannot be read. Nothing is published then, and alarms evaluate the missing values.
+            SourceError: The source cannot be read. Then, nothing is published, and alarms evaluate missing values.
         """
         ...
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the connections of the source."""
         ...

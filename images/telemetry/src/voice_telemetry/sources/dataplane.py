@@ -1,4 +1,4 @@
-"""The VAD data plane, read from its control socket."""
+"""Reads the VAD data plane's counters from its control socket."""
 
 import asyncio
 import json
@@ -42,12 +42,12 @@ class Counters(BaseModel):
 
     @property
     def allowances(self) -> dict[str, int]:
-        """ENA's counters, if DPDK owns the interface instead of the kernel."""
+        """ENA's allowance counters, which are present if DPDK owns the interface instead of the kernel."""
         return self.events.get("allowances", {})
 
 
 class DataPlane:
-    """Reads the counters and publishes their increments."""
+    """Source of the data plane's values and of the increments of its counters."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -55,7 +55,7 @@ class DataPlane:
         self._rings: deque[float] = deque(maxlen=SUSTAINED_OVER)
 
     async def read(self) -> list[Sample]:
-        """Return ring occupancy, sessions and their share of the maximum, and drops since the last reading."""
+        """Return ring occupancy, sessions and their share of the maximum, and the increments since the last reading."""
         now, before = Counters.model_validate(await self._ask()), self._before
         self._before = now
         self._rings.append(now.rx_ring_percent)

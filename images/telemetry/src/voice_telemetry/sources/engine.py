@@ -1,4 +1,4 @@
-"""The host's speech engine: its queues over HTTP, its free slots from the host registry, its start from a file."""
+"""Reads the host's speech engine: queues over HTTP, free slots from the host registry, and the start from a file."""
 
 import asyncio
 from pathlib import Path
@@ -23,7 +23,7 @@ _TIMEOUT_S = 0.5
 
 
 class Engine:
-    """Reads the engine and the registry's record of its host."""
+    """Source of values from the engine, and from the registry's record of the engine's host."""
 
     def __init__(self, url: str, store: Redis, host: str, start_phases: Path) -> None:
         self._http = httpx2.AsyncClient(timeout=_TIMEOUT_S)
@@ -35,7 +35,7 @@ class Engine:
         self._last_losses: dict[Loss, int] | None = None
 
     async def read(self) -> list[Sample]:
-        """Return queue depths, real-time factor, losses and slots, and once the phases of the host's start."""
+        """Return queue depths, real-time factor, losses and slots. Return the phases of the host's start once."""
         status = await self._ask()
         samples = [Sample(name, value) for name in FROM_ENGINE if (value := status.get(name)) is not None]
         samples += self._losses(status)
@@ -61,7 +61,7 @@ class Engine:
         return status
 
     def _losses(self, status: dict[str, Any]) -> list[Sample]:
-        """Return the losses since the last reading; a restarted engine counts from 0."""
+        """Return the losses since the last reading. A restarted engine counts from 0."""
         counters = status.get("counters", {})
         lost = {loss: _total_count(counters.get(loss, 0)) for loss in Loss}
         before, self._last_losses = self._last_losses, lost
@@ -82,7 +82,7 @@ class Engine:
         return [*free, Sample("SlotsTaken", 100 * (1 - host.free_slots / host.slots))] if host.slots else free
 
     def _start(self) -> list[Sample]:
-        """Return the phases of the start once the host has written the last one, when the engine was ready."""
+        """Return the phases of the start, or nothing until the host has written the last phase."""
         try:
             lines = self._start_phases.read_text(encoding="utf-8").splitlines()
         except OSError:
@@ -95,5 +95,5 @@ class Engine:
 
 
 def _total_count(counter: int | dict[str, int]) -> int:
-    """Return a count; if counts are by reason, return that of missing slots."""
+    """Return a counter's value. If the counter is split by reason, return the count for missing slots."""
     return counter.get("full", 0) if isinstance(counter, dict) else counter

@@ -1,7 +1,8 @@
-"""NVIDIA GPUs, through the driver's own library.
+"""Reads NVIDIA GPUs through the driver's own library.
 
 On Hopper, DCGM's graphics-engine activity (``DCGM_FI_PROF_GR_ENGINE_ACTIVE``) is available in the GPU performance
-monitor (GPM), without DCGM's daemon. Older GPUs only have the coarser share of time with any running kernel.
+monitor (GPM), without DCGM's daemon. Older GPUs only report the share of time with any running kernel, which is
+coarser.
 https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmEnums.html
 """
 
@@ -29,7 +30,7 @@ class Gpu:
         return await asyncio.to_thread(self._read)
 
     async def close(self) -> None:
-        """Close the library."""
+        """Shut down the library."""
         if self._gpus:
             self._nvml.nvmlShutdown()
 
@@ -59,7 +60,7 @@ class _Device:
         self._before: Any = None
 
     def read(self) -> tuple[float, float] | None:
-        """Return activity in percent and link traffic in bytes per second; ``None`` before there are two samples."""
+        """Return activity in percent and link traffic in bytes per second, or ``None`` at the first of two readings."""
         if not self._has_gpm:
             return float(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu), 0.0
         now = self._nvml.nvmlGpmSampleAlloc()

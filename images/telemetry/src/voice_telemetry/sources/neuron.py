@@ -1,6 +1,6 @@
-"""AWS Neuron: output of neuron-monitor, one JSON document per second.
+"""Reads AWS Neuron's utilization from neuron-monitor, which writes a JSON document per second.
 
-Layout: https://awsdocs-neuron.readthedocs-hosted.com/en/latest/tools/neuron-sys-tools/neuron-monitor-user-guide.html
+Format of the document: https://awsdocs-neuron.readthedocs-hosted.com/en/latest/tools/neuron-sys-tools/neuron-monitor-user-guide.html
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class Core(BaseModel):
 
 
 class CoreCounters(BaseModel):
-    """Cores of a runtime, by number."""
+    """Counters of a runtime's cores by number."""
 
     neuroncores_in_use: dict[str, Core] = {}
 
@@ -62,10 +62,10 @@ class Document(BaseModel):
     neuron_hardware_info: Hardware = Hardware()
 
     def utilization(self) -> float | None:
-        """Return the mean utilization of all cores of the host, percent; ``None`` without a visible runtime.
+        """Return the mean utilization of all cores of the host in percent, or ``None`` without a visible runtime.
 
-        A core without a runtime is idle. Without any runtime, the utilization is unknown: one that compiles, or that
-        neuron-monitor cannot see, must not shrink the fleet.
+        A core without a runtime is idle. Without any visible runtime, the utilization is unknown. A runtime that
+        compiles, or that neuron-monitor cannot see, must not shrink the fleet.
         """
         used = [
             core.neuroncore_utilization
@@ -78,7 +78,7 @@ class Document(BaseModel):
 
 
 class Neuron:
-    """Keeps neuron-monitor running and stores its latest document."""
+    """Keeps neuron-monitor running, and stores the latest document that it writes."""
 
     def __init__(self, program: Path) -> None:
         self._program = program
@@ -90,7 +90,7 @@ class Neuron:
         self._newest: tuple[float, Document] | None = None
 
     async def read(self) -> list[Sample]:
-        """Return the mean utilization of the host's cores, and the remainder; empty without a visible runtime."""
+        """Return the mean utilization of the host's cores, and the headroom, or no values without a visible runtime."""
         if self._reader is None or self._reader.done():
             await self._start()
         now = asyncio.get_running_loop().time()

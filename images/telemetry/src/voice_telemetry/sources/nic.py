@@ -1,6 +1,6 @@
-"""Packets that EC2 queued or dropped at the host's network interface.
+"""Reads how many packets EC2 queued or dropped at the host's network interface.
 
-The ENA driver counts them, and `ethtool -S` prints the counters.
+The ENA driver counts these packets, and `ethtool -S` prints the counters.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ ROUTES = Path("/proc/net/route")
 
 
 def counters(interface: str) -> dict[str, int]:
-    """Return every counter of an interface's driver by name.
+    """Return all counters of an interface's driver by name.
 
     Raises:
         OSError: The interface does not exist, or its driver has no counters.
@@ -44,7 +44,7 @@ def counters(interface: str) -> dict[str, int]:
 
 
 def default_interface() -> str:
-    """Return the interface of the default route: the host's first, even if DPDK has one of its own.
+    """Return the interface of the default route, which is the host's first one, even if DPDK owns another.
 
     Raises:
         SourceError: There is no default route.
@@ -57,13 +57,13 @@ def default_interface() -> str:
 
 
 class Nic:
-    """Publishes the increments of ENA's allowance counters."""
+    """Source of the increments of ENA's allowance counters."""
 
     def __init__(self) -> None:
         self._before: dict[str, int] | None = None
 
     async def read(self) -> list[Sample]:
-        """Return the packets that were queued or dropped, by allowance; empty at the first reading."""
+        """Return the number of queued or dropped packets by allowance, or no values at the first reading."""
         interface = default_interface()
         try:
             now = counters(interface)

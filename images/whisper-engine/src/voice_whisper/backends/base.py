@@ -22,7 +22,7 @@ class Role(StrEnum):
     DECODER = "decoder"
     """Decode: hidden states to text."""
     COLOCATED = "colocated"
-    """Both, one after the other."""
+    """Prefill and decode, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Word:
     """A word, including adjacent spaces and punctuation.
 
     Attributes:
-        start: Start in seconds of the window.
-        end: End in seconds of the window.
+        start: Start within the window, seconds.
+        end: End within the window, seconds.
         confidence: Mean probability of its tokens.
     """
 
@@ -43,7 +43,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Decoded:
-    """Text of a window.
+    """The text of a window.
 
     Attributes:
         language: Requested or detected language; ISO 639-1.
@@ -85,7 +85,7 @@ class Backend(Protocol):
 
 
 class ModelLoadError(Exception):
-    """A model cannot be loaded. The message contains the remedy."""
+    """A model could not be loaded. The message contains the remedy."""
 
 
 def load(settings: ModelSettings, role: Role, threads: int, number: int) -> Backend:

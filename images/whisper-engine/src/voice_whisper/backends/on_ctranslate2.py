@@ -18,13 +18,14 @@ from voice_whisper.settings import ModelSettings
 from voice_whisper.window import ROWS_PER_S
 
 TOKENS_PER_S = 10
-"""Twice the rate of fast speech, which limits repetitive output."""
+"""Maximum number of tokens per second of audio, which limits repetitive output: twice the rate of fast speech."""
 MAX_LENGTH_PER_TOKEN = 2
-"""CTranslate2's Whisper applies ``max_length`` to prompt and text together, half of it to each."""
+"""Ratio of ``max_length`` to the tokens of a text. CTranslate2's Whisper applies ``max_length`` to prompt and text
+together, half of it to each."""
 
 MAX_PROMPT_TOKENS = 90
-"""Maximum prompt tokens; of a longer prompt, the end is used. The smallest window leaves room for this many in addition
-to its text."""
+"""Maximum number of prompt tokens. Only the end of a longer prompt is used. The smallest window leaves room for this
+many tokens in addition to its text."""
 
 ROWS_PER_STATE = 2
 STATE_S = ROWS_PER_STATE / ROWS_PER_S
@@ -36,8 +37,8 @@ LANGUAGE_MARK = re.compile(r"<\|([a-z]{2,3})\|>")
 
 NO_SPEECH_PROBABILITY = 0.6
 UNLIKELY_LOG_PROBABILITY = -1.0
-"""Thresholds for silence: above the one and below the other, there are no words. They are Whisper's own, as in
-faster-whisper."""
+"""Whisper's own thresholds for silence, as in faster-whisper. A window has no words if its probability of silence is
+above the first threshold, and its log probability is below the second."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def _token(tokenizer: Tokenizer, name: str) -> int:
 
 
 def _model_languages(tokenizer: Tokenizer) -> tuple[str, ...]:
-    """Return the languages with tokens in a model, which consist of two or three letters."""
+    """Return the languages for which a model has tokens."""
     marks = map(LANGUAGE_MARK.fullmatch, tokenizer.get_vocab())
     return tuple(sorted(mark[1] for mark in marks if mark))
 
@@ -172,7 +173,9 @@ class CTranslate2Backend:
 
 
 def load(settings: ModelSettings, role: Role, threads: int, number: int) -> CTranslate2Backend:  # noqa: ARG001  same for every role
-    """Load a model, on the worker's GPU if there are several; CTranslate2 loads encoder and decoder together.
+    """Load a model on the worker's GPU, if there are several.
+
+    CTranslate2 loads encoder and decoder together.
 
     Raises:
         ModelLoadError: The model or the device does not exist.

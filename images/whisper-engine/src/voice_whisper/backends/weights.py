@@ -9,7 +9,7 @@ from voice_whisper.backends.base import ModelLoadError
 
 
 def snapshot_folder(model: str, revision: str, cache_dir: Path) -> Path:
-    """Return the folder of a model: the given one, or the download of a repository in the cache.
+    """Return the folder of a model, which is downloaded to the cache if the model is a repository.
 
     Args:
         revision: Commit of the repository; empty for the latest.
