@@ -104,7 +104,7 @@ class LoudspeakerCaller(Caller):
     GAIN = 0.3
     DELAY_S = 0.15
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         super()._reset()
         self._echoed = 0
 

@@ -187,7 +187,7 @@ async def talk(path: AgentPath, questions: Iterable[str]) -> ConversationResult:
         interrupted_s = await caller.interrupt(story, objection, INTERRUPT_AFTER_S)
     await store.aclose()
     whisper = WhisperModel(str(path.model), device="cpu", compute_type="int8", cpu_threads=1)
-    turns = [Turn(text, transcript(whisper, answer_audio, caller.heard_rate)) for text, answer_audio in answer_audio]
+    turns = [Turn(text, transcript(whisper, answer_audio, caller.heard_rate)) for text, answer_audio in answers]
     return ConversationResult(turns, stage_durations(path), interrupted_s, prompt_tokens(path))
 
 
