@@ -47,7 +47,10 @@ class Artifacts:
 
 
 def artifacts(scope: Construct, *, key: EncryptionKey, removal_policy: RemovalPolicy) -> Artifacts:
-    """Create an encrypted and versioned bucket, which hosts access through the network's gateway endpoint."""
+    """Create an encrypted, versioned bucket that requires TLS.
+
+    Hosts access the bucket through the network's gateway endpoint.
+    """
     bucket = s3.Bucket(
         scope,
         "Artifacts",

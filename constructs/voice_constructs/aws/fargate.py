@@ -35,8 +35,8 @@ https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protec
 START_S = 60
 """Grace period of a new task's health checks."""
 SCALE_OUT_COOLDOWN_S = 60
-"""Cooldown after a scale-out. A Fargate task on arm64 starts within about a minute; the
-default of 300 s is too slow for arriving callers."""
+"""Cooldown after a scale-out. A Fargate task on arm64 starts within about a minute; the default of 300 s is too slow
+for arriving callers."""
 
 
 @dataclass(frozen=True)

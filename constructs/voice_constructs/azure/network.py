@@ -23,8 +23,7 @@ BASTION_SUBNET = "AzureBastionSubnet"
 """Required name of the subnet. A security group on it would need rules that Azure prescribes, one of which admits all
 addresses at 443: https://learn.microsoft.com/azure/bastion/bastion-nsg"""
 _IDLE_TIMEOUT_MIN = 10
-"""Idle timeout of the NAT gateway, so that a download that pauses for minutes keeps its connection. Azure's default is
-4."""
+"""Idle timeout of the NAT gateway. A download that pauses for minutes keeps its connection; Azure's default is 4."""
 
 
 class VoiceNetwork(pulumi.ComponentResource):

@@ -192,7 +192,7 @@ class EngineReplicas(pulumi.ComponentResource):
         )
 
     def _anti_affinity(self) -> k8s.core.v1.AffinityArgs:
-        """Return the anti-affinity that limits a node to one pod, even if a larger VM size has room for two."""
+        """Return the anti-affinity that limits a node to one pod of the service, even if it has room for two."""
         term = k8s.core.v1.PodAffinityTermArgs(
             label_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()), topology_key=HOST_LABEL
         )

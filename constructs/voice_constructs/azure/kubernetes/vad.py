@@ -40,8 +40,8 @@ class Vad(pulumi.ComponentResource):
 
     Attributes:
         pods: The pods.
-        load_balancer: Load balancer that preserves source addresses. Its public address is part of the cluster's
-            program.
+        load_balancer: Load balancer that preserves source addresses. The cluster's program creates its public
+            address.
     """
 
     def __init__(
