@@ -7,7 +7,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-TARGET = "voice_blueprint/packaged"
+TARGET_FOLDER = "voice_blueprint/packaged"
 """Folder in the wheel in which ``voice_blueprint.shipped`` finds the files."""
 
 PATTERNS = (
@@ -45,7 +45,7 @@ class ShippedFiles(BuildHookInterface):  # type: ignore[type-arg]  # hatchling i
                     path = file.relative_to(root)
                     (self._copy / path).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(file, self._copy / path)
-                    build_data["force_include"][str(self._copy / path)] = f"{TARGET}/{path}"
+                    build_data["force_include"][str(self._copy / path)] = f"{TARGET_FOLDER}/{path}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
         if version != "editable":

@@ -21,23 +21,29 @@ from voice_ops.output import empty_table, out
 
 ROOT = Path(__file__).parents[1]
 PYTHON = [sys.executable, "-c"]
-VOICE = [*PYTHON, "from voice_ops.main import main; main()"]
-FOLDER = "{folder}"
+VOICE_COMMAND = [*PYTHON, "from voice_ops.main import main; main()"]
+FOLDER_PLACEHOLDER = "{folder}"
 """Placeholder in a command. A folder that is created for each run replaces it."""
-CDK = [str(ROOT / "node_modules/.bin/cdk"), "synth", "--quiet", "--no-notices", "--output", FOLDER]
-AWS, AZURE = "deployments/production-us-east-1.yaml", "deployments/production-azure.yaml"
+CDK_SYNTH = [str(ROOT / "node_modules/.bin/cdk"), "synth", "--quiet", "--no-notices", "--output", FOLDER_PLACEHOLDER]
+AWS_FILE, AZURE_FILE = "deployments/production-us-east-1.yaml", "deployments/production-azure.yaml"
 
 PYTHON_FLOOR, PYDANTIC_FLOOR, SYNTH_FLOOR = "python", "pydantic", "cdk synth, empty CDK app"
 COMMANDS = {
     PYTHON_FLOOR: [*PYTHON, "pass"],
     PYDANTIC_FLOOR: [*PYTHON, "import pydantic"],
-    "voice --help": [*VOICE, "--help"],
-    "voice plan, AWS": [*VOICE, "plan", AWS],
-    "voice plan, Azure": [*VOICE, "plan", AZURE],
-    "voice preview azure": [*VOICE, "preview", "azure", AZURE, "--state", FOLDER],
-    SYNTH_FLOOR: [*CDK, "--app", shlex.join([sys.executable, "-m", "bench.empty_app"])],
-    "cdk synth, whole suite": [*CDK, "--context", f"deployment={AWS}"],
-    "cdk synth, whole suite, validated": [*CDK, "--context", f"deployment={AWS}", "--context", "validate=true"],
+    "voice --help": [*VOICE_COMMAND, "--help"],
+    "voice plan, AWS": [*VOICE_COMMAND, "plan", AWS_FILE],
+    "voice plan, Azure": [*VOICE_COMMAND, "plan", AZURE_FILE],
+    "voice preview azure": [*VOICE_COMMAND, "preview", "azure", AZURE_FILE, "--state", FOLDER_PLACEHOLDER],
+    SYNTH_FLOOR: [*CDK_SYNTH, "--app", shlex.join([sys.executable, "-m", "bench.empty_app"])],
+    "cdk synth, whole suite": [*CDK_SYNTH, "--context", f"deployment={AWS_FILE}"],
+    "cdk synth, whole suite, validated": [
+        *CDK_SYNTH,
+        "--context",
+        f"deployment={AWS_FILE}",
+        "--context",
+        "validate=true",
+    ],
 }
 
 GOALS = (
@@ -49,11 +55,11 @@ GOALS = (
 """A command, its reference, and the maximum ratio of their CPU seconds, which is the measured ratio plus a fifth."""
 
 
-def measure(command: list[str]) -> tuple[float, float]:
+def measure_command(command: list[str]) -> tuple[float, float]:
     """Run a command, and return the CPU and wall-clock seconds, including child processes."""
     with TemporaryDirectory() as folder:
         before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        written = [part.replace(FOLDER, folder) for part in command]
+        written = [part.replace(FOLDER_PLACEHOLDER, folder) for part in command]
         subprocess.run(written, cwd=ROOT, capture_output=True, check=True)  # noqa: S603
         after, wall_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - begin
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall_s
@@ -63,11 +69,11 @@ def main() -> None:
     """Run the commands in turn, and print the medians and the goals."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     for command in COMMANDS.values():
-        measure(command)
+        measure_command(command)
     durations: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
     for _ in track(range(runs), "commands", console=out, transient=True):
         for name, command in COMMANDS.items():
-            durations[name].append(measure(command))
+            durations[name].append(measure_command(command))
     cpu_s, wall_s = (
         {name: statistics.median(run[unit] for run in measured) for name, measured in durations.items()}
         for unit in (0, 1)

@@ -19,7 +19,7 @@ from websockets import Subprotocol
 
 from bench.goals import Goal, report_goals
 from bench.voice.processes import cpu_s
-from voice_blueprint.capacity.bounds import CORE_SPEED, GATEWAY_WORK
+from voice_blueprint.capacity.bounds import CORE_SPEED, GATEWAY_CPU_S_PER_MINUTE
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import EVENTS_PATH, SESSIONS_PATH, TOKEN_HEADER
 from voice_blueprint.file.model.edge import CallerRules
@@ -33,10 +33,10 @@ from voice_runtime.sessions import Session, SessionKind, SessionState
 from voice_runtime.store import connect
 from voice_runtime.transcripts import EventKind, Transcript
 
-SECONDS, SETTLE_S, HEARTBEAT_S = 20.0, 3.0, 0.5
+MEASUREMENT_S, SETTLE_S, HEARTBEAT_S = 20.0, 3.0, 0.5
 TRACED_CALLS, UTTERANCES = 400, 12
 """Number of calls with traces, and number of utterances in the minute of each call."""
-COLLECTOR = """
+COLLECTOR_SCRIPT = """
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Collector(BaseHTTPRequestHandler):
     def do_POST(self):
@@ -64,14 +64,14 @@ async def _send_speech(socket: websockets.ClientConnection) -> None:
         await socket.send(SILENT_FRAME)
 
 
-async def _follow(client: httpx2.AsyncClient, session: dict[str, str]) -> None:
+async def _follow_events(client: httpx2.AsyncClient, session: dict[str, str]) -> None:
     events, headers = EVENTS_PATH.format(id=session["id"]), {TOKEN_HEADER: session["token"]}
     async with client.stream("GET", events, headers=headers) as response:
         async for _ in response.aiter_bytes():
             pass
 
 
-async def measure(path: VoicePath, gateway: Gateway, calls: int) -> float:
+async def measure_gateway(path: VoicePath, gateway: Gateway, calls: int) -> float:
     """Run a number of calls, and return the CPU seconds of the gateway per minute of a call."""
     store = connect(path.store_settings)
     running = []
@@ -92,13 +92,13 @@ async def measure(path: VoicePath, gateway: Gateway, calls: int) -> float:
                 compression=None,
             )
             running.append(asyncio.create_task(_send_speech(await sockets.enter_async_context(offered))))
-            running.append(asyncio.create_task(_follow(client, session)))
+            running.append(asyncio.create_task(_follow_events(client, session)))
         await asyncio.sleep(SETTLE_S)
         process = path.services["gateway"].process
         if process is None:
             raise SystemExit("the gateway does not run")
         before, begin = cpu_s(process.pid), time.monotonic()
-        await asyncio.sleep(SECONDS)
+        await asyncio.sleep(MEASUREMENT_S)
         durations = (cpu_s(process.pid) - before) / (time.monotonic() - begin) * 60 / calls
         if closed := sum(task.done() for task in running):
             raise SystemExit(
@@ -110,9 +110,9 @@ async def measure(path: VoicePath, gateway: Gateway, calls: int) -> float:
     return durations
 
 
-def traces() -> float:
+def measure_traces() -> float:
     """Return the CPU seconds for recording and sending the traces of a one-minute call."""
-    with subprocess.Popen([sys.executable, "-c", COLLECTOR], stdout=subprocess.PIPE, text=True) as collector:  # noqa: S603
+    with subprocess.Popen([sys.executable, "-c", COLLECTOR_SCRIPT], stdout=subprocess.PIPE, text=True) as collector:  # noqa: S603
         port = collector.stdout.readline().strip() if collector.stdout else ""
         sent = Traces(f"http://{LOOPBACK}:{port}/v1/traces", 1, "bench")
         stages_ms = dict.fromkeys(STAGES, 1.0)
@@ -128,8 +128,8 @@ def traces() -> float:
                 final = Transcript(
                     kind=EventKind.FINAL, utterance=utterance, start_ms=0, end_ms=20, stages_ms=stages_ms
                 )
-                call.add_final(final, now, now, now)
-                call.add("deliver", now, now, utterance=str(utterance))
+                call.add_utterance(final, now, now, now)
+                call.add_span("deliver", now, now, utterance=str(utterance))
             sent.end(session)
         sent.close()
         durations = time.process_time() - start_cpu_s
@@ -137,7 +137,7 @@ def traces() -> float:
     return durations / TRACED_CALLS
 
 
-TRACES_PERCENT = 2.0
+MAX_TRACES_PERCENT = 2.0
 TRACED_SHARE: float = CallerRules.model_fields["traced_share"].default
 
 
@@ -148,17 +148,17 @@ def main() -> None:
         path.start_store().wait_ready()
         gateway = path.start_gateway()
         path.wait_ready()
-        durations = asyncio.run(measure(path, gateway, calls))
+        durations = asyncio.run(measure_gateway(path, gateway, calls))
     out.print(f"{calls} calls: {durations:.2f} s of a core for a minute of a call, {60 / durations:.0f} calls a core")
-    traced = traces()
+    traced = measure_traces()
     out.print(
         f"traces of every call, {UTTERANCES} utterances a minute: {traced:.4f} s, {traced / durations:.1%}; "
         f"{TRACED_SHARE:.0%} of the calls are traced by default"
     )
     report_goals(
         (
-            Goal("core for a minute of a call, as planned for", durations, GATEWAY_WORK / CORE_SPEED, " s"),
-            Goal("traces, of that", 100 * TRACED_SHARE * traced / durations, TRACES_PERCENT, " %"),
+            Goal("core for a minute of a call, as planned for", durations, GATEWAY_CPU_S_PER_MINUTE / CORE_SPEED, " s"),
+            Goal("traces, of that", 100 * TRACED_SHARE * traced / durations, MAX_TRACES_PERCENT, " %"),
         )
     )
 

@@ -15,7 +15,7 @@ import typer
 
 from voice_ops.exits import FAILED, REFUSED
 from voice_ops.output import stop
-from voice_ops.provenance import commit, machine
+from voice_ops.provenance import current_commit, describe_machine
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs/measurements.md"
@@ -39,13 +39,13 @@ def record(name: Annotated[str, typer.Argument(metavar="NAME")], document: Path 
     )
     if result.returncode:
         raise stop(f"{marker['command']} exited with {result.returncode}: {result.stderr[-500:]}", FAILED)
-    body = "\n".join(written(marker["command"], result.stdout))
+    body = "\n".join(format_record(marker["command"], result.stdout))
     document.write_text(text[: marker.start()] + f"{marker[1]}\n{body}\n\n{marker[4]}" + text[marker.end() :])
 
 
-def written(command: str, output: str) -> Iterator[str]:
+def format_record(command: str, output: str) -> Iterator[str]:
     """Yield the lines of a record, which contains the command, commit, date, machine and output."""
-    yield f"*`{command}` · commit `{commit()}` · {datetime.now(UTC):%Y-%m-%d} · {machine()}*"
+    yield f"*`{command}` · commit `{current_commit()}` · {datetime.now(UTC):%Y-%m-%d} · {describe_machine()}*"
     yield ""
     yield "```"
     yield from (line.rstrip() for line in _COLOUR.sub("", output).strip().splitlines())

@@ -11,18 +11,25 @@ from pathlib import Path
 import voice_blueprint
 from bench.goals import Goal, report_goals
 from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.day import designed_load
+from voice_blueprint.day import design_load
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import Cells
 from voice_ops.output import err, out
-from voice_ops.simulate.capacity import fleet_plans, store_calls
-from voice_ops.simulate.cells import CELL_TICK_S, TotalResults, combine_cells, loss, lost_cells, sample
-from voice_ops.simulate.policies import configured
+from voice_ops.simulate.capacity import fleet_plans, max_store_calls
+from voice_ops.simulate.cells import (
+    CELL_TICK_S,
+    TotalResults,
+    cell_loss_trace,
+    combine_cells,
+    count_lost_cells,
+    simulate_cells,
+)
+from voice_ops.simulate.policies import configured_policy
 from voice_ops.simulate.run import Settings
-from voice_ops.simulate.traces import Trace, designed
+from voice_ops.simulate.traces import Trace, designed_day
 
 FILE = Path(__file__).parents[1] / "deployments/production-us-east-1.yaml"
-PEAK = 1_000_000
+PEAK_CALLS = 1_000_000
 MAX_S, MAX_MIB = 30, 200
 MAX_MISSED_PERCENT = 1.0
 """Maximum percentage of callers who are refused or cut off on the day."""
@@ -30,13 +37,13 @@ MIN_SERVED_PERCENT = 99.0
 """Minimum percentage of the peak that is served concurrently."""
 
 
-def deployed(peak: int) -> Deployment:
+def production_cell(peak: int) -> Deployment:
     """Return a cell of the production file for a load with this peak."""
     deployment = voice_blueprint.load(FILE)
-    load = designed_load(deployment)
+    load = design_load(deployment)
     cells = Cells(calls=peak_calls(load))
     scaled_load = load.model_copy(update={"calls": round(peak / load.peak_factor)})
-    (cell,) = deployment.model_copy(update={"load": scaled_load, "cells": cells}).in_regions()
+    (cell,) = deployment.model_copy(update={"load": scaled_load, "cells": cells}).region_deployments()
     return cell
 
 
@@ -46,25 +53,29 @@ def simulated(cell: Deployment, trace: Trace, lost: int = 0) -> TotalResults:
     assert total is not None  # noqa: S101  it is a cell
     settings = Settings(
         zones=cell.aws.availability_zones,
-        call_s=60 * designed_load(cell).minutes_each,
+        mean_call_s=60 * design_load(cell).minutes_each,
         cross_zone=cell.aws.edge.cross_zone,
         seed=1,
-        store_calls=store_calls(cell),
+        store_calls=max_store_calls(cell),
         tick_s=CELL_TICK_S,
     )
-    return combine_cells(sample(plans, configured(plans), trace, settings), total.cell_count, trace, lost)
+    return combine_cells(
+        simulate_cells(plans, configured_policy(plans), trace, settings), total.cell_count, trace, lost
+    )
 
 
 def main() -> None:
     """Simulate a day and the loss of an account, and compare the results and the cost with the goals."""
-    cell = deployed(PEAK)
-    lost = lost_cells(cell, "account-loss")
+    cell = production_cell(PEAK_CALLS)
+    lost = count_lost_cells(cell, "account-loss")
     with err.status("a day of a million calls, and the loss of an account"):
         start = time.process_time()
-        day = simulated(cell, designed(cell))
+        day = simulated(cell, designed_day(cell))
         total = cell.whole_deployment
         assert total is not None  # noqa: S101  it is a cell
-        outage = simulated(cell, loss(peak_calls(designed_load(cell)), total.cell_count, lost, "account-loss"), lost)
+        outage = simulated(
+            cell, cell_loss_trace(peak_calls(design_load(cell)), total.cell_count, lost, "account-loss"), lost
+        )
         seconds = time.process_time() - start
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     out.print(f"a day: {day}", soft_wrap=True)
@@ -74,11 +85,11 @@ def main() -> None:
             Goal("CPU", seconds, MAX_S, " s"),
             Goal("memory", peak_mib, MAX_MIB, " MiB"),
             Goal("missed on the day", 100 * day.missed_share, MAX_MISSED_PERCENT, " %"),
-            Goal("carried at the peak", 100 * day.most / PEAK, MIN_SERVED_PERCENT, " %", at_least=True),
+            Goal("carried at the peak", 100 * day.most / PEAK_CALLS, MIN_SERVED_PERCENT, " %", at_least=True),
             Goal(
                 "calls that are interrupted by the loss of their account",
                 outage.cut,
-                1.05 * PEAK * lost / total.cell_count,
+                1.05 * PEAK_CALLS * lost / total.cell_count,
             ),
         )
     )

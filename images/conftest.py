@@ -14,19 +14,19 @@ from redis.asyncio import Redis
 import tests.hypothesis_profiles  # noqa: F401  Hypothesis reads them
 from tests.left_out import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401  pytest calls them
 from voice_runtime.store import StoreSettings, connect
-from voice_sandbox.loopback import bypass_loopback, free_port
+from voice_sandbox.loopback import bypass_loopback, find_free_port
 
 bypass_loopback(os.environ, [f"127.0.0.{host}" for host in range(2, 10)])
 
 # onnxruntime, a dependency of faster-whisper, sends telemetry; its own function to disable it is not sufficient.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
-SERVERS = ("valkey-server", "redis-server")
+SERVER_PROGRAMS = ("valkey-server", "redis-server")
 BUSY_TIMEOUT_S = 60
 """Timeout for operations that take a second on an idle machine, so that tests do not fail on a busy machine."""
 
-_INHERITED = ("PATH", "NPY_DISABLE_CPU_FEATURES", "OPENBLAS_CORETYPE", "CT2_FORCE_CPU_ISA")
-INHERITED = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+_INHERITED_NAMES = ("PATH", "NPY_DISABLE_CPU_FEATURES", "OPENBLAS_CORETYPE", "CT2_FORCE_CPU_ISA")
+INHERITED_ENVIRONMENT = {name: os.environ[name] for name in _INHERITED_NAMES if name in os.environ}
 """The only variables that programs under test inherit from this machine."""
 
 
@@ -34,11 +34,11 @@ class StoreServer:
     """A server that can be stopped and restarted with its data."""
 
     def __init__(self, folder: Path) -> None:
-        program = next(filter(None, map(shutil.which, SERVERS)), None)
+        program = next(filter(None, map(shutil.which, SERVER_PROGRAMS)), None)
         assert program, "needs Debian's valkey-server or redis-server: `make test` installs it"
         self._program = program
         self._folder = folder
-        self.port = free_port()
+        self.port = find_free_port()
         self.settings = StoreSettings(host="127.0.0.1", port=self.port, user="default", tls=False)
         self.start()
 

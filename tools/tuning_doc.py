@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tools import doc_tables
-from tools.doc_tables import markdown
+from tools.doc_tables import markdown_table
 from voice_blueprint import catalog
 from voice_blueprint.catalog.inference import Architecture
 from voice_blueprint.engines.sizing.defaults import batch_defaults
-from voice_blueprint.engines.sizing.layouts import CELL, EngineRequirements, Layout, layouts
+from voice_blueprint.engines.sizing.layouts import CELL_LAYOUT, EngineRequirements, Layout, layouts
 from voice_blueprint.engines.sizing.memory import cross_attention_bytes, kv_bytes_per_token
 from voice_blueprint.engines.sizing.profiles import ProfileRow, batching_pair, profile_table
 from voice_blueprint.engines.sizing.tts import PUBLISHED_POINTS
@@ -22,14 +22,14 @@ SEED_SESSIONS = 500
 SEED_GPU = "A100-80"
 
 
-def rendered(text: str) -> str:
+def render_document(text: str) -> str:
     """Return the text of the document with all tables regenerated."""
-    return doc_tables.rendered(text, TABLES)
+    return doc_tables.render_tables(text, TABLES)
 
 
 def main() -> None:
     """Regenerate the tables of the document."""
-    DOCUMENT.write_text(rendered(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+    DOCUMENT.write_text(render_document(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def _kv_table() -> str:
@@ -46,7 +46,7 @@ def _kv_table() -> str:
         for model in catalog.models().values()
     ]
     headings = ("model", "layers, KV heads, head size", "bf16 B/token", "FP8 B/token", "cross-attention per session")
-    return markdown(headings, rows)
+    return markdown_table(headings, rows)
 
 
 def _profile_table() -> str:
@@ -60,7 +60,7 @@ def _profile_table() -> str:
         "sessions",
         "bound by",
     )
-    return markdown(headings, [_profile_cells(row) for row in profile_table()])
+    return markdown_table(headings, [_profile_cells(row) for row in profile_table()])
 
 
 def _profile_cells(row: ProfileRow) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ def _pair_table() -> str:
     control, treatment = batching_pair(row.tuned)
     setting_names = ("max_num_seqs", "max_num_batched_tokens", "block_size")
     rows = [(f"`{name}`", *(str(getattr(side, name)) for side in (control, treatment))) for name in setting_names]
-    return markdown(("knob", "control", "treatment"), rows)
+    return markdown_table(("knob", "control", "treatment"), rows)
 
 
 def _sessions_table() -> str:
@@ -107,14 +107,14 @@ def _sessions_table() -> str:
         for layout in layouts(catalog.models()[name], catalog.gpus()[SEED_GPU], size, request, region="")
         if isinstance(layout, Layout)
     ]
-    return markdown(("model", "node", "layout", "sessions/node", "longest session of which 500 fit"), rows)
+    return markdown_table(("model", "node", "layout", "sessions/node", "longest session of which 500 fit"), rows)
 
 
 def _session_cells(model: str, layout: Layout) -> tuple[str, ...]:
     tokens = layout.engine.kv_cache_tokens * layout.replicas_per_node // SEED_SESSIONS
     emphasis = "**" if layout.sessions_per_node >= SEED_SESSIONS else ""
     size = layout.vm_size.removeprefix("Standard_")
-    name = "cell" if layout.name == CELL else layout.name
+    name = "cell" if layout.name == CELL_LAYOUT else layout.name
     return model, size, name, f"{emphasis}{layout.sessions_per_node}{emphasis}", f"{tokens:,} tokens"
 
 
@@ -123,7 +123,7 @@ def _tts_table() -> str:
         (str(p.concurrency), f"{p.first_audio_ms:g} ms", f"{p.real_time_factor:g}", f"{p.chars_per_s:g}")
         for p in PUBLISHED_POINTS
     ]
-    return markdown(("requests at a time", "first audio", "real-time factor", "characters/s"), rows)
+    return markdown_table(("requests at a time", "first audio", "real-time factor", "characters/s"), rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {

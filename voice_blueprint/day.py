@@ -11,7 +11,12 @@ from pathlib import Path
 
 from voice_blueprint.capacity.conversations import conversation_chains
 from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.capacity.tiers import TARGET_UTILIZATION, by_tier, caller_tiers_for, mean_by_chance
+from voice_blueprint.capacity.tiers import (
+    TARGET_UTILIZATION,
+    caller_tier_capacities,
+    calls_by_tier,
+    mean_of_random_calls,
+)
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.sizing.service import transcription_capacity
 from voice_blueprint.file.model.deployment import Deployment
@@ -20,15 +25,15 @@ from voice_blueprint.file.model.load import CallLoad
 DAY_S = 24 * 3600
 STEP_S = 60
 """Time between two points of a curve."""
-PEAK_S = 15 * 3600
+PEAK_TIME_S = 15 * 3600
 """Time of the peak: 15:00."""
-SPIKE_S, RAMP_S = 3600, 60
+MAX_SPIKE_S, RAMP_S = 3600, 60
 """Maximum duration of a spike, and duration of its ramp."""
 NIGHT_SHARE = 0.2
 """Calls at 03:00 on a business day with a high peak, as a share of the mean. ASSUMED."""
 RANDOMLY_ASSIGNED_TIERS = (Tier.GATEWAY, Tier.VAD)
 """Tiers whose load balancer distributes calls without regard to the load of hosts."""
-UNTYPED_PEAK_FACTOR: float = CallLoad.model_fields["peak_factor"].default
+DEFAULT_PEAK_FACTOR: float = CallLoad.model_fields["peak_factor"].default
 SHAPE_TOLERANCE = 0.01
 """Permitted deviation of the mean and peak of a CSV file from those of the load."""
 
@@ -63,7 +68,7 @@ class Day:
         return max(self.calls)
 
 
-def designed_load(deployment: Deployment) -> CallLoad:
+def design_load(deployment: Deployment) -> CallLoad:
     """Return the load of the file or, if the file has none, the load that the tiers can serve at the peak.
 
     The peak fills the smallest tier to ``TARGET_UTILIZATION``. Gateways and VAD hosts, to which calls are distributed
@@ -74,38 +79,38 @@ def designed_load(deployment: Deployment) -> CallLoad:
     """
     if deployment.load:
         return deployment.load
-    tiers = caller_tiers_for(deployment)
-    tier_calls = [TARGET_UTILIZATION * max_calls for _, max_calls in by_tier(tiers).values()]
+    tiers = caller_tier_capacities(deployment)
+    tier_calls = [TARGET_UTILIZATION * max_calls for _, max_calls in calls_by_tier(tiers).values()]
     if not deployment.aws_section:
         tier_calls.append(
             TARGET_UTILIZATION
             * sum(
-                pool_capacity.high * pool_capacity.sessions
+                pool_capacity.max_replicas * pool_capacity.sessions
                 for pool_capacity in transcription_capacity(deployment.azure)
             )
         )
     if min(tier_calls) < TARGET_UTILIZATION:
         raise ValueError(f"{deployment.name} supports no calls, and has no `load`")
     tier_calls += [
-        each.units.max * mean_by_chance(each.calls) for each in tiers if each.tier in RANDOMLY_ASSIGNED_TIERS
+        each.units.max * mean_of_random_calls(each.calls) for each in tiers if each.tier in RANDOMLY_ASSIGNED_TIERS
     ]
     peak = max(1.0, min(tier_calls))
     conversation_limits = [min(link.most for link in chain) for chain in conversation_chains(deployment)]
     share = min(1.0, TARGET_UTILIZATION * min(conversation_limits) / peak) if conversation_limits else 1.0
-    mean = max(1, math.floor(peak / UNTYPED_PEAK_FACTOR))
-    return CallLoad(calls=mean, peak_factor=min(UNTYPED_PEAK_FACTOR, peak / mean), conversation_share=share)
+    mean = max(1, math.floor(peak / DEFAULT_PEAK_FACTOR))
+    return CallLoad(calls=mean, peak_factor=min(DEFAULT_PEAK_FACTOR, peak / mean), conversation_share=share)
 
 
-def day(deployment: Deployment) -> Day:
+def design_day(deployment: Deployment) -> Day:
     """Return the number of calls over the day for which the deployment is designed.
 
     Raises:
         DayError: The CSV file cannot be read, or its mean or peak differs from the load's.
         ValueError: The deployment serves no calls.
     """
-    load = designed_load(deployment)
+    load = design_load(deployment)
     if load.curve.endswith(".csv"):
-        return _from_file(deployment.source.file.parent / load.curve, load)
+        return _read_day(deployment.source.file.parent / load.curve, load)
     return {"flat": _flat_day, "business-day": _business_day, "spike": _spike_day}[load.curve](load)
 
 
@@ -119,7 +124,7 @@ def _business_day(load: CallLoad) -> Day:
     low = max(NIGHT_SHARE * mean, 2 * mean - peak)
     power = _cosine_exponent((peak - low) / (mean - low)) if peak > mean else 1.0
     seconds = range(0, DAY_S + 1, STEP_S)
-    waves = ((1 + math.cos(2 * math.pi * (second - PEAK_S) / DAY_S)) / 2 for second in seconds)
+    waves = ((1 + math.cos(2 * math.pi * (second - PEAK_TIME_S) / DAY_S)) / 2 for second in seconds)
     return Day("business-day", tuple(map(float, seconds)), tuple(low + (peak - low) * wave**power for wave in waves))
 
 
@@ -147,10 +152,10 @@ def _spike_day(load: CallLoad) -> Day:
     The plateau is shorter if the mean would leave no calls for the rest of the day.
     """
     peak, mean = float(peak_calls(load)), float(load.calls)
-    length = min(float(SPIKE_S), 0.5 * DAY_S * mean / peak)
+    length = min(float(MAX_SPIKE_S), 0.5 * DAY_S * mean / peak)
     # Half of each ramp counts as plateau.
     base = max(0.0, (mean * DAY_S - peak * length) / (DAY_S - length))
-    begin = PEAK_S - length / 2
+    begin = PEAK_TIME_S - length / 2
     points = {
         0.0: base,
         begin - RAMP_S / 2: base,
@@ -162,7 +167,7 @@ def _spike_day(load: CallLoad) -> Day:
     return Day("spike", tuple(points), tuple(points.values()))
 
 
-def _from_file(file: Path, load: CallLoad) -> Day:
+def _read_day(file: Path, load: CallLoad) -> Day:
     try:
         with file.open(newline="", encoding="utf-8-sig") as lines:
             header, *rows = csv.reader(lines)

@@ -57,25 +57,25 @@ GATEWAY_DRAIN_TIMEOUT_S = 110
 _VARIABLES_BY_NAME = {each.name: each for each in vars(contract).values() if isinstance(each, Variable)}
 
 
-def _variable(field: str, description: str) -> Variable:
+def _variable_for_setting(field: str, description: str) -> Variable:
     name = f"VOICE_{field.upper()}"
     return _VARIABLES_BY_NAME.get(name) or Variable(name, description)
 
 
-CALLER_RULES: Mapping[str, Variable] = {
-    name: _variable(name, field.description or "")
+CALLER_RULE_VARIABLES: Mapping[str, Variable] = {
+    name: _variable_for_setting(name, field.description or "")
     for name, field in CallerRules.model_fields.items()
     if name != "archive"
 }
 """Variables of the gateway, by setting of ``CallerRules``. The archive is excluded, since it is a resource."""
 
 ENVIRONMENT: Mapping[Image, tuple[Variable, ...]] = contract.ENVIRONMENT | {
-    Image.GATEWAY: tuple(dict.fromkeys((*contract.ENVIRONMENT[Image.GATEWAY], *CALLER_RULES.values())))
+    Image.GATEWAY: tuple(dict.fromkeys((*contract.ENVIRONMENT[Image.GATEWAY], *CALLER_RULE_VARIABLES.values())))
 }
 """Variables of each image: those of the contract, and those derived from settings."""
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     """Return a setting's value as text: lists are comma-separated, and a missing value is empty."""
     if value is None:
         return ""
@@ -112,7 +112,7 @@ def gateway_environment(
         MAX_CONNECTIONS: str(sockets),
         MEDIA_HOST: media_host,
         DRAIN_TIMEOUT_S: str(GATEWAY_DRAIN_TIMEOUT_S),
-        **{variable: _text(getattr(edge, name)) for name, variable in CALLER_RULES.items()},
+        **{variable: _format_value(getattr(edge, name)) for name, variable in CALLER_RULE_VARIABLES.items()},
     }
 
 

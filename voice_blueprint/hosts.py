@@ -66,7 +66,7 @@ def service_images(service: AzureService) -> tuple[Image, ...]:
             return (Image.ASR_VLLM,)
 
 
-def images_for(deployment: Deployment) -> tuple[Image, ...]:
+def required_images(deployment: Deployment) -> tuple[Image, ...]:
     """Return all images that the deployment's hosts, tasks and pods run, without duplicates."""
     images: list[Image] = []
     if deployment.aws_section:
@@ -91,21 +91,21 @@ NO_DIGEST = f"sha256:{'0' * 64}"
 started."""
 
 
-def digest(deployment: Deployment, image: Image) -> str:
+def image_digest(deployment: Deployment, image: Image) -> str:
     """Return an image's digest, or ``NO_DIGEST``."""
     return deployment.images.get(image, NO_DIGEST)
 
 
-def with_image_digests(deployment: Deployment) -> Deployment:
+def with_placeholder_digests(deployment: Deployment) -> Deployment:
     """Return the deployment with placeholder digests, as if all images had been pushed."""
-    missing = {image: NO_DIGEST for image in images_for(deployment) if image not in deployment.images}
+    missing = {image: NO_DIGEST for image in required_images(deployment) if image not in deployment.images}
     return deployment.model_copy(update={"images": {**deployment.images, **missing}})
 
 
 def artifacts_name(deployment: Deployment, fleet: AsrFleet) -> str:
     """Return the name of a fleet's artifacts, which depends on the host type, the image and the model."""
     model_revision = [fleet.vllm.model, fleet.vllm.revision] if fleet.vllm else [fleet.model, fleet.revision]
-    images = [digest(deployment, image) for image in asr_images(fleet) if image is not Image.TELEMETRY]
+    images = [image_digest(deployment, image) for image in asr_images(fleet) if image is not Image.TELEMETRY]
     return hashlib.sha256(json.dumps([fleet.instance_type, *model_revision, *images]).encode()).hexdigest()[:8]
 
 

@@ -20,20 +20,20 @@ from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
 from voice_blueprint.contract.network import Port
 from voice_blueprint.shipped import ROOT
 
-CONTEXT = ROOT
+BUILD_CONTEXT = ROOT
 """Build context of every image: the repository, or the part of it that the wheel contains, as limited by
 ``.dockerignore``."""
 
-FOLDER = CONTEXT / "images"
-FILE = "image.yaml"
-SNAPSHOT = "DEBIAN_SNAPSHOT"
+IMAGES_FOLDER = BUILD_CONTEXT / "images"
+SPEC_FILE = "image.yaml"
+SNAPSHOT_ARGUMENT = "DEBIAN_SNAPSHOT"
 """Build argument of Debian-based images (``images/debian.sh``)."""
 
 Platform = Literal["linux/amd64", "linux/arm64"]
 _CONTRACTS = {"contract": network, "cluster_contract": cluster_contract}
 
 
-def port(name: str) -> Port:
+def find_port(name: str) -> Port:
     """Return a port by the name of its constant, such as ``cluster_contract.ENGINE_HTTP``.
 
     Raises:
@@ -48,7 +48,7 @@ def port(name: str) -> Port:
     return result
 
 
-class Base(Model):
+class BaseImage(Model):
     """A distribution's image that several of our images are based on."""
 
     name: str
@@ -62,13 +62,13 @@ class Base(Model):
 
 
 @functools.cache
-def bases() -> dict[str, Base]:
+def bases() -> dict[str, BaseImage]:
     """Return the base images of distributions by name. Accelerator images are in the catalogue of engines."""
-    items = yaml.load((FOLDER / "bases.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-    return {base.name: base for base in (Base.model_validate_json(json.dumps(item)) for item in items)}
+    items = yaml.load((IMAGES_FOLDER / "bases.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    return {base.name: base for base in (BaseImage.model_validate_json(json.dumps(item)) for item in items)}
 
 
-def upstream(name: str) -> str:
+def upstream_reference(name: str) -> str:
     """Return the reference of the upstream image, with its tag, of an engine or a distribution's base.
 
     Raises:
@@ -83,27 +83,27 @@ def upstream(name: str) -> str:
     return reference
 
 
-def _is_engine(name: str) -> str:
+def _check_engine(name: str) -> str:
     if name not in catalog.engines():
         raise ValueError(f"{name} is no engine in the catalogue")
     return name
 
 
-def _is_port(name: str) -> str:
-    port(name)
+def _check_port(name: str) -> str:
+    find_port(name)
     return name
 
 
-def _has_upstream(name: str) -> str:
-    upstream(name)
+def _check_upstream(name: str) -> str:
+    upstream_reference(name)
     return name
 
 
 Argument = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
 """Name of a build argument."""
-EngineName = Annotated[str, AfterValidator(_is_engine)]
-PortName = Annotated[str, AfterValidator(_is_port)]
-UpstreamName = Annotated[str, AfterValidator(_has_upstream)]
+EngineName = Annotated[str, AfterValidator(_check_engine)]
+PortName = Annotated[str, AfterValidator(_check_port)]
+UpstreamName = Annotated[str, AfterValidator(_check_upstream)]
 Folder = Annotated[str, Field(pattern=r"^/[a-z0-9/_-]+$")]
 
 
@@ -177,8 +177,8 @@ class _Spec(Model):
         return self
 
     @property
-    def port_numbers(self) -> tuple[Port, ...]:
-        return tuple(port(name) for name in self.ports)
+    def resolved_ports(self) -> tuple[Port, ...]:
+        return tuple(find_port(name) for name in self.ports)
 
 
 class BuiltImage(_Spec):
@@ -195,7 +195,7 @@ class BuiltImage(_Spec):
     @property
     def folder(self) -> Path:
         """Path of the folder with its Dockerfile."""
-        return FOLDER / self.name
+        return IMAGES_FOLDER / self.name
 
     @property
     def build_args(self) -> dict[str, str]:
@@ -206,11 +206,11 @@ class BuiltImage(_Spec):
         for name in self.bases.values():
             # An image based on a publisher's image installs packages from a release pocket, which keeps its versions.
             if name in bases():
-                arguments[SNAPSHOT] = bases()[name].snapshot
+                arguments[SNAPSHOT_ARGUMENT] = bases()[name].snapshot
         return arguments
 
     @property
-    def buildable_offline(self) -> bool:
+    def is_buildable_offline(self) -> bool:
         """Whether every base can be bootstrapped from a distribution's packages."""
         return all(name in bases() for name in self.bases.values())
 
@@ -225,14 +225,14 @@ class MirroredImage(_Spec):
     """A publisher's image, copied unchanged to the operator's registry."""
 
     kind: Literal["mirrored"]
-    upstream: Annotated[EngineName, AfterValidator(_has_upstream)]
+    upstream: Annotated[EngineName, AfterValidator(_check_upstream)]
 
 
 ImageSpec = BuiltImage | MirroredImage
 _ADAPTER: TypeAdapter[ImageSpec] = TypeAdapter(Annotated[ImageSpec, Field(discriminator="kind")])
 
 
-def load(file: Path) -> ImageSpec:
+def load_spec(file: Path) -> ImageSpec:
     """Load an ``image.yaml``.
 
     Raises:
@@ -250,5 +250,5 @@ def load(file: Path) -> ImageSpec:
 @functools.cache
 def specs() -> dict[Image, ImageSpec]:
     """Return the specification of every image with an ``image.yaml``, in the order of the contract."""
-    files = {image: FOLDER / image / FILE for image in Image}
-    return {image: load(file) for image, file in files.items() if file.exists()}
+    files = {image: IMAGES_FOLDER / image / SPEC_FILE for image in Image}
+    return {image: load_spec(file) for image, file in files.items() if file.exists()}

@@ -19,14 +19,14 @@ from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location
 
-PUBLISH_EVERY_S = 5
+PUBLISH_INTERVAL_S = 5
 """Interval at which telemetry sends metrics (images/telemetry, ``publish_every_s``), one request each."""
-STORE_CONNECTIONS = 50
+MAX_STORE_CONNECTIONS = 50
 """Maximum connections of a gateway, an agent, an engine or its telemetry to the state store
 (voice_runtime/store.py)."""
 VAD_STORE_CONNECTIONS = 4
 """Connections of the data plane (images/vad-dataplane/src): hosts, chunks, admission and presence."""
-STACKS = 7
+BASE_STACKS = 7
 """Stacks of a deployment without agents, fleets and machine images (voice_stacks/aws)."""
 EDGE_UNIT_MBPS, EDGE_UNIT_CONNECTIONS = 2.22, 2_500
 """Throughput and connections of one capacity unit of an application gateway. See ``EDGE_UNITS``."""
@@ -56,14 +56,14 @@ class LimitNeed:
 def limit_needs(deployment: Deployment) -> Iterator[LimitNeed]:
     """Yield the usage of each limit by the sections of the deployment file."""
     all_limits = catalog.limits()
-    needs = list(_aws(deployment.aws_section)) if deployment.aws_section else []
+    needs = list(_aws_needs(deployment.aws_section)) if deployment.aws_section else []
     if deployment.azure_section:
-        needs += [*_azure(deployment.azure_section), *_azure_edge(deployment)]
+        needs += [*_azure_needs(deployment.azure_section), *_azure_edge_needs(deployment)]
     for id_, low, high, location in needs:
         yield LimitNeed(all_limits[id_], HostCount(min=math.ceil(low), max=max(1, math.ceil(high))), location)
 
 
-def _aws(aws: Aws) -> Iterator[tuple[str, float, float, Location]]:
+def _aws_needs(aws: Aws) -> Iterator[tuple[str, float, float, Location]]:
     zones, tasks, per_zone = len(aws.availability_zones), aws.edge.gateway.tasks, aws.vad.hosts_per_zone
     tasks_location: Location = ("aws", "edge", "gateway", "tasks")
     # Gateway tasks, which ECS spreads over the zones, and VAD hosts are targets of the public load balancer.
@@ -83,10 +83,15 @@ def _aws(aws: Aws) -> Iterator[tuple[str, float, float, Location]]:
     )
     # Each host and task has its own network interface, and publishes its own metrics.
     yield "network-interfaces", min_hosts, max_hosts, ("aws", "vad", "hosts_per_zone")
-    yield "put-metric-data", min_hosts / PUBLISH_EVERY_S, max_hosts / PUBLISH_EVERY_S, ("aws", "vad", "hosts_per_zone")
+    yield (
+        "put-metric-data",
+        min_hosts / PUBLISH_INTERVAL_S,
+        max_hosts / PUBLISH_INTERVAL_S,
+        ("aws", "vad", "hosts_per_zone"),
+    )
     low, high = (
-        STORE_CONNECTIONS * sum(getattr(each, bound) for each in services)
-        + 2 * STORE_CONNECTIONS * sum(getattr(fleet.hosts, bound) for fleet in aws.asr)
+        MAX_STORE_CONNECTIONS * sum(getattr(each, bound) for each in services)
+        + 2 * MAX_STORE_CONNECTIONS * sum(getattr(fleet.hosts, bound) for fleet in aws.asr)
         + VAD_STORE_CONNECTIONS * zones * getattr(per_zone, bound)
         for bound in ("min", "max")
     )
@@ -96,13 +101,13 @@ def _aws(aws: Aws) -> Iterator[tuple[str, float, float, Location]]:
     # After the loss of a zone, its tasks are started in the other zones.
     for service, location in zip(services, (tasks_location, ("aws", "agents", "tasks")), strict=False):
         yield "fargate-starts", service.min / zones, service.max / zones, location
-    stacks = STACKS + len(aws.asr) + bool(aws.agents) + bool(aws.host_images)
+    stacks = BASE_STACKS + len(aws.asr) + bool(aws.agents) + bool(aws.host_images)
     yield "stacks", stacks, stacks, ("aws",)
     rules = max(max(Counter(getattr(flow, end) for flow in FLOWS).values()) for end in ("source", "destination"))
     yield "security-group-rules", rules, rules, ("aws",)
 
 
-def _azure(azure: Azure) -> Iterator[tuple[str, float, float, Location]]:
+def _azure_needs(azure: Azure) -> Iterator[tuple[str, float, float, Location]]:
     pools: list[tuple[Location, HostCount]] = [(("azure", "system_pool", "nodes"), azure.system_pool.nodes)]
     if azure.cpu_pool:
         pools.append((("azure", "cpu_pool", "nodes"), azure.cpu_pool.nodes))
@@ -114,7 +119,7 @@ def _azure(azure: Azure) -> Iterator[tuple[str, float, float, Location]]:
     yield "aks-node-pools", len(pools), len(pools), ("azure", "pools")
 
 
-def _azure_edge(deployment: Deployment) -> Iterator[tuple[str, float, float, Location]]:
+def _azure_edge_needs(deployment: Deployment) -> Iterator[tuple[str, float, float, Location]]:
     azure, load = deployment.azure, deployment.load
     if azure.callers is None:
         return

@@ -10,11 +10,11 @@ CHECKOUT = Path(__file__).parents[1]
 """Root of the checkout, or the folder in which the packages are installed."""
 
 _PACKAGED = Path(__file__).with_name("packaged")
-INSTALLED = _PACKAGED.is_dir()
+IS_INSTALLED = _PACKAGED.is_dir()
 """Whether this is an installed wheel instead of a checkout."""
 
-ROOT = _PACKAGED if INSTALLED else CHECKOUT
+ROOT = _PACKAGED if IS_INSTALLED else CHECKOUT
 """Root of the shipped files."""
 
-WORKING_FOLDER = Path.cwd() if INSTALLED else CHECKOUT
+WORKING_FOLDER = Path.cwd() if IS_INSTALLED else CHECKOUT
 """Parent of the folder ``.voice``, in which commands store state between runs."""

@@ -17,21 +17,21 @@ def validate_key(pem: str) -> str:
     Raises:
         ValueError: The text is not a PEM-encoded ECDSA key on the curve P-256.
     """
-    _public_key(pem)
+    _load_public_key(pem)
     return pem
 
 
-def key_line(pem: str) -> str:
+def pem_body(pem: str) -> str:
     """Return the body of a PEM text as one line."""
     return "".join(pem.strip().splitlines()[1:-1])
 
 
-def manifest(images: Mapping[Name, str]) -> str:
+def digest_manifest(images: Mapping[Name, str]) -> str:
     """Return the text to sign for a deployment's digests: sorted JSON without spaces, and a newline."""
     return json.dumps(dict(sorted(images.items())), separators=(",", ":")) + "\n"
 
 
-def is_verified(pem: str, signature: str, content: bytes) -> bool:
+def is_signature_valid(pem: str, signature: str, content: bytes) -> bool:
     """Return True if the key verifies a base64 signature of the content."""
     # Imported here, since most commands verify no signatures.
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
@@ -39,13 +39,13 @@ def is_verified(pem: str, signature: str, content: bytes) -> bool:
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
 
     try:
-        _public_key(pem).verify(base64.b64decode(signature, validate=True), content, ec.ECDSA(hashes.SHA256()))
+        _load_public_key(pem).verify(base64.b64decode(signature, validate=True), content, ec.ECDSA(hashes.SHA256()))
     except (InvalidSignature, ValueError):  # invalid base64
         return False
     return True
 
 
-def _public_key(pem: str) -> "ec.EllipticCurvePublicKey":
+def _load_public_key(pem: str) -> "ec.EllipticCurvePublicKey":
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
     from cryptography.hazmat.primitives.serialization import load_pem_public_key  # noqa: PLC0415
 

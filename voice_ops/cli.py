@@ -58,7 +58,7 @@ PANELS = {
 }
 """Commands by panel of `voice --help`."""
 
-RENAMED = {"bench": "loadtest"}
+RENAMED_COMMANDS = {"bench": "loadtest"}
 
 RENAMED_OPTIONS = {
     "calibrate": {"--most": "--max-calls"},
@@ -71,7 +71,7 @@ RENAMED_OPTIONS = {
 
 STDOUT_ERRORS = {ENOSPC, EDQUOT, EIO}
 """Errors of a write to a full or broken disk. An error without a file name may concern standard output."""
-MIN_FREE = 2**25
+MIN_FREE_BYTES = 2**25
 """Minimum free space in bytes, which a synthesis requires. A disk with less free space counts as full."""
 
 
@@ -105,7 +105,7 @@ def _hide_flag_types(parameters: Sequence[Parameter]) -> None:
             parameter.metavar = ""
 
 
-class Commands(TyperGroup):
+class CommandGroup(TyperGroup):
     """Command group that lists all commands without importing them, and imports the invoked command."""
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401  TyperGroup has twenty parameters
@@ -140,7 +140,7 @@ class Commands(TyperGroup):
         except ClickException as error:
             if not standalone_mode:
                 raise
-            _explain(error, as_json="--json" in (sys.argv[1:] if args is None else args))
+            _report_usage_error(error, as_json="--json" in (sys.argv[1:] if args is None else args))
         except typer.Abort:
             print_error("aborted")
             sys.exit(FAILED)
@@ -158,8 +158,8 @@ class Commands(TyperGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        if args[0] in RENAMED:
-            ctx.fail(f"`voice {args[0]}` was renamed to `voice {RENAMED[args[0]]}`")
+        if args[0] in RENAMED_COMMANDS:
+            ctx.fail(f"`voice {args[0]}` was renamed to `voice {RENAMED_COMMANDS[args[0]]}`")
         name, listed, arguments = super().resolve_command(ctx, args)
         ctx.invoked_subcommand = name
         renamed = RENAMED_OPTIONS.get(name or "", {})
@@ -183,10 +183,10 @@ class Commands(TyperGroup):
 def _find_full_disk() -> str | None:
     """Return the temporary or current folder if its disk is full, or None."""
     folders = (tempfile.gettempdir(), Path.cwd())
-    return next((str(folder) for folder in folders if shutil.disk_usage(folder).free < MIN_FREE), None)
+    return next((str(folder) for folder in folders if shutil.disk_usage(folder).free < MIN_FREE_BYTES), None)
 
 
-def _explain(error: ClickException, *, as_json: bool) -> NoReturn:
+def _report_usage_error(error: ClickException, *, as_json: bool) -> NoReturn:
     """Print an error of the command line with a hint, or the help if there are no arguments, and exit."""
     context: Context | None = getattr(error, "ctx", None)
     if isinstance(error, NoArgsIsHelpError):
@@ -199,7 +199,7 @@ def _explain(error: ClickException, *, as_json: bool) -> NoReturn:
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=CommandGroup,
     name="voice",
     epilog=HELP,
     no_args_is_help=True,

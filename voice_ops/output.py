@@ -38,7 +38,7 @@ for _stream in (sys.stdout, sys.stderr):
         _stream.reconfigure(errors="voice-plain")
 
 
-MARKS = {"✗ ", "✓ ", "! ", "→ ", "? "}
+MESSAGE_PREFIXES = {"✗ ", "✓ ", "! ", "→ ", "? "}
 """Prefixes of messages. Continuation lines are indented by the width of the prefix."""
 
 
@@ -61,14 +61,14 @@ class PlainConsole(Console):
         """Print text wrapped at words. Continuation lines are indented like the first line."""
         for line in (Text(text) if isinstance(text, str) else text).split("\n", allow_blank=True):
             indent = len(line) - len(line.plain.lstrip(" "))
-            mark = 2 if line.plain[indent : indent + 2] in MARKS else 0
+            mark = 2 if line.plain[indent : indent + 2] in MESSAGE_PREFIXES else 0
             words = wrap_text(line[indent + mark :], max(20, self.width - indent - mark))
             first = line[: indent + mark]
             for number, each in enumerate(words or [Text()]):
                 super().print((first if not number else Text(" " * len(first))) + each, crop=False, soft_wrap=True)
 
 
-def styled(template: str, *data: object) -> Text:
+def format_markup(template: str, *data: object) -> Text:
     """Return the text of a template with markup, such as ``[red]✗[/] {}``. Markup in the data is not interpreted."""
     text = Text.from_markup(template, emoji=False)
     offsets = [at for match in re.finditer(r"\{\}", text.plain) for at in match.span()]
@@ -110,7 +110,7 @@ _JSON_PRINTED = "voice.reported"
 def print_error(text: str) -> None:
     """Print an error to stderr. Further lines are indented below the first line."""
     first, _, details = text.partition("\n")
-    err.print(styled("[red]✗[/] {}", first), soft_wrap=True)
+    err.print(format_markup("[red]✗[/] {}", first), soft_wrap=True)
     for line in details.splitlines():
         err.print(f"  {line}", soft_wrap=True)
 
@@ -129,7 +129,7 @@ def print_json_error(problems: list[str], code: int) -> None:
         print_json({"refused": code == REFUSED, "problems": problems})
 
 
-def as_json(value: object) -> str:
+def to_json(value: object) -> str:
     """Serialize plain values, dataclasses and models to JSON. Other objects are serialized as their attributes."""
     from pydantic_core import to_jsonable_python  # noqa: PLC0415  not needed by `voice --help`
 
@@ -140,7 +140,7 @@ def print_json(report: Mapping[str, object], deployment: str = "") -> None:
     """Print the JSON report of a command. The report starts with the name of the deployment, if there is one."""
     if context := get_current_context(silent=True):
         context.meta[_JSON_PRINTED] = True
-    typer.echo(as_json(({"deployment": deployment} if deployment else {}) | dict(report)))
+    typer.echo(to_json(({"deployment": deployment} if deployment else {}) | dict(report)))
 
 
 class FullTable(Table):
@@ -151,7 +151,7 @@ class FullTable(Table):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows = list(zip(*(list(column.cells) for column in self.columns), strict=True))
-        widths = [self._width(console, column, index, rows) for index, column in enumerate(self.columns)]
+        widths = [self._column_width(console, column, index, rows) for index, column in enumerate(self.columns)]
         moved_columns: list[int] = []
         # Columns are separated by three characters, and the edge has one. The first column identifies the
         # row, so it is never moved.
@@ -160,19 +160,21 @@ class FullTable(Table):
             moved_columns.append(widest)
             widths[widest] = -3
         if moved_columns:
-            yield from self._stack(console, options, rows, sorted(moved_columns))
+            yield from self._render_stacked(console, options, rows, sorted(moved_columns))
         else:
             yield from super().__rich_console__(console, options)
         if self.caption:
             yield Segment.line()  # as after a table without this line
 
-    def _width(self, console: Console, column: Column, index: int, rows: list[tuple[RenderableType, ...]]) -> int:
+    def _column_width(
+        self, console: Console, column: Column, index: int, rows: list[tuple[RenderableType, ...]]
+    ) -> int:
         cells = [column.header, *(row[index] for row in rows)]
         return max(
-            (Measurement.get(console, console.options, _text(console, cell)).maximum for cell in cells), default=0
+            (Measurement.get(console, console.options, _to_text(console, cell)).maximum for cell in cells), default=0
         )
 
-    def _stack(
+    def _render_stacked(
         self,
         console: Console,
         options: ConsoleOptions,
@@ -187,7 +189,7 @@ class FullTable(Table):
         for row, style in zip(rows, self.rows, strict=True):
             slim.add_row(*(row[index] for index in remaining_columns), end_section=style.end_section)
         lines = console.render_lines(slim, options, pad=False)
-        notes = iter([_render_admonition(console, options, self.columns, row, moved_columns) for row in rows])
+        notes = iter([_render_moved_cells(console, options, self.columns, row, moved_columns) for row in rows])
         # Each row of the slim table is one line, since its cells do not wrap. The header ends with a rule.
         rule_index = next(
             (at for at, line in enumerate(lines) if set("".join(each.text for each in line).strip()) == {"─"}), -1
@@ -200,11 +202,11 @@ class FullTable(Table):
                 yield from next(notes, [])
 
 
-def _text(console: Console, cell: RenderableType) -> RenderableType:
+def _to_text(console: Console, cell: RenderableType) -> RenderableType:
     return console.render_str(cell) if isinstance(cell, str) else cell
 
 
-def _render_admonition(
+def _render_moved_cells(
     console: Console,
     options: ConsoleOptions,
     columns: list[Column],
@@ -214,7 +216,7 @@ def _render_admonition(
     """Render the cells that did not fit into a row, each after the heading of its column."""
     parts: list[Text] = []
     for index in moved_columns:
-        cell, header = _text(console, row[index]), _text(console, columns[index].header)
+        cell, header = _to_text(console, row[index]), _to_text(console, columns[index].header)
         if isinstance(cell, Text) and isinstance(header, Text) and cell.plain:
             parts.append(Text.assemble(f"{header.plain}: " if header.plain else "", cell))
     results: list[Segment] = []

@@ -8,10 +8,10 @@ from threading import Event, Thread
 from rich.console import Console
 from rich.text import Text
 
-from voice_ops.output import styled
+from voice_ops.output import format_markup
 
 _LINE_WIDTH = 100
-SILENCE_S = 30.0
+MAX_SILENCE_S = 30.0
 """Maximum time without output if there is no spinner. CI systems may abort jobs without output."""
 
 
@@ -21,8 +21,8 @@ def heartbeat(console: Console, label: str) -> Iterator[None]:
     finished, start = Event(), time.monotonic()
 
     def print_heartbeat() -> None:
-        while not finished.wait(SILENCE_S):
-            console.print(styled("… {} [dim]{} s[/]", label, f"{time.monotonic() - start:.0f}"))
+        while not finished.wait(MAX_SILENCE_S):
+            console.print(format_markup("… {} [dim]{} s[/]", label, f"{time.monotonic() - start:.0f}"))
 
     thread = Thread(target=print_heartbeat, daemon=True)
     if not console.is_terminal:
@@ -57,9 +57,9 @@ class Progress:
             mark = "[green]✓[/]"
         finally:
             self._status.stop()
-            self._console.print(styled(f"{mark} {{}} [dim]{{}} s[/]", label, f"{time.monotonic() - start:.1f}"))
+            self._console.print(format_markup(f"{mark} {{}} [dim]{{}} s[/]", label, f"{time.monotonic() - start:.1f}"))
 
     def detail(self, line: str) -> None:
         """Show a line of output next to the spinner."""
         if line.strip():
-            self._status.update(styled("{} [dim]{}[/]", self._label, line.strip()[:_LINE_WIDTH]))
+            self._status.update(format_markup("{} [dim]{}[/]", self._label, line.strip()[:_LINE_WIDTH]))

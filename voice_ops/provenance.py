@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def commit() -> str:
+def current_commit() -> str:
     """Return the hash of the checked-out commit, followed by ``with changes`` if tracked files differ."""
     head, changed = (
         subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603, S607
@@ -18,7 +18,7 @@ def commit() -> str:
     return f"{head} with changes" if changed else head
 
 
-def machine() -> str:
+def describe_machine() -> str:
     """Return a description of this machine, with its processor, cores and load."""
     cpus = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     named = re.search(r"^model name\s*: (.+)$", cpus, re.MULTILINE)

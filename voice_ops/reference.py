@@ -19,26 +19,26 @@ from voice_blueprint.observability.azure.platform import PlatformAlert, platform
 from voice_ops.cli import COMMANDS, load_command
 from voice_ops.schema import markdown
 from voice_ops.schema.document import Schema
-from voice_ops.schema.document import schema as file_schema
+from voice_ops.schema.document import build_schema as file_schema
 
 DOCS = Path(__file__).parents[1] / "docs"
 
 
 def main() -> None:
     """Write all pages, or print the pages that the command line specifies."""
-    for name, text in pages().items():
+    for name, text in render_pages().items():
         if not sys.argv[1:]:
             (DOCS / f"{name}.md").write_text(text, encoding="utf-8")
         elif name in sys.argv:
             sys.stdout.write(text)
 
 
-def pages() -> dict[str, str]:
+def render_pages() -> dict[str, str]:
     """Return the text of each page, by path below ``docs`` without suffix."""
     return {f"reference/{name}": render() for name, render in PAGES.items()} | markdown.render(file_schema())
 
 
-def commands() -> str:
+def commands_page() -> str:
     """Render the page of all commands, with their arguments and options as in the help."""
     lines = [
         "# Options of the `voice` command",
@@ -49,15 +49,15 @@ def commands() -> str:
         for title, command in _leaf_commands(name, load_command(name)):
             lines += ["", f"## voice {title}", "", _to_markdown(command.help or ""), ""]
             rows = [
-                _parameter(each, Context(command))
+                _parameter_row(each, Context(command))
                 for each in command.params
                 if isinstance(each, TyperArgument | TyperOption) and not each.hidden
             ]
-            lines += _table(("Argument or option", "Description"), rows) if rows else []
+            lines += _markdown_table(("Argument or option", "Description"), rows) if rows else []
     return "\n".join(lines) + "\n"
 
 
-def checks() -> str:
+def checks_page() -> str:
     """Render the page of all checks, with their level, condition and source."""
     lines = [
         "# Checks",
@@ -75,10 +75,10 @@ def checks() -> str:
         )
         for check in CHECKS
     ]
-    return "\n".join([*lines, *_table(("Check", "Level", "Condition", "Source"), rows)]) + "\n"
+    return "\n".join([*lines, *_markdown_table(("Check", "Level", "Condition", "Source"), rows)]) + "\n"
 
 
-def api() -> str:
+def api_page() -> str:
     """Render the page of the session API, with its routes and the schemas of the bodies."""
     lines = [
         "# Session API",
@@ -88,19 +88,24 @@ def api() -> str:
         f"`{session_api.LAST_EVENT_ID_HEADER}`.",
         "",
     ]
-    lines += _table(
+    lines += _markdown_table(
         ("Method", "Path", "What it does"), [(each.method, f"`{each.path}`", each.summary) for each in ROUTES]
     )
     for title, part in (
-        ("Request of a session", session_api.SESSION_REQUEST),
-        ("Session", session_api.SESSION),
-        ("Error", session_api.ERROR),
+        ("Request of a session", session_api.SESSION_REQUEST_SCHEMA),
+        ("Session", session_api.SESSION_SCHEMA),
+        ("Error", session_api.ERROR_SCHEMA),
     ):
-        lines += ["", f"## {title}", "", *_table(("Field", "Type", "Required", "Description"), list(_fields(part)))]
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            *_markdown_table(("Field", "Type", "Required", "Description"), list(_field_rows(part))),
+        ]
     return "\n".join(lines) + "\n"
 
 
-def azure_alerts() -> str:
+def azure_alerts_page() -> str:
     """Render the page of all alerts on Azure, from shipped files that together deploy every kind of service."""
     images = dict.fromkeys(Image, "sha256:...")
     results: dict[str, Alert] = {}
@@ -132,7 +137,7 @@ def azure_alerts() -> str:
         for alert in results.values()
     ]
     lines += [
-        *_table(("Alert", "Fires when it is", "For", "Pages", "Watches"), rows),
+        *_markdown_table(("Alert", "Fires when it is", "For", "Pages", "Watches"), rows),
         "",
         "## Services of Azure",
         "",
@@ -152,7 +157,9 @@ def azure_alerts() -> str:
         )
         for alert in platform.values()
     ]
-    return "\n".join([*lines, *_table(("Alert", "Fires when it is", "Window", "Pages", "Watches"), rows)]) + "\n"
+    return (
+        "\n".join([*lines, *_markdown_table(("Alert", "Fires when it is", "Window", "Pages", "Watches"), rows)]) + "\n"
+    )
 
 
 def _leaf_commands(title: str, command: Command) -> Iterator[tuple[str, Command]]:
@@ -168,12 +175,12 @@ def _to_markdown(text: str) -> str:
     return example.sub(r"Example: `\1`", text.replace("\b", "").strip())
 
 
-def _parameter(parameter: TyperArgument | TyperOption, context: Context) -> tuple[str, str]:
+def _parameter_row(parameter: TyperArgument | TyperOption, context: Context) -> tuple[str, str]:
     names, help_text = parameter.get_help_record(context) or ("", "")
     return f"`{names}`", help_text.replace("[", "(").replace("]", ")")  # brackets are links in Markdown
 
 
-def _fields(schema: Schema, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+def _field_rows(schema: Schema, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
     for name, field in schema["properties"].items():
         kind = (
             ", ".join(f"`{value}`" for value in field["enum"])
@@ -183,19 +190,19 @@ def _fields(schema: Schema, prefix: str = "") -> Iterator[tuple[str, str, str, s
         required = "yes" if name in schema.get("required", ()) else "no"
         yield f"`{prefix}{name}`", kind, required, field.get("description", "")
         if "properties" in field:
-            yield from _fields(field, f"{prefix}{name}.")
+            yield from _field_rows(field, f"{prefix}{name}.")
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+def _markdown_table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
     cells = [[" ".join(str(cell).split()).replace("|", "\\|") for cell in row] for row in (headings, *rows)]
     return [f"| {' | '.join(row)} |" for row in (cells[0], ["---"] * len(headings), *cells[1:])]
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "azure-alerts": azure_alerts,
-    "checks": checks,
-    "commands": commands,
-    "session-api": api,
+    "azure-alerts": azure_alerts_page,
+    "checks": checks_page,
+    "commands": commands_page,
+    "session-api": api_page,
 }
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from voice_blueprint.file.model.deployment import Deployment
 if TYPE_CHECKING:
     from aws_cdk.cx_api import CloudAssembly
 
-QUIET = {
+QUIET_ENVIRONMENT = {
     "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
     "JSII_SILENCE_WARNING_DEPRECATED_NODE_VERSION": "1",
     "NODE_NO_WARNINGS": "1",
@@ -23,7 +23,7 @@ def synthesize(deployment: Deployment, folder: Path) -> "CloudAssembly":
     """Synthesize a deployment that has passed its checks, write the cloud assembly to a folder, and return it."""
     from voice_stacks.node import start_jsii  # noqa: PLC0415  not needed by commands that do not synthesize
 
-    os.environ.update(QUIET)
+    os.environ.update(QUIET_ENVIRONMENT)
     start_jsii()
     # Imported here, since aws-cdk-lib starts a Node process, which commands that only read the file do not need.
     from voice_stacks.aws.app import make_app  # noqa: PLC0415

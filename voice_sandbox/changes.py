@@ -18,7 +18,7 @@ class Op(enum.Enum):
     SAME = "same"
 
 
-def describe(ops: Iterable[Op]) -> str:
+def summarize_operations(ops: Iterable[Op]) -> str:
     """Summarize operations in a line such as "12 to create, 1 to replace, 3 unchanged"."""
     counts = Counter(ops)
     parts = [f"{counts[op]} {'unchanged' if op is Op.SAME else f'to {op.value}'}" for op in Op if counts[op]]
@@ -33,9 +33,9 @@ class Outage:
         name: Name of the resource, with which an operator accepts the outage.
         label: Type and name of the resource.
         changes: Settings that cannot change in place; empty for a deletion.
-        impact: The affected service, and the duration of the outage.
+        down: The affected service, and the duration of the outage.
         also_replaced: Number of other resources that are replaced together with this one.
-        is_removed: Whether the resource was removed from the file and a deployment does not change it. Then ``impact``
+        is_removed: Whether the resource was removed from the file and a deployment does not change it. Then ``down``
             contains the required action.
     """
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, MutableMapping
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names with which programs of a rehearsal address each other; ``localhost`` includes its subdomains."""
-_PORTS = range(10_000, 32_768)
+_PORT_RANGE = range(10_000, 32_768)
 """Below the ephemeral ports of Linux and macOS, so that no other connection or program gets a program's port during a
 restart."""
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 
 
 def bypass_loopback(environment: MutableMapping[str, str], addresses: Iterable[str] = ()) -> None:
@@ -21,7 +21,7 @@ def bypass_loopback(environment: MutableMapping[str, str], addresses: Iterable[s
         environment: Variables of a process.
         addresses: Further loopback addresses, since few clients support networks such as 127.0.0.0/8.
     """
-    if not any(environment.get(name) or environment.get(name.upper()) for name in _PROXIES):
+    if not any(environment.get(name) or environment.get(name.upper()) for name in _PROXY_VARIABLES):
         return
     values = [environment.get(name, "") for name in ("no_proxy", "NO_PROXY")]
     names = dict.fromkeys(each.strip() for value in values for each in value.split(",") if each.strip())
@@ -30,13 +30,13 @@ def bypass_loopback(environment: MutableMapping[str, str], addresses: Iterable[s
     environment["NO_PROXY"] = environment["no_proxy"] = ",".join(names)
 
 
-def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
+def find_free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
     """Return a port that is free on every IPv4 address of this machine.
 
     Raises:
         OSError: A hundred ports are all in use.
     """
-    for port in random.sample(_PORTS, 100):
+    for port in random.sample(_PORT_RANGE, 100):
         with socket.socket(socket.AF_INET, kind) as probe:
             try:
                 probe.bind(("", port))

@@ -8,20 +8,20 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
 
-from voice_blueprint.shipped import CHECKOUT, INSTALLED, ROOT
-from voice_stacks.node import PROGRAM
+from voice_blueprint.shipped import CHECKOUT, IS_INSTALLED, ROOT
+from voice_stacks.node import NODE_PROGRAM
 
-LOCK = "package-lock.json"
+LOCK_FILE = "package-lock.json"
 """File with the version and the checksum of each package. npm installs no other packages."""
-_NPM = PROGRAM.parents[1] / "lib/node_modules/npm/bin/npm-cli.js"
-_LAST_LINES = 10
+_NPM_PROGRAM = NODE_PROGRAM.parents[1] / "lib/node_modules/npm/bin/npm-cli.js"
+_MAX_OUTPUT_LINES = 10
 
 
 class NpmError(Exception):
     """The packages could not be installed. The message contains the reason and the remedy."""
 
 
-def modules(package: str, report: Callable[[str], None] = lambda _: None) -> Path:
+def modules_folder(package: str, report: Callable[[str], None] = lambda _: None) -> Path:
     """Return the folder ``node_modules`` that contains a package in the version with which this release is tested.
 
     In a checkout, `make setup` installs the packages. An installed `voice` uses those in the current folder if they
@@ -35,23 +35,23 @@ def modules(package: str, report: Callable[[str], None] = lambda _: None) -> Pat
     Raises:
         NpmError: The package is not installed, and cannot be.
     """
-    if not INSTALLED:
+    if not IS_INSTALLED:
         folder = CHECKOUT / "node_modules"
         if not (folder / package).is_dir():
             raise NpmError(f"the npm package {package} is not installed in {CHECKOUT}; run `make setup`")
         return folder
-    lock = (ROOT / LOCK).read_bytes()
+    lock = (ROOT / LOCK_FILE).read_bytes()
     working_folder = Path.cwd()
-    is_current = (working_folder / LOCK).is_file() and (working_folder / LOCK).read_bytes() == lock
+    is_current = (working_folder / LOCK_FILE).is_file() and (working_folder / LOCK_FILE).read_bytes() == lock
     if is_current and (working_folder / "node_modules" / package).is_dir():
         return working_folder / "node_modules"
-    folder = cache() / f"npm-{hashlib.sha256(lock).hexdigest()[:12]}"
+    folder = cache_folder() / f"npm-{hashlib.sha256(lock).hexdigest()[:12]}"
     if not (folder / "node_modules" / package).is_dir():
         _install(folder, report)
     return folder / "node_modules"
 
 
-def cache() -> Path:
+def cache_folder() -> Path:
     """Return the user's cache folder of this program."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "voice-serve"
 
@@ -65,21 +65,21 @@ def _install(folder: Path, report: Callable[[str], None]) -> None:
     except OSError as error:
         raise NpmError(f"{folder.parent}: {error.strerror}; set XDG_CACHE_HOME to a writable folder") from None
     try:
-        for name in ("package.json", LOCK):
+        for name in ("package.json", LOCK_FILE):
             shutil.copy(ROOT / name, draft / name)
         done = subprocess.run(  # noqa: S603
-            [PROGRAM, _NPM, "ci", "--include=dev", "--no-audit", "--no-fund", "--loglevel=error"],
+            [NODE_PROGRAM, _NPM_PROGRAM, "ci", "--include=dev", "--no-audit", "--no-fund", "--loglevel=error"],
             cwd=draft,
-            env=os.environ | {"PATH": os.pathsep.join([str(PROGRAM.parent), os.environ.get("PATH", "")])},
+            env=os.environ | {"PATH": os.pathsep.join([str(NODE_PROGRAM.parent), os.environ.get("PATH", "")])},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode:
-            lines = "\n".join((done.stdout + done.stderr).splitlines()[-_LAST_LINES:])
+            lines = "\n".join((done.stdout + done.stderr).splitlines()[-_MAX_OUTPUT_LINES:])
             raise NpmError(
-                f"npm could not install {LOCK} into {folder}; check the connection to the npm registry:\n{lines}"
+                f"npm could not install {LOCK_FILE} into {folder}; check the connection to the npm registry:\n{lines}"
             )
         try:
             draft.rename(folder)

@@ -16,7 +16,7 @@ import typer
 from rich.table import Table
 
 from bench.dataplane import goals, native, plot, relay, streams
-from bench.dataplane.audio import conversation
+from bench.dataplane.audio import synthesize_conversation
 from bench.dataplane.native import OURS, Measurement
 from voice_ops.output import empty_table, out
 
@@ -29,7 +29,7 @@ def best_rival(group: list[Measurement]) -> Measurement:
     return max(rivals, key=lambda one: one.best if one.higher_is_better else -one.best)
 
 
-def table(group: list[Measurement]) -> Table:
+def stage_table(group: list[Measurement]) -> Table:
     rival, first = best_rival(group), group[0]
     numbers = [f"best {first.unit}", "median", "× best rival"]
     rendered = empty_table(f"{first.group}, {len(first.rounds)} rounds in turn", [""], numbers)
@@ -39,7 +39,7 @@ def table(group: list[Measurement]) -> Table:
     return rendered
 
 
-def groups(measurements: Iterable[Measurement]) -> Iterator[list[Measurement]]:
+def group_measurements(measurements: Iterable[Measurement]) -> Iterator[list[Measurement]]:
     for _, members in groupby(measurements, key=lambda one: one.group):
         yield list(members)
 
@@ -52,32 +52,32 @@ def main(
     """Build and run the native benchmarks, and print the results; exit with 1 if a goal is missed."""
     output.mkdir(parents=True, exist_ok=True)
     native.build()
-    audio = conversation()
+    audio = synthesize_conversation()
     file = (output / "audio.pcm16be").resolve()
     file.write_bytes(audio.astype(">i2").tobytes())
-    ceiling = streams.ceiling(rounds, file)
-    live, live_before = streams.live(3, file), streams.live(3, file, streams.baseline())
-    baseline = streams.against_baseline(rounds, file)
+    ceiling = streams.measure_ceiling(rounds, file)
+    live, live_before = streams.measure_live(3, file), streams.measure_live(3, file, streams.check_out_baseline())
+    baseline = streams.compare_with_baseline(rounds, file)
     results = [*goals.stream_goals(ceiling, baseline), goals.af_xdp_goal(live_before, live)]
     if only_goals:
         out.print(streams.baseline_table(baseline))
         exit_with_result(results)
-    stages = list(groups(chain.from_iterable(native.all_measurements(rounds, output, audio))))
-    batches = streams.batches(rounds, file)
-    relayed = relay.rtpengine(3)
+    stages = list(group_measurements(chain.from_iterable(native.measure_stages(rounds, output, audio))))
+    batches = streams.measure_batches(rounds, file)
+    relayed = relay.measure_rtpengine(3)
     for rendered in (
-        *map(table, stages),
-        *map(streams.ceiling_table, groups(ceiling)),
+        *map(stage_table, stages),
+        *map(streams.ceiling_table, group_measurements(ceiling)),
         streams.batch_table(batches),
         streams.baseline_table(baseline),
-        relay.table(relayed, ceiling),
+        relay.comparison_table(relayed, ceiling),
     ):
         out.print(rendered)
     if live:
         out.print(streams.live_table(live))
     else:
         out.print("Streams through AF_XDP need root, for network namespaces: sudo make bench-dataplane")
-    plot.draw(ceiling, live, output / "streams.png")
+    plot.draw_plots(ceiling, live, output / "streams.png")
     figures = {
         "stages": [
             asdict(one) | {"best": one.best, "median": one.median, "times_the_best_rival": one.speedup(rival)}
@@ -90,7 +90,10 @@ def main(
         "baseline": [{"before": asdict(before), "now": asdict(now)} for before, now in baseline],
         "rtpengine": [asdict(one) | {"median": one.median} for one in relayed],
         "live": [asdict(one) for one in live],
-        "loss_free": {"best": streams.loss_free(live), "median": streams.loss_free(live, "median")},
+        "loss_free": {
+            "best": streams.max_loss_free_streams(live),
+            "median": streams.max_loss_free_streams(live, "median"),
+        },
         "goals": [asdict(one) | {"holds": one.is_met} for one in results],
     }
     (output / "figures.json").write_text(json.dumps(figures, indent=1))
@@ -100,7 +103,7 @@ def main(
 
 def exit_with_result(results: list[goals.Goal]) -> NoReturn:
     """Print the goals and exit, with 1 if a goal is missed."""
-    out.print(goals.table(results))
+    out.print(goals.goals_table(results))
     sys.exit(1 if any(goal.was_measured and not goal.is_met for goal in results) else 0)
 
 

@@ -32,9 +32,9 @@ for i = 0, ARGV[2] - 1 do
     'gateway', ARGV[4])
 end
 """
-RX_RING = 4096
+RX_RING_SIZE = 4096
 """Size of the receive ring. It is larger than in the fleet, since the poller shares its core here."""
-URGENT = -20
+URGENT_NICENESS = -20
 """Niceness with which the kernel rarely suspends the program. In the fleet, the program has cores of its own."""
 ADMISSION_SPEED = 0.25
 """Speed, relative to real time, at which sessions are admitted and the VAD adapts to their noise."""
@@ -102,7 +102,7 @@ def _settled_counters(plane: DataPlane) -> dict[str, Any]:
         before = now
 
 
-def measure(plane: DataPlane, sender: Sender, streams: int, seconds: float) -> dict[str, Any]:
+def measure_streams(plane: DataPlane, sender: Sender, streams: int, seconds: float) -> dict[str, Any]:
     """Send audio on a number of streams, and return the differences of the counters."""
     before = _settled_counters(plane)
     sent = sender.send(streams, seconds)
@@ -126,7 +126,7 @@ def measure(plane: DataPlane, sender: Sender, streams: int, seconds: float) -> d
     }
 
 
-def run(folder: Path, audio: str, seconds: float, streams: list[int]) -> None:
+def run_rounds(folder: Path, audio: str, seconds: float, streams: list[int]) -> None:
     """Start the data plane, admit all sessions, and measure one round for each number of streams.
 
     Rounds with few streams come first, since lost packets have lasting effects.
@@ -141,7 +141,7 @@ def run(folder: Path, audio: str, seconds: float, streams: list[int]) -> None:
             "VOICE_MAX_SESSIONS": "8192",
             "VOICE_ADMISSIONS_PER_S": "1000000",
             "VOICE_RX_QUEUES": "1",
-            "VOICE_RX_RING_SIZE": str(RX_RING),
+            "VOICE_RX_RING_SIZE": str(RX_RING_SIZE),
             "RUNTIME_DIRECTORY": str(folder),  # for DPDK, since another instance may be running
         }
         plane = DataPlane(folder, store, "af_xdp", settings)
@@ -160,18 +160,18 @@ def run(folder: Path, audio: str, seconds: float, streams: list[int]) -> None:
 
         wait_for("all sessions are in", all_in, 60)
         for count in sorted(streams):
-            print(json.dumps(measure(plane, sender, count, seconds)), flush=True)
+            print(json.dumps(measure_streams(plane, sender, count, seconds)), flush=True)
 
 
 def main() -> None:
     """Measure the rounds that the command line specifies."""
     audio, rounds, seconds, *streams = sys.argv[1:]
-    os.setpriority(os.PRIO_PROCESS, 0, URGENT)
+    os.setpriority(os.PRIO_PROCESS, 0, URGENT_NICENESS)
     with contextlib.suppress(OSError):  # only on kernels with session-based scheduling (autogroup)
-        Path("/proc/self/autogroup").write_text(str(URGENT))
+        Path("/proc/self/autogroup").write_text(str(URGENT_NICENESS))
     for _ in range(int(rounds)):
         with TemporaryDirectory() as folder:
-            run(Path(folder), audio, float(seconds), [int(one) for one in streams])
+            run_rounds(Path(folder), audio, float(seconds), [int(one) for one in streams])
 
 
 if __name__ == "__main__":

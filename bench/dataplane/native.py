@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from bench import product
 from bench.product import PRODUCT, PROJECT, ROOT
-from bench.vad.native import Build
+from bench.vad.native import BuiltModule
 
-SOURCE = PROJECT / "timing"
-BUILD = ROOT / "build/bench-dataplane/native"
+SOURCE_FOLDER = PROJECT / "timing"
+BUILD_FOLDER = ROOT / "build/bench-dataplane/native"
 VAD_MODULE = PRODUCT / "src/vad/vad.so"
 PRODUCT_TARGETS = (
     "src/vad-dataplane",
@@ -32,7 +32,7 @@ PRODUCT_TARGETS = (
 
 OURS = "voice"
 
-REDIS = Path("/usr/bin/redis-check-rdb")
+REDIS_PROGRAM = Path("/usr/bin/redis-check-rdb")
 """The program of the Redis server under another name. Debian's server package would start the server on port 6379."""
 
 
@@ -73,26 +73,26 @@ class Measurement:
 
 def build() -> None:
     """Compile the data plane and the benchmarks in release mode. Missing Debian packages are installed."""
-    subprocess.run([PROJECT / "tests/install.sh", SOURCE / "packages.txt"], check=True)  # noqa: S603
+    subprocess.run([PROJECT / "tests/install.sh", SOURCE_FOLDER / "packages.txt"], check=True)  # noqa: S603
     product.build(*PRODUCT_TARGETS)
-    if not (BUILD / "build.ninja").exists():
-        setup = ["meson", "setup", f"-Dproduct={PRODUCT}", str(BUILD), str(SOURCE)]
+    if not (BUILD_FOLDER / "build.ninja").exists():
+        setup = ["meson", "setup", f"-Dproduct={PRODUCT}", str(BUILD_FOLDER), str(SOURCE_FOLDER)]
         subprocess.run(setup, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
-    subprocess.run(["ninja", "--quiet", "-C", str(BUILD)], check=True)  # noqa: S603, S607
+    subprocess.run(["ninja", "--quiet", "-C", str(BUILD_FOLDER)], check=True)  # noqa: S603, S607
 
 
-def parse(output: str) -> list[Measurement]:
+def parse_measurements(output: str) -> list[Measurement]:
     """Parse the output of a benchmark, which is one JSON object per line."""
     lines = map(json.loads, output.splitlines())
     return [Measurement(one["group"], one["name"], one["unit"], tuple(one["rounds"])) for one in lines]
 
 
-def combine(measurements: Sequence[Measurement]) -> Measurement:
+def combine_rounds(measurements: Sequence[Measurement]) -> Measurement:
     """Return the rounds of several runs as one measurement."""
     return replace(measurements[0], rounds=tuple(chain.from_iterable(one.rounds for one in measurements)))
 
 
-def at_commit(commit: str, patch: Path) -> Path:
+def check_out_commit(commit: str, patch: Path) -> Path:
     """Check out a commit, apply a patch, build the benchmarks from that code, and return the folder.
 
     Raises:
@@ -107,19 +107,19 @@ def at_commit(commit: str, patch: Path) -> Path:
     return folder
 
 
-def run(bench: str, *arguments: str, build: Path = BUILD) -> list[Measurement]:
+def run_benchmark(bench: str, *arguments: str, build: Path = BUILD_FOLDER) -> list[Measurement]:
     command = [str(build / bench), *arguments]
-    return parse(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)  # noqa: S603
+    return parse_measurements(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)  # noqa: S603
 
 
 @contextmanager
-def redis() -> Iterator[str]:
+def running_redis() -> Iterator[str]:
     """Start a Redis server without persistence on a Unix socket, and yield the path of the socket."""
     with TemporaryDirectory() as folder:
         socket = Path(folder, "redis.sock")
         options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no", "--dir", folder]
         command = ["redis-server", *options]
-        server = subprocess.Popen(command, executable=REDIS, stdout=subprocess.DEVNULL)  # noqa: S603
+        server = subprocess.Popen(command, executable=REDIS_PROGRAM, stdout=subprocess.DEVNULL)  # noqa: S603
         try:
             for _ in range(100):
                 if socket.exists():
@@ -131,9 +131,9 @@ def redis() -> Iterator[str]:
             server.wait()
 
 
-def vad(folder: Path, audio: npt.NDArray[np.int16]) -> list[Measurement]:
+def measure_vad(folder: Path, audio: npt.NDArray[np.int16]) -> list[Measurement]:
     """Measure the VAD module in WebAssembly and as machine code."""
-    cost = Build(folder).cost(audio, folder)
+    cost = BuiltModule(folder).measure_cost(audio, folder)
     group = "VAD of a frame, 2,000 streams in turn"
     return [
         Measurement(group, f"{OURS} (wasm)", "ns", cost.wasm_ns),
@@ -141,12 +141,12 @@ def vad(folder: Path, audio: npt.NDArray[np.int16]) -> list[Measurement]:
     ]
 
 
-def all_measurements(rounds: int, folder: Path, audio: npt.NDArray[np.int16]) -> Iterator[list[Measurement]]:
+def measure_stages(rounds: int, folder: Path, audio: npt.NDArray[np.int16]) -> Iterator[list[Measurement]]:
     """Run the benchmark of each stage, and yield its measurements."""
-    yield run("time_ring", str(rounds))
-    yield vad(folder, audio)
-    yield run("time_log_mel", str(rounds))
+    yield run_benchmark("time_ring", str(rounds))
+    yield measure_vad(folder, audio)
+    yield run_benchmark("time_log_mel", str(rounds))
     if os.geteuid() == 0:
-        yield run("time_sending", str(rounds))
-    with redis() as socket:
-        yield run("time_state", str(rounds), socket)
+        yield run_benchmark("time_sending", str(rounds))
+    with running_redis() as socket:
+        yield run_benchmark("time_state", str(rounds), socket)

@@ -15,24 +15,24 @@ from matplotlib.axes import Axes
 
 CORE_NS_PER_STREAM = 1e9 / 50
 """Nanoseconds of a core per packet, if the core serves one stream of 50 packets per second."""
-FLOOR = 1e-6
+LOSS_FLOOR = 1e-6
 """Value that represents no loss on a logarithmic axis."""
 
 
-def _loss(axis: Axes, results: Sequence[LiveRounds]) -> None:
+def _plot_loss(axis: Axes, results: Sequence[LiveRounds]) -> None:
     streams = [one.streams for one in results]
     for label, aggregate in (("median round", median), ("best round", min)):
-        axis.plot(streams, [max(FLOOR, aggregate(one.lost)) for one in results], "o-", label=label)
+        axis.plot(streams, [max(LOSS_FLOOR, aggregate(one.lost)) for one in results], "o-", label=label)
     limited = [one.streams for one in results if not one.sender_keeps_up]
     if limited:
         axis.axvspan(min(limited), max(streams), color="grey", alpha=0.2, label="the sender is late")
     axis.axvline(LOSS_FREE_TARGET, color="grey", linewidth=0.8, linestyle="--", label="target without loss")
-    axis.set(yscale="log", xlabel="streams on one core", ylabel="share of packets lost", ylim=(FLOOR / 2, 1))
+    axis.set(yscale="log", xlabel="streams on one core", ylabel="share of packets lost", ylim=(LOSS_FLOOR / 2, 1))
     axis.set_title("Through veth and AF_XDP (the lowest line is no loss)")
     axis.legend()
 
 
-def _stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
+def _plot_stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
     groups = list(dict.fromkeys(one.group for one in ceiling))
     names = [one.name for one in ceiling if one.group == groups[0] and one.unit == "ns"]
     bottom = [0.0] * len(groups)
@@ -60,11 +60,11 @@ def _stages(axis: Axes, ceiling: Sequence[Measurement]) -> None:
     axis.legend(loc="upper left", ncols=2, fontsize=8)
 
 
-def draw(ceiling: Sequence[Measurement], live: Sequence[LiveRounds], path: Path) -> None:
+def draw_plots(ceiling: Sequence[Measurement], live: Sequence[LiveRounds], path: Path) -> None:
     """Write the plots of stages and, if it was measured, of loss to a file."""
     figure, axes = plt.subplots(1, 2 if live else 1, figsize=(13 if live else 7, 5), squeeze=False)
-    _stages(axes[0][0], ceiling)
+    _plot_stages(axes[0][0], ceiling)
     if live:
-        _loss(axes[0][1], live)
+        _plot_loss(axes[0][1], live)
     figure.tight_layout()
     figure.savefig(path, dpi=110)

@@ -24,28 +24,34 @@ from voice_ops.output import empty_table
 NG_PORT = 22_222
 LOOPBACK = "127.0.0.1"
 STREAMS, TICKS, PACKETS_PER_S = 100, 150, 50
-SUITES = {
+SRTP_PROFILES = {
     "": None,
     "AES_CM_128_HMAC_SHA1_80": pylibsrtp.Policy.SRTP_PROFILE_AES128_CM_SHA1_80,
     "AEAD_AES_128_GCM": pylibsrtp.Policy.SRTP_PROFILE_AEAD_AES_128_GCM,
 }
-GROUP = f"a packet of {STREAMS} streams through rtpengine in user space"
-RUN = ("--foreground", "--table=-1", f"--interface={LOOPBACK}", f"--listen-ng={LOOPBACK}:{NG_PORT}", "--log-level=3")
-THREADS = ("--num-threads=1", "--port-min=30000", "--port-max=32000", "--log-stderr")
+MEASUREMENT_GROUP = f"a packet of {STREAMS} streams through rtpengine in user space"
+RELAY_ARGUMENTS = (
+    "--foreground",
+    "--table=-1",
+    f"--interface={LOOPBACK}",
+    f"--listen-ng={LOOPBACK}:{NG_PORT}",
+    "--log-level=3",
+)
+THREAD_ARGUMENTS = ("--num-threads=1", "--port-min=30000", "--port-max=32000", "--log-stderr")
 
 
-def _bencoded(value: dict[str, object] | list[str] | str) -> bytes:
+def _bencode(value: dict[str, object] | list[str] | str) -> bytes:
     if isinstance(value, dict):
-        return b"d" + b"".join(_bencoded(key) + _bencoded(value[key]) for key in sorted(value)) + b"e"  # type: ignore[arg-type]
+        return b"d" + b"".join(_bencode(key) + _bencode(value[key]) for key in sorted(value)) + b"e"  # type: ignore[arg-type]
     if isinstance(value, list):
-        return b"l" + b"".join(map(_bencoded, value)) + b"e"
+        return b"l" + b"".join(map(_bencode, value)) + b"e"
     return b"%d:%s" % (len(value.encode()), value.encode())
 
 
 def _send_command(control: socket.socket, command: str, call: int, sdp: str, **more: object) -> int:
     """Send a command about a call, and return the port in the response."""
     message = {"command": command, "call-id": f"bench-{call}", "from-tag": "caller", "sdp": sdp, "ICE": "remove"} | more
-    control.send(b"%d-%s " % (call, command.encode()) + _bencoded(message))
+    control.send(b"%d-%s " % (call, command.encode()) + _bencode(message))
     answer = control.recv(65_536).decode()
     _, costs, media = answer.partition("m=audio ")
     if not costs:
@@ -53,7 +59,7 @@ def _send_command(control: socket.socket, command: str, call: int, sdp: str, **m
     return int(media.split()[0])
 
 
-def _sdp(port: int, suite: str, key: bytes) -> str:
+def _build_sdp(port: int, suite: str, key: bytes) -> str:
     lines = ["v=0", f"o=- 1 1 IN IP4 {LOOPBACK}", "s=-", f"c=IN IP4 {LOOPBACK}", "t=0 0"]
     lines += [f"m=audio {port} RTP/{'SAVP' if suite else 'AVP'} 96", "a=rtpmap:96 L16/16000"]
     lines += [f"a=crypto:1 {suite} inline:{base64.b64encode(key).decode()}"] if suite else []
@@ -67,11 +73,11 @@ class Stream:
         self.caller, self.callee = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
         for one in (self.caller, self.callee):
             one.bind((LOOPBACK, 0))
-        profile = SUITES[suite]
+        profile = SRTP_PROFILES[suite]
         key = bytes(range(28 if suite.startswith("AEAD") else 30))
-        offered = _sdp(self.caller.getsockname()[1], suite, key)
+        offered = _build_sdp(self.caller.getsockname()[1], suite, key)
         _send_command(control, "offer", call, offered, **{"transport-protocol": "RTP/AVP"})
-        answered = _sdp(self.callee.getsockname()[1], "", b"")
+        answered = _build_sdp(self.callee.getsockname()[1], "", b"")
         self.caller.connect((LOOPBACK, _send_command(control, "answer", call, answered, **{"to-tag": "callee"})))
         self.callee.setblocking(False)
         self._srtp = pylibsrtp.Session(
@@ -83,7 +89,7 @@ class Stream:
         packet = bytes((0x80, 96)) + tick.to_bytes(2) + (320 * tick).to_bytes(4) + self._ssrc + bytes(640)
         self.caller.send(self._srtp.protect(packet) if self._srtp else packet)
 
-    def durations(self) -> int:
+    def receive_packets(self) -> int:
         count = 0
         with ExitStack() as stack:
             stack.callback(self.callee.setblocking, False)
@@ -101,7 +107,7 @@ class Stream:
 
 @contextmanager
 def _running_relay() -> Iterator[int]:
-    process = subprocess.Popen(["rtpengine", *RUN, *THREADS])  # noqa: S603, S607
+    process = subprocess.Popen(["rtpengine", *RELAY_ARGUMENTS, *THREAD_ARGUMENTS])  # noqa: S603, S607
     try:
         yield process.pid
     finally:
@@ -114,16 +120,16 @@ def _cpu_s(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _packet_ns(process: int, control: socket.socket, suite: str, first: int) -> float:
+def _measure_packet_ns(process: int, control: socket.socket, suite: str, first: int) -> float:
     streams = [Stream(control, first + n, suite) for n in range(STREAMS)]
     try:
         relayed_packets, before = 0, _cpu_s(process)
         for tick in range(TICKS):
             for stream in streams:
                 stream.send(tick)
-            relayed_packets += sum(stream.durations() for stream in streams)
+            relayed_packets += sum(stream.receive_packets() for stream in streams)
         time.sleep(0.5)
-        relayed_packets += sum(stream.durations() for stream in streams)
+        relayed_packets += sum(stream.receive_packets() for stream in streams)
         if relayed_packets < 0.99 * STREAMS * TICKS:
             raise RuntimeError(f"rtpengine relayed {relayed_packets} of {STREAMS * TICKS} packets")
         return (_cpu_s(process) - before) * 1e9 / relayed_packets
@@ -132,28 +138,28 @@ def _packet_ns(process: int, control: socket.socket, suite: str, first: int) -> 
             stream.close()
 
 
-def rtpengine(rounds: int) -> list[Measurement]:
+def measure_rtpengine(rounds: int) -> list[Measurement]:
     """Measure rtpengine with plain RTP and with each SRTP suite.
 
     Raises:
         RuntimeError: rtpengine rejects a call, or loses packets.
     """
-    costs: dict[str, list[float]] = {suite: [] for suite in SUITES}
+    costs: dict[str, list[float]] = {suite: [] for suite in SRTP_PROFILES}
     with _running_relay() as process, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         control.connect((LOOPBACK, NG_PORT))
         control.settimeout(10)
         time.sleep(1)
         for turn in range(rounds):
-            for index, suite in enumerate(SUITES):
-                first = (turn * len(SUITES) + index) * STREAMS
-                costs[suite].append(_packet_ns(process, control, suite, first))
-    return [Measurement(GROUP, suite or "RTP", "ns", tuple(ns)) for suite, ns in costs.items()]
+            for index, suite in enumerate(SRTP_PROFILES):
+                first = (turn * len(SRTP_PROFILES) + index) * STREAMS
+                costs[suite].append(_measure_packet_ns(process, control, suite, first))
+    return [Measurement(MEASUREMENT_GROUP, suite or "RTP", "ns", tuple(ns)) for suite, ns in costs.items()]
 
 
-def table(costs: Sequence[Measurement], ceiling: Sequence[Measurement]) -> Table:
+def comparison_table(costs: Sequence[Measurement], ceiling: Sequence[Measurement]) -> Table:
     """Return a table of the packets per core of rtpengine and of the data plane in the same run."""
     rendered = empty_table(
-        f"{GROUP}, {len(costs[0].rounds)} rounds", [""], ["packets a core", "the data plane's", "times"]
+        f"{MEASUREMENT_GROUP}, {len(costs[0].rounds)} rounds", [""], ["packets a core", "the data plane's", "times"]
     )
     groups = dict.fromkeys(one.group for one in ceiling if one.group.startswith(f"{BATCH_STREAMS} "))
     for one, group in zip(costs, groups, strict=True):

@@ -14,7 +14,7 @@ import numpy as np
 
 FRAME_BYTES = 640
 TICK_S = 0.02
-BATCH = 32
+BATCH_PACKETS = 32
 _UDP_SEGMENT = 103  # linux/udp.h
 PACKET = np.dtype(
     [("version", "u1"), ("type", "u1"), ("sequence", ">u2"), ("time", ">u4"), ("ssrc", ">u4"), ("audio", "V640")]
@@ -50,7 +50,7 @@ class Sender:
 
     def run(self, streams: int, seconds: float, speed: float) -> dict[str, float]:
         """Send audio of a number of streams at even intervals, and return the statistics."""
-        size = BATCH * PACKET.itemsize
+        size = BATCH_PACKETS * PACKET.itemsize
         start, ticks, late = time.perf_counter(), round(seconds / TICK_S), 0.0
         for tick in range(ticks):
             packets = self._next_datagrams(streams)

@@ -20,7 +20,7 @@ from bench.product import PRODUCT, PROJECT, ROOT
 from voice_ops.output import empty_table
 
 CEILING_STREAMS = (2000, 4000, 8000)
-BATCH_STREAMS, BATCHES = 4000, (1, 4, 8, 16, 32)
+BATCH_STREAMS, BATCH_SIZES = 4000, (1, 4, 8, 16, 32)
 CEILING_TARGET, LOSS_FREE_TARGET = 8000, 4000
 BASELINE = "6b9bf0b0714d591d1104c0eba7cd472a50919095"
 """Baseline commit for streams per core. It is the last commit before the VAD computed eight numbers at a time."""
@@ -28,9 +28,9 @@ BASELINE_PATCH = Path(__file__).with_name("baseline.patch")
 """Patch for the baseline, which then writes packets on another CPU, as this commit does. Caches do not contain them."""
 LIVE_STREAMS = (1000, 2000, 3000, 4000, 4500, 5000, 5500, 6000, 7000)
 LIVE_SECONDS = 4
-LOSS_FREE = 1e-5
+MAX_LOSS = 1e-5
 """Maximum loss that counts as no loss. One packet in 100,000 is a property of a line, not of a host."""
-E2E = PROJECT / "tests/e2e"
+E2E_TESTS = PROJECT / "tests/e2e"
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class LiveRounds:
         return self.late < 0.01  # noqa: PLR2004
 
 
-def ceiling(rounds: int, audio: Path) -> list[Measurement]:
+def measure_ceiling(rounds: int, audio: Path) -> list[Measurement]:
     """Measure the cost of a packet from memory, with plain RTP and with each SRTP suite."""
     streams = [*map(str, CEILING_STREAMS), *(f"{BATCH_STREAMS}/{suite}" for suite in ("srtp", "gcm"))]
-    return native.run("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *streams)
+    return native.run_benchmark("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *streams)
 
 
-def against_baseline(rounds: int, audio: Path) -> list[tuple[Measurement, Measurement]]:
+def compare_with_baseline(rounds: int, audio: Path) -> list[tuple[Measurement, Measurement]]:
     """Measure the baseline commit and this commit in turn, each with its own VAD.
 
     Returns:
@@ -70,27 +70,30 @@ def against_baseline(rounds: int, audio: Path) -> list[tuple[Measurement, Measur
     Raises:
         subprocess.CalledProcessError: The commit is not in the history, or it does not compile.
     """
-    before = baseline()
-    programs = [(before / native.BUILD.relative_to(ROOT), before / native.VAD_MODULE.relative_to(ROOT))]
-    programs.append((native.BUILD, native.VAD_MODULE))
+    before = check_out_baseline()
+    programs = [(before / native.BUILD_FOLDER.relative_to(ROOT), before / native.VAD_MODULE.relative_to(ROOT))]
+    programs.append((native.BUILD_FOLDER, native.VAD_MODULE))
     runs: dict[tuple[int, str], list[Measurement]] = {}
     for _ in range(rounds):
         for index, (build, module) in enumerate(programs):
-            for one in native.run("time_streams", "3", str(module), str(audio), str(BATCH_STREAMS), build=build):
+            for one in native.run_benchmark(
+                "time_streams", "3", str(module), str(audio), str(BATCH_STREAMS), build=build
+            ):
                 runs.setdefault((index, one.name), []).append(one)
     return [
-        (native.combine(runs[0, name]), native.combine(runs[1, name])) for name in ("poller alone", "with shipping")
+        (native.combine_rounds(runs[0, name]), native.combine_rounds(runs[1, name]))
+        for name in ("poller alone", "with shipping")
     ]
 
 
-def batches(rounds: int, audio: Path) -> list[Measurement]:
+def measure_batches(rounds: int, audio: Path) -> list[Measurement]:
     """Measure streams per core for several batch sizes of the poller."""
-    sizes = [f"{BATCH_STREAMS}/{size}" for size in BATCHES]
-    results = native.run("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *sizes)
+    sizes = [f"{BATCH_STREAMS}/{size}" for size in BATCH_SIZES]
+    results = native.run_benchmark("time_streams", str(rounds), str(native.VAD_MODULE), str(audio), *sizes)
     return [one for one in results if one.name == "poller alone"]
 
 
-def baseline() -> Path:
+def check_out_baseline() -> Path:
     """Return the folder of a checkout of the baseline commit with its benchmarks.
 
     The first call builds them, which takes some minutes.
@@ -98,14 +101,14 @@ def baseline() -> Path:
     Raises:
         subprocess.CalledProcessError: The commit is not in the history, or it does not compile.
     """
-    return native.at_commit(BASELINE, BASELINE_PATCH)
+    return native.check_out_commit(BASELINE, BASELINE_PATCH)
 
 
-def live(rounds: int, audio: Path, root: Path = ROOT) -> list[LiveRounds]:
+def measure_live(rounds: int, audio: Path, root: Path = ROOT) -> list[LiveRounds]:
     """Run the data plane of a checkout with a veth. The result is empty if the user is not root."""
     if os.geteuid() != 0:
         return []
-    path = os.pathsep.join([str(root / E2E.relative_to(ROOT)), str(root), str(root / "images/runtime/src")])
+    path = os.pathsep.join([str(root / E2E_TESTS.relative_to(ROOT)), str(root), str(root / "images/runtime/src")])
     build = root / PRODUCT.relative_to(ROOT)
     environment = os.environ | {"PYTHONPATH": path, "VOICE_DATAPLANE_BUILD": str(build / "src")}
     # The data plane reads the XDP program from a file, which the benchmarks of some checkouts do not build.
@@ -116,10 +119,12 @@ def live(rounds: int, audio: Path, root: Path = ROOT) -> list[LiveRounds]:
         command, cwd=root, env=environment, check=True, stdout=subprocess.PIPE, text=True, start_new_session=True
     ).stdout
     results = sorted(map(json.loads, output.splitlines()), key=lambda one: one["streams"])
-    return [_summary(streams, list(each)) for streams, each in groupby(results, key=lambda one: one["streams"])]
+    return [
+        _summarize_rounds(streams, list(each)) for streams, each in groupby(results, key=lambda one: one["streams"])
+    ]
 
 
-def _summary(streams: int, rounds: list[dict[str, Any]]) -> LiveRounds:
+def _summarize_rounds(streams: int, rounds: list[dict[str, Any]]) -> LiveRounds:
     best = min(rounds, key=lambda one: one["lost"])
     drops: Counter[str] = Counter()
     for one in rounds:
@@ -135,12 +140,12 @@ def _summary(streams: int, rounds: list[dict[str, Any]]) -> LiveRounds:
     )
 
 
-def loss_free(results: Sequence[LiveRounds], of: str = "best") -> int:
+def max_loss_free_streams(results: Sequence[LiveRounds], of: str = "best") -> int:
     """Return the maximum number of streams without loss, in the best or the median round."""
     max_streams = 0
     for one in results:
         lost = min(one.lost) if of == "best" else median(one.lost)
-        if lost > LOSS_FREE or not one.sender_keeps_up:
+        if lost > MAX_LOSS or not one.sender_keeps_up:
             break
         max_streams = one.streams
     return max_streams

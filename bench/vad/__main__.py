@@ -19,14 +19,14 @@ import numpy.typing as npt
 from bench import goals
 from bench.vad import corpus
 from bench.vad.corpus import CONDITIONS, Flags, Track
-from bench.vad.learn import rates, with_pre_roll
-from bench.vad.native import Build
-from bench.vad.rivals import Silero, Webrtc
+from bench.vad.learn import add_pre_roll, detection_rates
+from bench.vad.native import BuiltModule
+from bench.vad.rivals import Silero, WebrtcVad
 
 OURS, WITH_PRE_ROLL = "ours (wasm)", " + pre-roll"
-PRE_ROLL = 3
+PRE_ROLL_FRAMES = 3
 """Pre-roll of the module in frames, which is also applied to the alternatives."""
-RECALL, DROPPED, MAX_COST_NS = 0.98, 0.80, 2000
+MIN_RECALL, MIN_DROPPED, MAX_COST_NS = 0.98, 0.80, 2000
 COST_TRACKS = (("none", 60), ("white", 10), ("pink", 0), ("babble", 5))
 
 Detector: TypeAlias = Callable[[npt.NDArray[np.int16]], Flags]
@@ -34,40 +34,42 @@ Rates: TypeAlias = tuple[float, float, float]
 """Recall, share of silence dropped, and precision."""
 Results: TypeAlias = dict[str, list[Rates]]
 KINDS = (*corpus.SPEAKERS, "espeak")
-ADAPTATION_FRAMES = 2 * corpus.RATE // corpus.FRAME
+ADAPTATION_FRAMES = 2 * corpus.SAMPLE_RATE // corpus.FRAME_SAMPLES
 """Number of frames during which a detector may still classify new noise as speech."""
 
 
-def _detectors(build: Build) -> dict[str, Detector]:
+def _create_detectors(build: BuiltModule) -> dict[str, Detector]:
     return {
-        OURS: lambda samples: build.decisions(samples)[0],
+        OURS: lambda samples: build.decide_frames(samples)[0],
         "Silero 0.5": Silero(),
-        "webrtcvad 2": Webrtc(2),
-        "webrtcvad 3": Webrtc(3),
+        "webrtcvad 2": WebrtcVad(2),
+        "webrtcvad 3": WebrtcVad(3),
     }
 
 
-def _rates(sent: Flags, speech: Flags) -> Rates:
-    return *rates(sent, speech), float(speech[sent].mean())
+def _measure_rates(sent: Flags, speech: Flags) -> Rates:
+    return *detection_rates(sent, speech), float(speech[sent].mean())
 
 
-def _quality(kind: str, build: Build, cache: Path) -> tuple[Results, list[Track]]:
+def _measure_quality(kind: str, build: BuiltModule, cache: Path) -> tuple[Results, list[Track]]:
     """Return the rates of each detector by condition, and the tracks on which the cost is measured."""
-    detectors = _detectors(build)
+    detectors = _create_detectors(build)
     results: Results = {}
     shares = []
-    for condition, track in zip(CONDITIONS, corpus.tracks(kind, "held-out", cache), strict=True):
+    for condition, track in zip(CONDITIONS, corpus.generate_tracks(kind, "held-out", cache), strict=True):
         if condition in COST_TRACKS:
             shares.append(track)
         for name, detector in detectors.items():
             sent = detector(track.samples)
-            results.setdefault(name, []).append(_rates(sent, track.speech))
+            results.setdefault(name, []).append(_measure_rates(sent, track.speech))
             if name != OURS:
-                results.setdefault(name + WITH_PRE_ROLL, []).append(_rates(with_pre_roll(sent, PRE_ROLL), track.speech))
+                results.setdefault(name + WITH_PRE_ROLL, []).append(
+                    _measure_rates(add_pre_roll(sent, PRE_ROLL_FRAMES), track.speech)
+                )
     return results, shares
 
 
-def _table(kind: str, results: Results) -> str:
+def _quality_table(kind: str, results: Results) -> str:
     noises = ["none", *corpus.NOISES]
     lines = [
         f"### Held-out recordings, {kind}: recall / share of silence dropped",
@@ -85,28 +87,28 @@ def _table(kind: str, results: Results) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sent_after_adaptation(sent: Flags, track: Track) -> str:
+def _describe_adaptation(sent: Flags, track: Track) -> str:
     """Return the share of noise that is sent after the first two seconds, and the time of the last frame sent."""
     detected = sent[int(track.speech.sum()) :]
     last = np.flatnonzero(detected)[-1] / 50 if detected.any() else 0.0
     return f"{detected[ADAPTATION_FRAMES:].mean():.1%} / {last:.1f} s"
 
 
-def _without_speech(build: Build) -> str:
-    detectors = _detectors(build)
+def _no_speech_table(build: BuiltModule) -> str:
+    detectors = _create_detectors(build)
     lines = [
         "### A minute without speech: sent after two seconds / last sent",
         "",
         "| | " + " | ".join(detectors) + " |",
         "|---" * (len(detectors) + 1) + "|",
     ]
-    for track in corpus.without_speech():
-        cells = [_sent_after_adaptation(detector(track.samples), track) for detector in detectors.values()]
+    for track in corpus.no_speech_tracks():
+        cells = [_describe_adaptation(detector(track.samples), track) for detector in detectors.values()]
         lines.append(f"| {track.name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _cost(tracks: list[Track], build: Build, folder: Path) -> tuple[str, float]:
+def _measure_cost(tracks: list[Track], build: BuiltModule, folder: Path) -> tuple[str, float]:
     """Return a table of costs, and the median cost of the most expensive track in nanoseconds."""
     lines = [
         "### Cost of a 20 ms frame, 2,000 streams in turn (median; best in brackets)",
@@ -114,7 +116,7 @@ def _cost(tracks: list[Track], build: Build, folder: Path) -> tuple[str, float]:
         "| audio | wasm ns | native ns | gated | decisions that differ |",
         "|---|---|---|---|---|",
     ]
-    costs = {track.name: build.cost(track.samples, folder) for track in tracks}
+    costs = {track.name: build.measure_cost(track.samples, folder) for track in tracks}
     lines += [f"| {name} | {cost} |" for name, cost in costs.items()]
     silero = Silero()
     silero(tracks[0].samples)
@@ -126,16 +128,16 @@ def main() -> None:
     """Measure quality and cost, and write the report."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/bench-vad")
     folder.mkdir(parents=True, exist_ok=True)
-    build = Build(folder)
+    build = BuiltModule(folder)
     with ProcessPoolExecutor() as pool:
-        tasks = {kind: pool.submit(_quality, kind, build, folder) for kind in KINDS}
-        without_speech = pool.submit(_without_speech, build)
+        tasks = {kind: pool.submit(_measure_quality, kind, build, folder) for kind in KINDS}
+        without_speech = pool.submit(_no_speech_table, build)
         completed = {kind: task.result() for kind, task in tasks.items()}
     results_by_kind = {kind: results for kind, (results, _) in completed.items()}
-    costs, most_expensive_ns = _cost(completed["real"][1], build, folder)
+    costs, most_expensive_ns = _measure_cost(completed["real"][1], build, folder)
     report = [costs]
     for kind, results in results_by_kind.items():
-        report.append(_table(kind, results))
+        report.append(_quality_table(kind, results))
     report.append(without_speech.result())
     learned = ("real", "espeak")
     own_results = np.mean([pair for kind in learned for pair in results_by_kind[kind][OURS][1:]], axis=0)
@@ -145,9 +147,12 @@ def main() -> None:
     goals.report_goals(
         (
             goals.Goal(
-                "recall over all noises, with voices of the training data", float(own_results[0]), RECALL, at_least=True
+                "recall over all noises, with voices of the training data",
+                float(own_results[0]),
+                MIN_RECALL,
+                at_least=True,
             ),
-            goals.Goal("silence dropped, of the same", float(own_results[1]), DROPPED, at_least=True),
+            goals.Goal("silence dropped, of the same", float(own_results[1]), MIN_DROPPED, at_least=True),
             goals.Goal("a frame in wasm, for the most expensive audio", most_expensive_ns, MAX_COST_NS, " ns"),
         )
     )

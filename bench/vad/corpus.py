@@ -21,8 +21,8 @@ import numpy.typing as npt
 Samples: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-RATE = 16_000
-FRAME = 320
+SAMPLE_RATE = 16_000
+FRAME_SAMPLES = 320
 ASTERISK = Path("/usr/share/asterisk")
 SPEAKERS = {
     "real": "en_US_f_Allison",
@@ -32,7 +32,7 @@ SPEAKERS = {
 }
 MAX_OTHER_RECORDINGS = 60
 """Maximum number of recordings of each speaker who is not in the training data."""
-NO_SPEECH = ("beep", "tone", "silence", "confbridge-join", "confbridge-leave", "vm-rec")
+NO_SPEECH_WORDS = ("beep", "tone", "silence", "confbridge-join", "confbridge-leave", "vm-rec")
 AMERICAN_SPEAKERS = (
     *(f"f{n}" for n in range(1, 6)),
     *(f"m{n}" for n in range(1, 9)),
@@ -71,9 +71,9 @@ SNRS_DB = (20, 10, 5, 0)
 CONDITIONS = (("none", 60), *((noise, snr) for noise in NOISES for snr in SNRS_DB))
 """Each noise with each signal-to-noise ratio in dB, and speech without noise except for a faint hiss."""
 
-LABEL_BELOW_PEAK_DB = 30
+MAX_DB_BELOW_PEAK = 30
 """Maximum difference between the level of a speech frame and the 95th percentile of the clean recording."""
-LABEL_GAP_FRAMES = 5
+MAX_GAP_FRAMES = 5
 """Maximum pause that is part of the surrounding speech, 100 ms."""
 TALKER_COUNT = 6
 
@@ -97,9 +97,9 @@ def split_for(name: str) -> str:
     return "learn" if bucket < 5 else "choose" if bucket == 5 else "held-out"  # noqa: PLR2004
 
 
-def _convert(arguments: list[str], stdin: bytes | None = None) -> Samples:
+def _decode_audio(arguments: list[str], stdin: bytes | None = None) -> Samples:
     """Decode audio to 16 kHz mono with ffmpeg."""
-    command = ["ffmpeg", "-v", "error", *arguments, "-ar", str(RATE), "-ac", "1", "-f", "s16le", "-"]
+    command = ["ffmpeg", "-v", "error", *arguments, "-ar", str(SAMPLE_RATE), "-ac", "1", "-f", "s16le", "-"]
     raw = subprocess.run(command, input=stdin, capture_output=True, check=True).stdout  # noqa: S603
     return np.frombuffer(raw, np.int16).astype(float)
 
@@ -107,20 +107,22 @@ def _convert(arguments: list[str], stdin: bytes | None = None) -> Samples:
 def _synthesize_speech(voice: str, text: str) -> Samples:
     command = ["espeak-ng", "-v", voice, "-s", str(130 + 7 * (len(voice + text) % 9)), "--stdout", text]
     wave = subprocess.run(command, capture_output=True, check=True).stdout  # noqa: S603
-    return _convert(["-f", "wav", "-i", "-"], wave)
+    return _decode_audio(["-f", "wav", "-i", "-"], wave)
 
 
-def recordings(kind: str, part: str, cache: Path) -> list[Samples]:
+def load_recordings(kind: str, part: str, cache: Path) -> list[Samples]:
     """Return the recordings of a set, which are cached after decoding. ``kind`` is a speaker or "espeak"."""
     cached = cache / f"{kind}-{part}.npz"
     if not cached.exists():
         if kind in SPEAKERS:
             files = sorted((ASTERISK / "sounds" / SPEAKERS[kind]).glob("*.g722"))
             paths = [
-                one for one in files if split_for(one.name) == part and not any(word in one.name for word in NO_SPEECH)
+                one
+                for one in files
+                if split_for(one.name) == part and not any(word in one.name for word in NO_SPEECH_WORDS)
             ]
             max_count = len(paths) if kind == "real" else MAX_OTHER_RECORDINGS
-            samples_list = [_convert(["-f", "g722", "-i", str(one)]) for one in paths[:max_count]]
+            samples_list = [_decode_audio(["-f", "g722", "-i", str(one)]) for one in paths[:max_count]]
         else:
             texts = HELD_OUT_TEXTS if part == "held-out" else TEXTS
             samples_list = [
@@ -132,14 +134,14 @@ def recordings(kind: str, part: str, cache: Path) -> list[Samples]:
         return [archive[name].astype(float) for name in archive.files]
 
 
-def label(clean: Samples) -> Flags:
+def label_speech(clean: Samples) -> Flags:
     """Return a flag for each frame of a clean recording, which is true for speech."""
-    frames = clean[: len(clean) // FRAME * FRAME].reshape(-1, FRAME)
+    frames = clean[: len(clean) // FRAME_SAMPLES * FRAME_SAMPLES].reshape(-1, FRAME_SAMPLES)
     level = 10 * np.log10(frames.var(axis=1) + 1)
-    speech: Flags = level > np.percentile(level, 95) - LABEL_BELOW_PEAK_DB
+    speech: Flags = level > np.percentile(level, 95) - MAX_DB_BELOW_PEAK
     edges = np.flatnonzero(np.diff(speech.astype(int)))
     for before, after in itertools.pairwise(edges):
-        if speech[before] and after - before <= LABEL_GAP_FRAMES:
+        if speech[before] and after - before <= MAX_GAP_FRAMES:
             speech[before + 1 : after + 1] = True
     return speech
 
@@ -149,16 +151,16 @@ def _join_recordings(sources: list[Samples], random: np.random.Generator) -> tup
     pieces: list[Samples] = []
     labels: list[Flags] = []
     for index in random.permutation(len(sources)):
-        clean = sources[index][: len(sources[index]) // FRAME * FRAME]
-        speech = label(clean)
+        clean = sources[index][: len(sources[index]) // FRAME_SAMPLES * FRAME_SAMPLES]
+        speech = label_speech(clean)
         pause = int(random.integers(10, 100))
-        power = np.sqrt(np.mean(clean.reshape(-1, FRAME)[speech] ** 2))
-        pieces += [clean / power * 10 ** (random.uniform(-3, 3) / 20), np.zeros(pause * FRAME)]
+        power = np.sqrt(np.mean(clean.reshape(-1, FRAME_SAMPLES)[speech] ** 2))
+        pieces += [clean / power * 10 ** (random.uniform(-3, 3) / 20), np.zeros(pause * FRAME_SAMPLES)]
         labels += [speech, np.zeros(pause, bool)]
     return np.concatenate(pieces), np.concatenate(labels)
 
 
-def noise(kind: str, count: int, voices: list[Samples], random: np.random.Generator) -> Samples:
+def generate_noise(kind: str, count: int, voices: list[Samples], random: np.random.Generator) -> Samples:
     """Generate ``count`` samples of a noise with a mean power of 1."""
     if kind == "babble":
         sound = np.zeros(count)
@@ -166,8 +168,8 @@ def noise(kind: str, count: int, voices: list[Samples], random: np.random.Genera
             babble = np.concatenate([voices[i] / (voices[i].std() + 1) for i in random.permutation(len(voices))])
             sound += np.roll(np.resize(babble, count), int(random.integers(count)))
     elif kind == "click":
-        sound = np.zeros(count + RATE)
-        for at in random.integers(0, count, count * 4 // RATE):  # four per second
+        sound = np.zeros(count + SAMPLE_RATE)
+        for at in random.integers(0, count, count * 4 // SAMPLE_RATE):  # four per second
             length = int(random.integers(32, 320))
             burst = random.standard_normal(length) * np.exp(-np.arange(length) * 5 / length)
             sound[at : at + length] += burst * random.uniform(0.3, 1)
@@ -175,32 +177,32 @@ def noise(kind: str, count: int, voices: list[Samples], random: np.random.Genera
     else:
         spectrum = np.fft.rfft(random.standard_normal(count))
         if kind == "pink":
-            spectrum /= np.sqrt(np.maximum(np.arange(len(spectrum)), count * 50 // RATE))
+            spectrum /= np.sqrt(np.maximum(np.arange(len(spectrum)), count * 50 // SAMPLE_RATE))
         sound = np.fft.irfft(spectrum, count)
     return np.asarray(sound / np.sqrt(np.mean(sound**2)))
 
 
-def _steps(count: int, random: np.random.Generator) -> Samples:
+def _generate_gain_steps(count: int, random: np.random.Generator) -> Samples:
     """Generate a gain that changes abruptly every 6 to 20 s, between 0 and -24 dB."""
     gain = np.ones(count)
     at = 0
     while at < count:
-        until = at + int(random.integers(6, 20)) * RATE
+        until = at + int(random.integers(6, 20)) * SAMPLE_RATE
         gain[at:until] = 10 ** (random.uniform(-24, 0) / 20)
         at = until
     return gain
 
 
-def tracks(kind: str, part: str, cache: Path, *, steps: bool = False) -> Iterator[Track]:
+def generate_tracks(kind: str, part: str, cache: Path, *, steps: bool = False) -> Iterator[Track]:
     """Yield one track per condition. With ``steps``, the level of the noise changes abruptly."""
-    sources = recordings(kind, part, cache)
+    sources = load_recordings(kind, part, cache)
     for number, (condition, snr) in enumerate(CONDITIONS):
         seed = hashlib.sha256(f"{kind} {part} {condition} {snr} {int(steps)}".encode()).digest()
         random = np.random.default_rng(int.from_bytes(seed[:8], "little"))
         clean, speech = _join_recordings(sources, random)
-        noise_samples = noise("white" if condition == "none" else condition, len(clean), sources, random)
+        noise_samples = generate_noise("white" if condition == "none" else condition, len(clean), sources, random)
         if steps:
-            noise_samples *= _steps(len(clean), random)
+            noise_samples *= _generate_gain_steps(len(clean), random)
         line = random.standard_normal(len(clean)) * 1e-3
         # Telephone levels: -32 to -20 dBFS during speech.
         gain = 32768 * 10 ** ((-26 + 6 * np.cos(number * 2.4)) / 20)
@@ -209,35 +211,35 @@ def tracks(kind: str, part: str, cache: Path, *, steps: bool = False) -> Iterato
         yield Track(f"{kind}, {condition}" + ("" if condition == "none" else f" {snr} dB"), samples, speech)
 
 
-def callers_on_mute(kind: str, part: str, cache: Path) -> Iterator[Track]:
+def noise_only_tracks(kind: str, part: str, cache: Path) -> Iterator[Track]:
     """Yield a minute of each noise without speech, with steady and changing levels, from faint to loud."""
-    sources = recordings(kind, part, cache)
+    sources = load_recordings(kind, part, cache)
     for condition, steps, level_db in itertools.product(NOISES, (False, True), (-66, -50, -34)):
         seed = hashlib.sha256(f"{kind} {part} {condition} {steps} {level_db} mute".encode()).digest()
         random = np.random.default_rng(int.from_bytes(seed[:8], "little"))
-        noise_samples = noise(condition, 60 * RATE, sources, random)
+        noise_samples = generate_noise(condition, 60 * SAMPLE_RATE, sources, random)
         if steps:
-            noise_samples *= _steps(len(noise_samples), random)
+            noise_samples *= _generate_gain_steps(len(noise_samples), random)
         samples = np.clip(np.rint(noise_samples * 32768 * 10 ** (level_db / 20)), -32768, 32767).astype(np.int16)
-        yield Track(f"{kind}, {condition} alone", samples, np.zeros(len(samples) // FRAME, bool))
+        yield Track(f"{kind}, {condition} alone", samples, np.zeros(len(samples) // FRAME_SAMPLES, bool))
 
 
-def without_speech() -> Iterator[Track]:
+def no_speech_tracks() -> Iterator[Track]:
     """Yield a minute each of noise, telephone tones and hold music without speech.
 
     The flags ``speech`` of these tracks mark the frames before the sound starts.
     """
-    count, mute = 60 * RATE, 20 * RATE
+    count, mute = 60 * SAMPLE_RATE, 20 * SAMPLE_RATE
     random = np.random.default_rng(1)
     loud_level, quiet_level = (32768 * 10 ** (level / 20) for level in (-20, -50))
     sounds: dict[str, Samples] = {}
     for kind in ("white", "pink", "rumble"):
         spectrum = np.fft.rfft(random.standard_normal(count))
-        steps = np.maximum(np.arange(len(spectrum)), count * 50 // RATE)
+        steps = np.maximum(np.arange(len(spectrum)), count * 50 // SAMPLE_RATE)
         sound = np.fft.irfft(spectrum / steps ** {"white": 0, "pink": 0.5, "rumble": 1}[kind], count)
         sounds[f"{kind}, -50 dBFS"] = quiet_level * sound / sound.std()
     sounds["mute, then a room"] = sounds["rumble, -50 dBFS"] * (np.arange(count) >= mute)
-    time = np.arange(count) / RATE
+    time = np.arange(count) / SAMPLE_RATE
     for name, (first, second, on, off) in {
         "dial tone": (350, 440, 1, 0), "ringing (US)": (440, 480, 2, 4), "ringing (Europe)": (425, 425, 1, 4),
         "busy (US)": (480, 620, 0.5, 0.5), "busy (Europe)": (425, 425, 0.5, 0.5),
@@ -246,8 +248,10 @@ def without_speech() -> Iterator[Track]:
         tones = np.sin(2 * np.pi * first * time) + np.sin(2 * np.pi * second * time)
         sounds[name] = loud_level * tones / tones.std() * (time % (on + off) < on) + random.standard_normal(count) * 3
     for path in sorted((ASTERISK / "moh").glob("*.g722")):
-        music = np.resize(_convert(["-f", "g722", "-i", str(path), "-t", "60"]), count)
+        music = np.resize(_decode_audio(["-f", "g722", "-i", str(path), "-t", "60"]), count)
         sounds[f"music, {path.stem}"] = loud_level * music / music.std()
     for name, sound in sounds.items():
         samples = np.clip(np.rint(sound), -32768, 32767).astype(np.int16)
-        yield Track(name, samples, np.arange(count // FRAME) < (mute // FRAME if name.startswith("mute") else 0))
+        yield Track(
+            name, samples, np.arange(count // FRAME_SAMPLES) < (mute // FRAME_SAMPLES if name.startswith("mute") else 0)
+        )

@@ -17,13 +17,13 @@ from bench.vad import corpus, module
 from bench.vad.corpus import Flags
 from bench.vad.network import Array, Network, train
 
-HEADER = module.SOURCE / "module/learned.h"
+HEADER_FILE = module.SOURCE / "module/learned.h"
 LOOKBACK_FRAMES = 1
 """Delay of the network's output in frames. The network runs every second frame, and the pre-roll compensates."""
 GATED_ODDS = -6.0
 LEARNING_LEVEL = 10.0
 """log2 of the minimum energy (-60 dBFS) at which a new stream is classified as speech."""
-RECALL = 0.987
+MIN_RECALL = 0.987
 """Minimum recall on the selection set. The recall on new recordings is slightly lower (documented: 0.98)."""
 EPOCHS = 20
 
@@ -59,10 +59,10 @@ def decide(probabilities: npt.NDArray[np.float64], policy: Policy) -> Flags:
         speech = voiced | (hangover > 0)
         hangover = np.where(voiced, policy.hangover, np.maximum(hangover - 1, 0))
         sent[frame] = speech
-    return with_pre_roll(sent, policy.pre_roll)
+    return add_pre_roll(sent, policy.pre_roll)
 
 
-def with_pre_roll(sent: Flags, frames: int) -> Flags:
+def add_pre_roll(sent: Flags, frames: int) -> Flags:
     """Return the flags with the preceding frames of each sent frame added."""
     result = sent.copy()
     for offset in range(1, frames + 1):
@@ -70,26 +70,29 @@ def with_pre_roll(sent: Flags, frames: int) -> Flags:
     return result
 
 
-def rates(sent: Flags, speech: Flags) -> tuple[float, float]:
+def detection_rates(sent: Flags, speech: Flags) -> tuple[float, float]:
     """Return the share of speech that is sent, and the share of silence that is not sent."""
     return float(sent[speech].mean()), float(1 - sent[~speech].mean())
 
 
-def _traces(part: str, cache: Path) -> tuple[list[module.Trace], list[Flags]]:
+def _trace_tracks(part: str, cache: Path) -> tuple[list[module.Trace], list[Flags]]:
     library = module.build_trace(cache)
     traces, speech = [], []
     for kind in ("real", "espeak"):
-        tracks = [corpus.tracks(kind, part, cache)]
+        tracks = [corpus.generate_tracks(kind, part, cache)]
         if part == "learn":  # conditions that the mixtures lack: a fan that starts, and calls without speech
-            tracks += [corpus.tracks(kind, part, cache, steps=True), corpus.callers_on_mute(kind, part, cache)]
+            tracks += [
+                corpus.generate_tracks(kind, part, cache, steps=True),
+                corpus.noise_only_tracks(kind, part, cache),
+            ]
         for track in itertools.chain.from_iterable(tracks):
-            traces.append(module.trace(library, track.samples))
+            traces.append(module.trace_network(library, track.samples))
             speech.append(track.speech)
     return traces, speech
 
 
-def _train(cache: Path) -> Network:
-    traces, speech = _traces("learn", cache)
+def _train_network(cache: Path) -> Network:
+    traces, speech = _trace_tracks("learn", cache)
     late = [np.concatenate([one[:1].repeat(LOOKBACK_FRAMES), one[:-LOOKBACK_FRAMES]]) for one in speech]
     rows = np.concatenate([one.inputs[one.is_observed] for one in traces])
     target = np.concatenate([one[trace.is_observed] for one, trace in zip(late, traces, strict=True)]).astype(
@@ -98,36 +101,36 @@ def _train(cache: Path) -> Network:
     return train(rows, target, epochs=EPOCHS)
 
 
-def _choose(network: Network, cache: Path) -> tuple[Policy, float, float]:
-    traces, speech = _traces("choose", cache)
+def _choose_policy(network: Network, cache: Path) -> tuple[Policy, float, float]:
+    traces, speech = _trace_tracks("choose", cache)
     probabilities = np.full((max(map(len, speech)), len(speech)), GATED_ODDS)
     for column, one in enumerate(traces):
-        probabilities[: len(one.inputs), column] = one.probabilities(network.probabilities, GATED_ODDS)
+        probabilities[: len(one.inputs), column] = one.log_odds(network.log_odds, GATED_ODDS)
     candidates = []
     for policy in POLICIES:
         sent = decide(probabilities, policy)
-        each = [rates(sent[: len(one), column], one) for column, one in enumerate(speech)]
+        each = [detection_rates(sent[: len(one), column], one) for column, one in enumerate(speech)]
         recall, dropped = np.mean(each, axis=0)
         candidates.append((float(recall), float(dropped), policy))
-    sufficient = [one for one in candidates if one[0] >= RECALL] or [max(candidates, key=lambda one: one[0])]
+    sufficient = [one for one in candidates if one[0] >= MIN_RECALL] or [max(candidates, key=lambda one: one[0])]
     recall, dropped, policy = max(sufficient, key=lambda one: one[1])
     return policy, recall, dropped
 
 
-def _number(value: float) -> str:
+def _c_number(value: float) -> str:
     text = f"{value:.6g}"
     return text + ("F" if "." in text or "e" in text else ".0F")
 
 
-def _array(name: str, values: Array) -> str:
+def _c_array(name: str, values: Array) -> str:
     rows = values if values.ndim > 1 else [values]
-    lines = ["{" + ", ".join(_number(float(value)) for value in row) + "}" for row in rows]
+    lines = ["{" + ", ".join(_c_number(float(value)) for value in row) + "}" for row in rows]
     size = "".join(f"[{length}]" for length in values.shape)
     body = "{\n    " + ",\n    ".join(lines) + ",\n}" if values.ndim > 1 else lines[0]
     return f"static const float {name}{size} = {body};"
 
 
-def header(network: Network, policy: Policy) -> str:
+def render_header(network: Network, policy: Policy) -> str:
     w1, b1, w2, b2, w3, b3 = network.weights
     scalars = {
         "GATED_ODDS": GATED_ODDS,
@@ -144,9 +147,9 @@ def header(network: Network, policy: Policy) -> str:
         "",
         f"enum {{ HIDDEN = {len(b1)}, HIDDEN_2 = {len(b2)} }};",
         f"enum {{ PRE_ROLL = {policy.pre_roll}, HANGOVER = {policy.hangover} }};",
-        *(f"static const float {name} = {_number(value)};" for name, value in scalars.items()),
+        *(f"static const float {name} = {_c_number(value)};" for name, value in scalars.items()),
         *(
-            _array(name, values)
+            _c_array(name, values)
             for name, values in (
                 ("weight_1", w1),
                 ("bias_1", b1),
@@ -165,9 +168,9 @@ def header(network: Network, policy: Policy) -> str:
 def main() -> None:
     """Train the network, select a policy, and write the header."""
     cache = Path(sys.argv[1] if len(sys.argv) > 1 else "build/bench-vad")
-    network = _train(cache)
-    policy, recall, dropped = _choose(network, cache)
-    HEADER.write_text(header(network, policy))
+    network = _train_network(cache)
+    policy, recall, dropped = _choose_policy(network, cache)
+    HEADER_FILE.write_text(render_header(network, policy))
     print(f"{policy}: recall {recall:.4f}, {dropped:.4f} of silence dropped on the validation set")
 
 

@@ -11,11 +11,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Probabilities: TypeAlias = npt.NDArray[np.float64]
+LogOdds: TypeAlias = npt.NDArray[np.float64]
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "images/vad-dataplane/src/vad"
-FRAME = 320
+FRAME_SAMPLES = 320
 
 
 def build_trace(folder: Path) -> ctypes.CDLL:
@@ -40,9 +40,9 @@ class Trace:
     is_observed: npt.NDArray[np.bool_]
     """Whether the network ran. The inputs of other frames are stale."""
 
-    def probabilities(
+    def log_odds(
         self, network: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]], gated_odds: float
-    ) -> Probabilities:
+    ) -> LogOdds:
         """Return the log-odds of each frame. Frames without a value of their own repeat the previous value."""
         probabilities = np.full(len(self.inputs), np.nan)
         probabilities[self.is_observed] = network(self.inputs[self.is_observed])
@@ -51,9 +51,9 @@ class Trace:
         return probabilities[last_frame]
 
 
-def trace(library: ctypes.CDLL, samples: npt.NDArray[np.int16]) -> Trace:
+def trace_network(library: ctypes.CDLL, samples: npt.NDArray[np.int16]) -> Trace:
     """Run the module on a track, and return the inputs of the network."""
-    frames = len(samples) // FRAME
+    frames = len(samples) // FRAME_SAMPLES
     rows = np.zeros((frames, int(library.trace_columns())), np.float32)
     contiguous = np.ascontiguousarray(samples)
     library.trace(ctypes.c_void_p(contiguous.ctypes.data), frames, ctypes.c_void_p(rows.ctypes.data))

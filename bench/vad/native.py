@@ -33,7 +33,7 @@ class Cost:
         return f"{wasm} | {native} | {self.gated:.0%} | {self.different:,} of {self.frames:,}"
 
 
-class Build:
+class BuiltModule:
     """The VAD module and its WebAssembly host as in the image, with two small programs that call them."""
 
     def __init__(self, folder: Path) -> None:
@@ -51,7 +51,7 @@ class Build:
     def _run(*command: str, stdin: bytes | None = None) -> bytes:
         return subprocess.run(command, input=stdin, stdout=subprocess.PIPE, check=True).stdout  # noqa: S603
 
-    def decisions(self, samples: npt.NDArray[np.int16]) -> tuple[Flags, Flags]:
+    def decide_frames(self, samples: npt.NDArray[np.int16]) -> tuple[Flags, Flags]:
         """Return the frames that are sent, including pre-roll, and the frames that the energy gate decided."""
         raw = np.frombuffer(self._run(self._programs["decide"], self._module, stdin=samples.tobytes()), np.uint8)
         flags, pre_roll = raw[::2], raw[1::2]
@@ -60,7 +60,7 @@ class Build:
             sent[max(0, frame - pre_roll[frame]) : frame] = True
         return sent, (flags & 2) > 0
 
-    def cost(self, samples: npt.NDArray[np.int16], folder: Path) -> Cost:
+    def measure_cost(self, samples: npt.NDArray[np.int16], folder: Path) -> Cost:
         """Measure the cost per frame of this audio."""
         audio = folder / "audio.s16"
         audio.write_bytes(samples.tobytes())

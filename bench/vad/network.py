@@ -9,15 +9,15 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[np.float32]
 
-HIDDEN = (24, 8)
-BATCH = 2048
+HIDDEN_SIZES = (24, 8)
+BATCH_SIZE = 2048
 
 
 class Network:
     """A network with its weights, for inference and training."""
 
     def __init__(self, width: int, random: np.random.Generator) -> None:
-        sizes = (width, *HIDDEN, 1)
+        sizes = (width, *HIDDEN_SIZES, 1)
         self.weights: list[Array] = []
         for before, after in itertools.pairwise(sizes):
             spread = np.sqrt(2 / before)
@@ -29,14 +29,14 @@ class Network:
         self._square = [np.zeros_like(w) for w in self.weights]
         self._steps = 0
 
-    def probabilities(self, rows: Array) -> Array:
+    def log_odds(self, rows: Array) -> Array:
         """Return the log-odds of speech for each row."""
         w1, b1, w2, b2, w3, b3 = self.weights
         hidden = np.maximum(np.maximum(rows @ w1 + b1, 0) @ w2 + b2, 0)
         probabilities: Array = (hidden @ w3 + b3)[:, 0]
         return probabilities
 
-    def step(self, rows: Array, target: Array, rate: float) -> None:
+    def train_batch(self, rows: Array, target: Array, rate: float) -> None:
         """Update the weights for one batch with the learning rate ``rate``."""
         w1, b1, w2, b2, w3, b3 = self.weights
         first = np.maximum(rows @ w1 + b1, 0)
@@ -59,11 +59,11 @@ def train(rows: Array, target: Array, *, epochs: int, seed: int = 1) -> Network:
     """Train a network on all rows, with a learning rate that decreases to almost zero."""
     random = np.random.default_rng(seed)
     network = Network(rows.shape[1], random)
-    batches = len(rows) // BATCH
+    batches = len(rows) // BATCH_SIZE
     for epoch in range(epochs):
         order = random.permutation(len(rows))
         for batch in range(batches):
-            chosen = order[batch * BATCH : (batch + 1) * BATCH]
+            chosen = order[batch * BATCH_SIZE : (batch + 1) * BATCH_SIZE]
             progress = (epoch + batch / batches) / epochs
-            network.step(rows[chosen], target[chosen], 3e-3 * (1 - progress) + 1e-5)
+            network.train_batch(rows[chosen], target[chosen], 3e-3 * (1 - progress) + 1e-5)
     return network

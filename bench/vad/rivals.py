@@ -10,10 +10,10 @@ import numpy.typing as npt
 import onnxruntime
 import webrtcvad
 
-from bench.vad.corpus import FRAME, RATE, Flags
+from bench.vad.corpus import FRAME_SAMPLES, SAMPLE_RATE, Flags
 
-CHUNK = 512
-CONTEXT = 64
+CHUNK_SAMPLES = 512
+CONTEXT_SAMPLES = 64
 
 
 class Silero:
@@ -33,23 +33,27 @@ class Silero:
     def __call__(self, samples: npt.NDArray[np.int16]) -> Flags:
         """Return the 20 ms frames with speech."""
         audio = (samples / 32768).astype(np.float32)
-        chunks = len(audio) // CHUNK
+        chunks = len(audio) // CHUNK_SAMPLES
         state = np.zeros((2, 1, 128), np.float32)
-        context = np.zeros(CONTEXT, np.float32)
+        context = np.zeros(CONTEXT_SAMPLES, np.float32)
         probabilities = np.zeros(chunks)
         start = time.perf_counter()
         for index in range(chunks):
-            chunk = audio[index * CHUNK : (index + 1) * CHUNK]
-            inputs = {"input": np.concatenate([context, chunk])[None], "state": state, "sr": np.array(RATE, np.int64)}
+            chunk = audio[index * CHUNK_SAMPLES : (index + 1) * CHUNK_SAMPLES]
+            inputs = {
+                "input": np.concatenate([context, chunk])[None],
+                "state": state,
+                "sr": np.array(SAMPLE_RATE, np.int64),
+            }
             out, state = self._session.run(None, inputs)
             probabilities[index] = out[0, 0]
-            context = chunk[-CONTEXT:]
+            context = chunk[-CONTEXT_SAMPLES:]
         self.microseconds_per_chunk = (time.perf_counter() - start) / chunks * 1e6
-        middles = np.arange(len(samples) // FRAME) * FRAME + FRAME // 2
-        return np.asarray(probabilities[np.minimum(middles // CHUNK, chunks - 1)] > self._threshold)
+        middles = np.arange(len(samples) // FRAME_SAMPLES) * FRAME_SAMPLES + FRAME_SAMPLES // 2
+        return np.asarray(probabilities[np.minimum(middles // CHUNK_SAMPLES, chunks - 1)] > self._threshold)
 
 
-class Webrtc:
+class WebrtcVad:
     """webrtcvad with frames of 20 ms."""
 
     def __init__(self, mode: int) -> None:
@@ -59,5 +63,5 @@ class Webrtc:
         """Return the 20 ms frames with speech."""
         vad = webrtcvad.Vad(self._mode)
         raw = samples.tobytes()
-        frames = range(0, len(raw) // (2 * FRAME) * 2 * FRAME, 2 * FRAME)
-        return np.array([vad.is_speech(raw[at : at + 2 * FRAME], RATE) for at in frames])
+        frames = range(0, len(raw) // (2 * FRAME_SAMPLES) * 2 * FRAME_SAMPLES, 2 * FRAME_SAMPLES)
+        return np.array([vad.is_speech(raw[at : at + 2 * FRAME_SAMPLES], SAMPLE_RATE) for at in frames])

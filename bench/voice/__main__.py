@@ -23,19 +23,19 @@ import typer
 from rich.console import Console
 
 from bench.voice import goals, plot, tables
-from bench.voice.call import SILENCE, call
-from bench.voice.contestants import CONTESTANTS, Running, build
+from bench.voice.call import SILENCE_SHARE, create_call
+from bench.voice.contestants import CONTESTANTS, RunningContestant, build
 from bench.voice.search import Search
-from bench.voice.step import Step, measure
+from bench.voice.step import Step, measure_load
 from voice_ops.call.recording import RecordingError
-from voice_ops.demo.command import weights
+from voice_ops.demo.command import find_weights
 from voice_ops.demo.services import ServiceError
 from voice_ops.exits import FAILED
 from voice_ops.output import stop
-from voice_ops.provenance import commit, machine
+from voice_ops.provenance import current_commit, describe_machine
 
 OUTPUT = Path("build/bench-voice")
-NOW = "now"
+CHECKOUT_NAME = "now"
 console = Console(stderr=True)
 
 
@@ -58,39 +58,39 @@ def main(
 
     Example: python -m bench.voice --quick --streams 8
     """
-    model_folder = weights(model)
+    model_folder = find_weights(model)
     try:
         output.mkdir(parents=True, exist_ok=True)
         with console.status("building the data plane, unless it exists"):
             build()
-        missed = compare(model_folder, streams, before, output)
-        searches = {} if quick else run(model_folder, streams, minutes)
+        missed = compare_with_commit(model_folder, streams, before, output)
+        searches = {} if quick else search_limits(model_folder, streams, minutes)
     except (ServiceError, RecordingError, OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"bench.voice: {error}")
     if searches:
-        _write(searches, output)
+        _write_report(searches, output)
     if missed:
         raise stop("missed: " + "; ".join(missed), FAILED)
 
 
-def _write(searches: dict[str, Search], output: Path) -> None:
+def _write_report(searches: dict[str, Search], output: Path) -> None:
     figures = {
         "cores": os.cpu_count(),
-        "silence": SILENCE,
-        "call_s": call(0).seconds,
+        "silence": SILENCE_SHARE,
+        "call_s": create_call(0).seconds,
         "sustained": {name: search.sustained for name, search in searches.items()},
         "too_many": {name: search.too_many for name, search in searches.items()},
         "steps": [asdict(step) | {"sustained": step.is_sustained} for s in searches.values() for step in s.steps],
     }
     (output / "figures.json").write_text(json.dumps(figures, indent=1))
-    plot.draw(searches, output / "streams.png")
+    plot.draw_plots(searches, output / "streams.png")
     out = Console(width=max(Console().width, 150))
-    out.print(tables.loads(searches))
-    out.print(tables.summary(searches))
+    out.print(tables.loads_table(searches))
+    out.print(tables.summary_table(searches))
     out.print(f"{output / 'figures.json'}, {output / 'streams.png'}")
 
 
-def compare(model: Path, streams: int, before: str, output: Path) -> list[str]:
+def compare_with_commit(model: Path, streams: int, before: str, output: Path) -> list[str]:
     """Compare this checkout with another commit and faster-whisper alone, and return the missed goals.
 
     Raises:
@@ -99,27 +99,27 @@ def compare(model: Path, streams: int, before: str, output: Path) -> list[str]:
     """
     steps_by_kind: dict[str, dict[str, Step]] = {kind: {} for kind in goals.KINDS}
     with tempfile.TemporaryDirectory(prefix="bench-voice-") as folder:
-        other = replace(CONTESTANTS[0], name=before, root=goals.checked_out(before, Path(folder) / "before"))
-        for number, candidate in enumerate((replace(CONTESTANTS[0], name=NOW), other)):
+        other = replace(CONTESTANTS[0], name=before, root=goals.check_out(before, Path(folder) / "before"))
+        for number, candidate in enumerate((replace(CONTESTANTS[0], name=CHECKOUT_NAME), other)):
             (Path(folder) / str(number)).mkdir()
-            running = Running(candidate, Path(folder) / str(number), model)
+            running = RunningContestant(candidate, Path(folder) / str(number), model)
             with ExitStack() as stack, console.status(f"{streams} streams: {candidate.name}"):
                 stack.callback(running.stop)
                 running.start()
                 for kind, pauses in goals.KINDS.items():
-                    steps_by_kind[kind][candidate.name] = measure(running, streams, pauses=pauses)
+                    steps_by_kind[kind][candidate.name] = measure_load(running, streams, pauses=pauses)
     (output / "goals.json").write_text(
         json.dumps([asdict(step) for of in steps_by_kind.values() for step in of.values()])
     )
     out = Console(width=max(Console().width, 150))
     for kind, steps in steps_by_kind.items():
         with console.status(f"faster-whisper alone: {kind}"):
-            out.print(goals.table(kind, steps, goals.plain(model, kind, streams)))
-    out.print(f"commit {commit()}, {machine()}")
-    return goals.missed({kind: steps[NOW] for kind, steps in steps_by_kind.items()})
+            out.print(goals.goals_table(kind, steps, goals.measure_faster_whisper(model, kind, streams)))
+    out.print(f"commit {current_commit()}, {describe_machine()}")
+    return goals.describe_missed_goals({kind: steps[CHECKOUT_NAME] for kind, steps in steps_by_kind.items()})
 
 
-def run(model: Path, streams: int, minutes: float) -> dict[str, Search]:
+def search_limits(model: Path, streams: int, minutes: float) -> dict[str, Search]:
     """Run the contestants in turn until the maximum load of each is known, or the time limit is reached.
 
     Raises:
@@ -132,26 +132,26 @@ def run(model: Path, streams: int, minutes: float) -> dict[str, Search]:
         running = []
         for number, contestant in enumerate(CONTESTANTS):
             (folder / str(number)).mkdir()
-            running.append(Running(contestant, folder / str(number), model))
+            running.append(RunningContestant(contestant, folder / str(number), model))
             stack.callback(running[-1].stop)
             running[-1].start()
         while any(not search.is_over for search in searches.values()):
             started_at = time.monotonic()
             if started_at - begin + longest_s > 60 * minutes:
                 break
-            _turn(running, searches)
+            _run_round(running, searches)
             running.reverse()  # in reverse order each time, so that a drift of the machine affects all
             longest_s = max(longest_s, time.monotonic() - started_at)
     return searches
 
 
-def _turn(running: list[Running], searches: dict[str, Search]) -> None:
+def _run_round(running: list[RunningContestant], searches: dict[str, Search]) -> None:
     for one in running:
         search = searches[one.contestant.name]
         if search.is_over:
             continue
         with console.status(f"{search.next} streams: {one.contestant.name}"):
-            search.take(measure(one, search.next))
+            search.record(measure_load(one, search.next))
 
 
 if __name__ == "__main__":

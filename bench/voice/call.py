@@ -5,20 +5,20 @@ from functools import cache
 
 import numpy as np
 
-from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES, RATE, read
+from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES, SAMPLE_RATE, read_samples
 from voice_ops.call.senders import Samples
-from voice_ops.demo.command import SAMPLE, SAMPLE_TEXT
+from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE
 
-SILENCE = 0.6
-SENTENCES = 3
-SPEECH_LEVEL = 300
+SILENCE_SHARE = 0.6
+SENTENCE_COUNT = 3
+MIN_SPEECH_LEVEL = 300
 """Minimum level of speech, out of 32768. The background of the sample is quieter."""
-PAUSE_FRAMES = 50
+MIN_PAUSE_FRAMES = 50
 """Minimum pause between sentences, one second. Pauses within a sentence are shorter."""
 MARGIN_FRAMES = 2
-REPEATED = 6
+MONOLOGUE_REPEATS = 6
 """Number of repetitions of each sentence in a monologue."""
-GOLDEN = 0.618
+START_STEP = 0.618
 """Difference between the start positions of successive streams, as a share of the silence. Positions never repeat."""
 
 
@@ -39,10 +39,10 @@ class Call:
     @property
     def seconds(self) -> float:
         """Duration."""
-        return self.samples.size / RATE
+        return self.samples.size / SAMPLE_RATE
 
 
-def call(number: int, *, pauses: bool = True) -> Call:
+def create_call(number: int, *, pauses: bool = True) -> Call:
     """Return the call of a stream. Each call starts at another position, so that not all speak at the same time.
 
     Args:
@@ -51,42 +51,42 @@ def call(number: int, *, pauses: bool = True) -> Call:
     if not pauses:
         return _build_monologue(number)
     sentences, silence = _sentences(), _background_pause()
-    order = [(number + index) % SENTENCES for index in range(SENTENCES)]
-    first = round(number * GOLDEN % 1 * len(silence) / FRAME_SAMPLES) * FRAME_SAMPLES
+    order = [(number + index) % SENTENCE_COUNT for index in range(SENTENCE_COUNT)]
+    first = round(number * START_STEP % 1 * len(silence) / FRAME_SAMPLES) * FRAME_SAMPLES
     pieces, utterance_times, at = [silence[first:]], [], len(silence) - first
     for sentence in order:
-        utterance_times.append((at / RATE, (at + len(sentences[sentence])) / RATE))
+        utterance_times.append((at / SAMPLE_RATE, (at + len(sentences[sentence])) / SAMPLE_RATE))
         pieces += [sentences[sentence], silence]
         at += len(sentences[sentence]) + len(silence)
     pieces[-1] = silence[:first]
-    lines = SAMPLE_TEXT.read_text(encoding="utf-8").splitlines()
+    lines = SAMPLE_TEXT_FILE.read_text(encoding="utf-8").splitlines()
     return Call(np.concatenate(pieces), tuple(utterance_times), " ".join(lines[sentence] for sentence in order))
 
 
 def _build_monologue(number: int) -> Call:
-    sentences, lines = _sentences(), SAMPLE_TEXT.read_text(encoding="utf-8").splitlines()
-    order = [(number + index) % SENTENCES for index in range(SENTENCES * REPEATED)]
-    silence = _background_pause()[: FRAME_SAMPLES * PAUSE_FRAMES]
+    sentences, lines = _sentences(), SAMPLE_TEXT_FILE.read_text(encoding="utf-8").splitlines()
+    order = [(number + index) % SENTENCE_COUNT for index in range(SENTENCE_COUNT * MONOLOGUE_REPEATS)]
+    silence = _background_pause()[: FRAME_SAMPLES * MIN_PAUSE_FRAMES]
     samples = np.concatenate([silence, *(sentences[sentence] for sentence in order), silence])
-    utterance_times = (len(silence) / RATE, (samples.size - len(silence)) / RATE)
+    utterance_times = (len(silence) / SAMPLE_RATE, (samples.size - len(silence)) / SAMPLE_RATE)
     return Call(samples, (utterance_times,), " ".join(lines[sentence] for sentence in order))
 
 
 @cache
 def _sentences() -> list[Samples]:
-    sample = read(SAMPLE)
-    active_frames = np.flatnonzero(np.abs(sample.reshape(-1, FRAME_SAMPLES)).max(axis=1) > SPEECH_LEVEL)
-    pauses = np.flatnonzero(np.diff(active_frames) > PAUSE_FRAMES)
+    sample = read_samples(SAMPLE_FILE)
+    active_frames = np.flatnonzero(np.abs(sample.reshape(-1, FRAME_SAMPLES)).max(axis=1) > MIN_SPEECH_LEVEL)
+    pauses = np.flatnonzero(np.diff(active_frames) > MIN_PAUSE_FRAMES)
     begins = active_frames[np.concatenate([[0], pauses + 1])] - MARGIN_FRAMES
     ends = active_frames[np.concatenate([pauses, [-1]])] + 1 + MARGIN_FRAMES
     spoken = [sample[b * FRAME_SAMPLES : e * FRAME_SAMPLES] for b, e in zip(begins, ends, strict=True)]
-    return spoken[:SENTENCES]
+    return spoken[:SENTENCE_COUNT]
 
 
 @cache
 def _background_pause() -> Samples:
     """Return the audio of a pause, which repeats the background noise at the start of the sample."""
     speech = sum(map(len, _sentences()))
-    frames = round(speech * SILENCE / (1 - SILENCE) / SENTENCES / FRAME_SAMPLES)
-    background = read(SAMPLE)[: round(0.9 / FRAME_S) * FRAME_SAMPLES]
+    frames = round(speech * SILENCE_SHARE / (1 - SILENCE_SHARE) / SENTENCE_COUNT / FRAME_SAMPLES)
+    background = read_samples(SAMPLE_FILE)[: round(0.9 / FRAME_S) * FRAME_SAMPLES]
     return np.resize(background, frames * FRAME_SAMPLES)

@@ -19,7 +19,7 @@ DATA_PLANE = PRODUCT / "src/vad-dataplane"
 VAD = PRODUCT / "src/vad/vad.so"
 NO_VAD = PRODUCT / "tests/vad/all_speech.so"
 """VAD module that classifies all audio as speech, so that no silence is dropped."""
-IDLE_TIMEOUT_S = 60
+MAX_IDLE_WAIT_S = 60
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def build() -> None:
     subprocess.run([PROJECT / "tests/install.sh", ROOT / "tests/packages.txt"], check=True)  # noqa: S603
 
 
-class Running:
+class RunningContestant:
     """A running contestant.
 
     Attributes:
@@ -62,7 +62,7 @@ class Running:
 
     def __init__(self, contestant: Contestant, folder: Path, model: Path) -> None:
         self.contestant = contestant
-        self._path = VoicePath(folder, model, data_plane=_stage(folder, contestant.vad), root=contestant.root)
+        self._path = VoicePath(folder, model, data_plane=_create_stage(folder, contestant.vad), root=contestant.root)
         self.gateway: Gateway
 
     def start(self) -> None:
@@ -96,7 +96,7 @@ class Running:
 
     def wait_until_empty(self) -> None:
         """Wait until the engine is idle, so that an excessive load does not affect the next one."""
-        limit = time.monotonic() + IDLE_TIMEOUT_S
+        limit = time.monotonic() + MAX_IDLE_WAIT_S
         while time.monotonic() < limit:
             engine_metrics = self._metrics()
             if engine_metrics["EncoderQueueDepth"] == engine_metrics["DecoderQueueDepth"] == 0:
@@ -104,7 +104,7 @@ class Running:
             time.sleep(0.2)
 
 
-def _stage(folder: Path, module: Path) -> Path:
+def _create_stage(folder: Path, module: Path) -> Path:
     """Return a copy of the data plane's build folder with the given VAD module."""
     stage = folder / "stage"
     (stage / "vad").mkdir(parents=True)

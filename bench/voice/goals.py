@@ -10,7 +10,7 @@ from faster_whisper import WhisperModel
 from rich.table import Table
 
 from bench.product import ROOT
-from bench.voice.call import call
+from bench.voice.call import create_call
 from bench.voice.step import Step
 from voice_ops.demo.command import word_error_rate
 from voice_ops.output import empty_table
@@ -59,7 +59,7 @@ FIGURES: tuple[tuple[str, Callable[[Step], float]], ...] = (
 )
 
 
-def checked_out(commit: str, folder: Path) -> Path:
+def check_out(commit: str, folder: Path) -> Path:
     """Check out a commit to a folder.
 
     Raises:
@@ -71,19 +71,19 @@ def checked_out(commit: str, folder: Path) -> Path:
     return folder
 
 
-def plain(model: Path, kind: str, streams: int) -> tuple[float, float]:
+def measure_faster_whisper(model: Path, kind: str, streams: int) -> tuple[float, float]:
     """Return the word error rate and the CPU seconds per minute of faster-whisper alone, on whole calls with beam 1."""
     whisper, error_rate, minutes = WhisperModel(str(model), device="cpu", compute_type="int8", cpu_threads=1), 0.0, 0.0
     start_cpu_s = time.process_time()
     for number in range(streams):
-        one = call(number, pauses=KINDS[kind])
+        one = create_call(number, pauses=KINDS[kind])
         segments, _ = whisper.transcribe(one.samples.astype("float32") / 32768, beam_size=1)
         error_rate += word_error_rate(one.text, " ".join(segment.text for segment in segments)) / streams
         minutes += one.seconds / 60
     return error_rate, (time.process_time() - start_cpu_s) / minutes
 
 
-def missed(steps: dict[str, Step]) -> list[str]:
+def describe_missed_goals(steps: dict[str, Step]) -> list[str]:
     """Return descriptions of the missed goals and the failed calls of a checkout, by kind of audio."""
     missed_goals = [
         f"{kind}: {goal.name} ({goal.value(step):.2f}, goal {goal.limit(step.streams):g})"
@@ -98,7 +98,7 @@ def missed(steps: dict[str, Step]) -> list[str]:
     ]
 
 
-def table(kind: str, steps: dict[str, Step], alone: tuple[float, float]) -> Table:
+def goals_table(kind: str, steps: dict[str, Step], alone: tuple[float, float]) -> Table:
     """Return a table of the goals and the measured values of one kind of audio."""
     streams = next(iter(steps.values())).streams
     rendered = empty_table(f"{kind}, {streams} streams", [""], ["goal", *steps, "faster-whisper alone"])

@@ -7,14 +7,14 @@ from functools import partial
 
 import httpx2
 
-from bench.voice.call import SENTENCES, Call, call
-from bench.voice.shown import Display, display
+from bench.voice.call import SENTENCE_COUNT, Call, create_call
+from bench.voice.shown import Display, measure_display
 from voice_ops.call.senders import sender_for
 from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
 from voice_ops.demo.command import word_error_rate
 from voice_ops.demo.services import Gateway
 
-SPREAD = 1 / SENTENCES
+START_SPREAD = 1 / SENTENCE_COUNT
 """Period over which the starts of calls are distributed, as a share of a call's length."""
 MIN_PART_S = 0.5
 """Minimum duration of a part of a sentence whose text is meaningful."""
@@ -38,7 +38,7 @@ class Outcome:
         return [(at, event) for at, event in self.events if event.kind == "final"]
 
     @property
-    def first_texts_s(self) -> list[float]:
+    def first_text_delays_s(self) -> list[float]:
         """Time from the start of each sentence to its first text, which is a partial or a final, in seconds."""
         first_delays = []
         for begin, end in self.call.utterance_times:
@@ -48,7 +48,7 @@ class Outcome:
         return first_delays
 
     @property
-    def finals_s(self) -> list[float]:
+    def final_delays_s(self) -> list[float]:
         """Time from the end of each sentence to its final, in seconds."""
         first_delays = []
         for _, end in self.call.utterance_times:
@@ -59,7 +59,7 @@ class Outcome:
     @property
     def display(self) -> Display:
         """Changes of the displayed text over time."""
-        return display(self.events)
+        return measure_display(self.events)
 
     @property
     def real_time_factor(self) -> float:
@@ -80,8 +80,8 @@ async def run_load(gateway: Gateway, streams: int, *, pauses: bool = True) -> li
     """Run a number of concurrent calls, and return the results of each."""
     limits = httpx2.Limits(max_connections=None)
     async with httpx2.AsyncClient(timeout=TIMEOUT_S, limits=limits) as client:
-        calls = [call(number, pauses=pauses) for number in range(streams)]
-        delays = [number / streams * SPREAD * one.seconds for number, one in enumerate(calls)]
+        calls = [create_call(number, pauses=pauses) for number in range(streams)]
+        delays = [number / streams * START_SPREAD * one.seconds for number, one in enumerate(calls)]
         return await asyncio.gather(*map(partial(_run_call, client, gateway), calls, delays))
 
 

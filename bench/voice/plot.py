@@ -15,7 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
 
-def _latency(axis: Axes, searches: Mapping[str, Search], title: str, of: Callable[[Step], tuple[float, ...]]) -> None:
+def _plot_latency(
+    axis: Axes, searches: Mapping[str, Search], title: str, of: Callable[[Step], tuple[float, ...]]
+) -> None:
     for number, (name, search) in enumerate(searches.items()):
         steps = sorted((step for step in search.steps if of(step)), key=lambda step: step.streams)
         streams, color = [step.streams for step in steps], f"C{number}"
@@ -32,7 +34,7 @@ def _latency(axis: Axes, searches: Mapping[str, Search], title: str, of: Callabl
     axis.grid(visible=True, alpha=0.3)
 
 
-def _cpu(axis: Axes, searches: Mapping[str, Search]) -> None:
+def _plot_cpu(axis: Axes, searches: Mapping[str, Search]) -> None:
     first = [search.steps[0] for search in searches.values()]
     bottom = [0.0] * len(first)
     for program in PROGRAMS:
@@ -46,12 +48,12 @@ def _cpu(axis: Axes, searches: Mapping[str, Search]) -> None:
     axis.legend(ncols=2)
 
 
-def draw(searches: Mapping[str, Search], path: Path) -> None:
+def draw_plots(searches: Mapping[str, Search], path: Path) -> None:
     """Write the plots to a file. Lines show medians, dotted lines 95th percentiles, hollow points excessive loads."""
     figure, axes = plt.subplots(1, 3, figsize=(17, 5.5), layout="constrained")
-    _latency(axes[0], searches, "Start of a sentence to its first text", lambda step: step.first_text_s)
-    _latency(axes[1], searches, "End of a sentence to its final", lambda step: step.final_s)
+    _plot_latency(axes[0], searches, "Start of a sentence to its first text", lambda step: step.first_text_s)
+    _plot_latency(axes[1], searches, "End of a sentence to its final", lambda step: step.final_s)
     title = "median; dotted: p95; hollow: not sustained; silence kept: disaggregated, without VAD"
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(searches), title=title)
-    _cpu(axes[2], searches)
+    _plot_cpu(axes[2], searches)
     figure.savefig(path, dpi=110)

@@ -25,7 +25,7 @@ class Search:
         """Whether the maximum is known."""
         return self.too_many is not None and self.too_many - self.sustained <= 1
 
-    def take(self, step: Step) -> None:
+    def record(self, step: Step) -> None:
         """Record the result of a load, and determine the next load."""
         self.steps.append(step)
         if step.is_sustained:

@@ -12,13 +12,13 @@ class Display:
     """Measurements of a display that shows every event of a call.
 
     Attributes:
-        commits_s: Time from the end of each word in the audio to its commitment, in seconds.
+        commit_delays_s: Time from the end of each word in the audio to its commitment, in seconds.
         withdrawn: Number of words that disappeared.
         broken: Number of committed words that disappeared.
         words: Number of words at the end.
     """
 
-    commits_s: list[float] = field(default_factory=list)
+    commit_delays_s: list[float] = field(default_factory=list)
     withdrawn: int = 0
     broken: int = 0
     words: int = 0
@@ -29,7 +29,7 @@ class Display:
         return self.withdrawn / max(1, self.withdrawn + self.words)
 
 
-def display(events: Iterable[tuple[float, TranscriptEvent]]) -> Display:
+def measure_display(events: Iterable[tuple[float, TranscriptEvent]]) -> Display:
     """Return the measurements for the events of a call. Each event has its arrival time in seconds."""
     screen = Display()
     texts: dict[int, tuple[list[str], list[str]]] = {}
@@ -45,7 +45,7 @@ def display(events: Iterable[tuple[float, TranscriptEvent]]) -> Display:
         texts[start_ms] = event.text.split(), committed
         if not event.speech_final:  # tentative words belong to the next part
             texts[event.end_ms] = words[len(committed) :], []
-        screen.commits_s += [at - word.end_ms / 1000 for word in event.words[displayed : len(committed)]]
+        screen.commit_delays_s += [at - word.end_ms / 1000 for word in event.words[displayed : len(committed)]]
         after = [_words_in_column(texts, column) for column in (0, 1)]
         screen.withdrawn += _count_missing(before[0], after[0])
         screen.broken += _count_missing(before[1], after[1])

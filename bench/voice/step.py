@@ -9,7 +9,7 @@ from statistics import fmean
 
 import numpy as np
 
-from bench.voice.contestants import Running
+from bench.voice.contestants import RunningContestant
 from bench.voice.load import Outcome, run_load
 from bench.voice.processes import machine_cpu_s
 
@@ -59,7 +59,7 @@ class Step:
         return not self.failed and not self.lost and self.real_time_factor < 1
 
 
-def measure(running: Running, streams: int, *, pauses: bool = True) -> Step:
+def measure_load(running: RunningContestant, streams: int, *, pauses: bool = True) -> Step:
     """Run a contestant with a load, and return the results. Without pauses, each stream is a monologue."""
     partials = [running.counter_value(name) for name in ("partials_shed", "partials")]
     before, machine, own_cpu_s, since = running.cpu_s(), machine_cpu_s(), time.process_time(), time.monotonic()
@@ -76,7 +76,7 @@ def measure(running: Running, streams: int, *, pauses: bool = True) -> Step:
         for name, previous in zip(("partials_shed", "partials"), partials, strict=True)
     )
     screens = [each.display for each in outcomes]
-    finals = _collect_values(outcomes, lambda each: each.finals_s)
+    finals = _collect_values(outcomes, lambda each: each.final_delays_s)
     return Step(
         contestant=running.contestant.name,
         streams=streams,
@@ -84,11 +84,11 @@ def measure(running: Running, streams: int, *, pauses: bool = True) -> Step:
         failed=tuple(each.error for each in outcomes if each.error),
         lost=sentences - len(finals),
         sentences=sentences,
-        first_text_s=_percentiles(_collect_values(outcomes, lambda each: each.first_texts_s)),
+        first_text_s=_percentiles(_collect_values(outcomes, lambda each: each.first_text_delays_s)),
         final_s=_percentiles(finals),
         cpu_s={name: cpu / minutes for name, cpu in durations.items()},
         word_error_rate=fmean(each.word_error_rate for each in outcomes),
-        committed_s=_percentiles([lag for screen in screens for lag in screen.commits_s]),
+        committed_s=_percentiles([lag for screen in screens for lag in screen.commit_delays_s]),
         withdrawn=fmean(screen.withdrawn_share for screen in screens),
         broken=sum(screen.broken for screen in screens),
         shed=shed / max(1, shed + total),

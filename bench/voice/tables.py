@@ -11,7 +11,7 @@ from voice_ops.output import empty_table
 PROGRAMS = ("asr", "vad", "gateway", "store")
 
 
-def loads(searches: Mapping[str, Search]) -> Table:
+def loads_table(searches: Mapping[str, Search]) -> Table:
     """Return a table of all loads and their results."""
     percentiles = "/".join(map(str, PERCENTILES))
     title = "Loads in the order in which they took turns; red: not sustained; silence kept: disaggregated, without VAD"
@@ -27,7 +27,7 @@ def loads(searches: Mapping[str, Search]) -> Table:
     return rendered
 
 
-def summary(searches: Mapping[str, Search]) -> Table:
+def summary_table(searches: Mapping[str, Search]) -> Table:
     """Return a table of the maximum sustained load of each contestant."""
     title = "Most streams at a real-time factor below 1"
     rendered = empty_table(title, [""], ["sustained", "too many", "CPU s, a minute of a stream there"])

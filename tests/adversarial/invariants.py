@@ -29,7 +29,7 @@ from voice_blueprint.observability.aws.alerts import alerts
 from voice_sandbox.azure.definitions import problems as azure_problems
 from voice_sandbox.azure.graph import Graph, short_type
 from voice_stacks.azure.policy.rules import Stack as PolicyStack
-from voice_userdata import deployed_bytes
+from voice_userdata import max_deployed_bytes
 
 Properties = Mapping[str, Any]
 AWS_RESERVED_ADDRESSES = 5
@@ -105,7 +105,7 @@ def exceeded_limits(templates: Templates, deployment: Deployment) -> Iterator[st
     for template in resources_by_type(templates, "EC2::LaunchTemplate"):
         user_data = template.properties["LaunchTemplateData"]["UserData"]
         # The size that EC2 receives: ``text`` decompresses the steps.
-        size = deployed_bytes(text(user_data.get("Fn::Base64", "") if isinstance(user_data, dict) else user_data))
+        size = max_deployed_bytes(text(user_data.get("Fn::Base64", "") if isinstance(user_data, dict) else user_data))
         if size > MAX_USER_DATA:
             yield f"{template}: {size} bytes of user data"
     hosts: dict[tuple[str, str], float] = {}
@@ -136,7 +136,7 @@ def cfn_lint(template: Template, region: str) -> list[str]:
 def azure_violations(cluster: Graph, workloads: Graph, deployment: Deployment) -> list[str]:
     """Return the invariants that a deployment's resources violate."""
     # The policies also report warnings of `voice plan` and accepted findings.
-    told = {found.check.id for found in checks.run(deployment)}
+    told = {found.check.id for found in checks.run_checks(deployment)}
     found = [
         f"{rule.name}: {each.message}"
         for graph in (cluster, workloads)
@@ -184,13 +184,15 @@ def _invalid_alerts(cluster: Graph) -> Iterator[str]:
 
 def _public_endpoints(cluster: Graph) -> Iterator[str]:
     """Yield public API servers, and public addresses that serve neither egress nor Bastion."""
-    for each in cluster.of_type("containerservice:ManagedCluster"):
+    for each in cluster.resources_of_type("containerservice:ManagedCluster"):
         access = inputs(each)["apiServerAccessProfile"]
         ranges = access.get("authorizedIPRanges") or []
         if not access.get("enablePrivateCluster") and (not ranges or "0.0.0.0/0" in ranges):
             yield f"{each.name}: anybody may ask its API server"
     doors = ("network:NatGateway", "network:BastionHost")
-    used = {urn for kind in doors for door in cluster.of_type(kind) for urn in cluster.needed_by(door.urn)}
-    for address in cluster.of_type("network:PublicIPAddress"):
+    used = {
+        urn for kind in doors for door in cluster.resources_of_type(kind) for urn in cluster.all_dependencies(door.urn)
+    }
+    for address in cluster.resources_of_type("network:PublicIPAddress"):
         if address.urn not in used:
             yield f"{address.name} is a public address of neither"

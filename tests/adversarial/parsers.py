@@ -11,8 +11,8 @@ import jwt
 from pydantic import ValidationError
 from starlette.datastructures import QueryParams
 
-from voice_agent.messages import Guarded, MalformedError, ProtobufSerializer
-from voice_agent.tokens import owner
+from voice_agent.messages import GuardedSerializer, MalformedMessageError, ProtobufSerializer
+from voice_agent.tokens import token_owner
 from voice_agent.twilio import TwilioSerializer
 from voice_gateway import client_secrets
 from voice_gateway.audio import AudioError, AudioFormat, Encoding, Framer
@@ -23,7 +23,7 @@ from voice_gateway.refusals import Refusal
 from voice_gateway.session_routes import SessionRequest
 from voice_gateway.tokens import SessionTokens, TokenError
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
-from voice_runtime.openai_events import event_id
+from voice_runtime.openai_events import parse_event_id
 from voice_runtime.redaction import Redaction, redact_text
 from voice_runtime.transcripts import EventId
 
@@ -56,7 +56,7 @@ def _text(content: bytes) -> str:
 
 def _session_token(content: bytes) -> None:
     tokens = SessionTokens("only-for-tests-only-for-tests-only-for-tests", 300)
-    tokens.unverified_session(_text(content))
+    tokens.unverified_session_id(_text(content))
     tokens.verify(_text(content), "a-session")
 
 
@@ -64,23 +64,23 @@ def _issuer_token(content: bytes) -> None:
     callers = JwtCallers("https://issuer.test", "voice")
     callers._keys = {"": jwt.PyJWK({"kty": "oct", "k": "AAAA", "alg": "HS256"})}
     callers._next_reload_at = float("inf")  # its issuer is not queried
-    asyncio.run(callers.subject(_text(content), "192.0.2.1"))
+    asyncio.run(callers.verify_token(_text(content), "192.0.2.1"))
 
 
 def _realtime(content: bytes) -> None:
     socket = RealtimeSocket.__new__(RealtimeSocket)
     vars(socket).update(dict.fromkeys(STUBBED_METHODS, lambda *_: None), _pacer=Room())
-    asyncio.run(socket._control(_text(content)))
+    asyncio.run(socket._handle_control(_text(content)))
 
 
 def _twilio(content: bytes) -> None:
     params = TwilioSerializer.InputParams(auto_hang_up=False, sample_rate=8000)
     serializer = TwilioSerializer("MZ1", "CA1", params=params)
-    asyncio.run(Guarded(serializer, lambda: None).deserialize(_text(content)))
+    asyncio.run(GuardedSerializer(serializer, lambda: None).deserialize(_text(content)))
 
 
 def _agent_audio(content: bytes) -> None:
-    asyncio.run(Guarded(ProtobufSerializer(), lambda: None).deserialize(content))
+    asyncio.run(GuardedSerializer(ProtobufSerializer(), lambda: None).deserialize(content))
 
 
 STUBBED_METHODS = ("_send_error", "_send_audio", "_update", "_commit", "_clear")
@@ -101,7 +101,7 @@ async def _nothing() -> None:
 def _listen(content: bytes) -> None:
     socket = ListenSocket.__new__(ListenSocket)
     vars(socket).update(_commit_audio=_nothing)
-    asyncio.run(socket._control(_text(content)))
+    asyncio.run(socket._handle_control(_text(content)))
 
 
 def _address(content: bytes) -> None:
@@ -109,7 +109,7 @@ def _address(content: bytes) -> None:
         asked = json.loads(content)
     except ValueError:
         return
-    _ = ListenQuery.model_validate(asked).audio
+    _ = ListenQuery.model_validate(asked).audio_format
 
 
 def _framer(encoding: Encoding) -> Callable[[bytes], object]:
@@ -123,16 +123,16 @@ def _framer(encoding: Encoding) -> Callable[[bytes], object]:
 
 PARSERS: Mapping[str, Parser] = {
     "session-token": Parser(_session_token, (TokenError,)),
-    "conversation-token": Parser(lambda content: owner("k" * 32, _text(content), "c"), ()),
-    "twilio-message": Parser(_twilio, (MalformedError,)),
-    "agent-audio": Parser(_agent_audio, (MalformedError,)),
+    "conversation-token": Parser(lambda content: token_owner("k" * 32, _text(content), "c"), ()),
+    "twilio-message": Parser(_twilio, (MalformedMessageError,)),
+    "agent-audio": Parser(_agent_audio, (MalformedMessageError,)),
     "issuer-token": Parser(_issuer_token, (Refusal,)),
     "session-request": Parser(SessionRequest.model_validate_json, (ValidationError,)),
     "listen-address": Parser(_address, (ValidationError,)),
     "listen-message": Parser(_listen, ()),
     "realtime-message": Parser(_realtime, ()),
-    "client-event": Parser(event_id, ()),
-    "client-secret": Parser(client_secrets._read, (Refusal,)),
+    "client-event": Parser(parse_event_id, ()),
+    "client-secret": Parser(client_secrets._parse_body, (Refusal,)),
     "listen-query": Parser(lambda content: session_settings(QueryParams(content)), (Refusal,)),
     "redaction": Parser(lambda content: redact_text(_text(content), frozenset(Redaction)), ()),
     "event-id": Parser(lambda content: EventId.parse(_text(content)), (ValueError,)),

@@ -77,14 +77,14 @@ def check_file(file: File, folder: Path, linter: Linter) -> None:
         if unexplained:
             pytest.fail(str(error))
         return
-    refused = {found.check.id for found in checks.run(deployment) if found.blocks}
+    refused = {found.check.id for found in checks.run_checks(deployment) if found.is_blocking}
     if refused:
         event("refused by a check")
         assert refused <= CHECKS.keys()
         return
     event("synthesized")
     found: list[str] = []
-    for regional in deployment.in_regions() if deployment.aws_section else ():
+    for regional in deployment.region_deployments() if deployment.aws_section else ():
         templates = templates_by_tier(synthesize(regional))
         found += invariants.aws_violations(templates, regional)
         for template in templates.values():

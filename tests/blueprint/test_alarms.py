@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voice_blueprint.aws.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
+from voice_blueprint.aws.alarms import AlarmRule, AlarmState, evaluate_alarm, evaluation_range
 from voice_blueprint.file.model.scaling import Comparison, MissingData
 
 OK, ALARM, INSUFFICIENT = AlarmState.OK, AlarmState.ALARM, AlarmState.INSUFFICIENT_DATA
@@ -62,7 +62,7 @@ def test_a_documented_row_is_reproduced(
     breaching: int, row: str, missing_data: MissingData, state: AlarmState | None, current: AlarmState
 ) -> None:
     expected = current if state is RETAIN else state
-    assert evaluate(rule(breaching, 3, missing_data), points(row), current) is expected
+    assert evaluate_alarm(rule(breaching, 3, missing_data), points(row), current) is expected
 
 
 def test_both_documented_tables_are_complete() -> None:
@@ -74,7 +74,7 @@ def test_both_documented_tables_are_complete() -> None:
 @pytest.mark.parametrize("current", [OK, INSUFFICIENT])
 def test_one_breaching_datapoint_after_missing_data_does_not_alarm_immediately(row: str, current: AlarmState) -> None:
     # "Avoiding premature transitions to alarm state": the next datapoint may be within the threshold.
-    assert evaluate(rule(3), points(row), current) is not ALARM
+    assert evaluate_alarm(rule(3), points(row), current) is not ALARM
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_one_breaching_datapoint_after_missing_data_does_not_alarm_immediately(r
 def test_the_threshold_itself_never_breaches(comparison: Comparison, value: float, breaches: bool) -> None:
     one = rule(1, 1, comparison=comparison)
     assert one.breaches(value) is breaches
-    assert evaluate(one, [value], OK) is (ALARM if breaches else OK)
+    assert evaluate_alarm(one, [value], OK) is (ALARM if breaches else OK)
 
 
 @pytest.mark.parametrize("missing_data", MissingData)
@@ -100,7 +100,7 @@ def test_fewer_periods_than_the_range_are_evaluated_like_missing_ones(missing_da
         padded = [None] * (5 - len(points(row))) + points(row)
         for breaching in (1, 2, 3):
             one = rule(breaching, 3, missing_data)
-            assert evaluate(one, points(row), OK) is evaluate(one, padded, OK), row
+            assert evaluate_alarm(one, points(row), OK) is evaluate_alarm(one, padded, OK), row
 
 
 def datapoint_sequences(marks: str, length: int) -> list[str]:
@@ -110,7 +110,7 @@ def datapoint_sequences(marks: str, length: int) -> list[str]:
 def silence_alone_can_alarm(missing_data: MissingData) -> bool:
     """Return whether missing data and fewer breaching datapoints than required turn OK into ALARM."""
     return any(
-        evaluate(rule(breaching, 3, missing_data), points(row), OK) is ALARM
+        evaluate_alarm(rule(breaching, 3, missing_data), points(row), OK) is ALARM
         for breaching in (2, 3)
         for row in datapoint_sequences("0X-", 5)
         if row.count("X") < breaching
@@ -148,15 +148,15 @@ def test_more_breaching_data_never_turns_an_alarm_off(
 ) -> None:
     at = where % len(row)
     worse = f"{row[:at]}X{row[at + 1 :]}"
-    if evaluate(one, points(row), current) is ALARM:
-        assert evaluate(one, points(worse), current) is ALARM
+    if evaluate_alarm(one, points(row), current) is ALARM:
+        assert evaluate_alarm(one, points(worse), current) is ALARM
 
 
 @given(one=rules, row=rows, current=states)
 def test_breaching_is_the_strictest_treatment_and_not_breaching_the_mildest(
     one: AlarmRule, row: str, current: AlarmState
 ) -> None:
-    state = {item: evaluate(with_treatment(one, item), points(row), current) for item in MissingData}
+    state = {item: evaluate_alarm(with_treatment(one, item), points(row), current) for item in MissingData}
     for item in (MissingData.MISSING, MissingData.BREACHING):
         assert SEVERITY[state[item]] >= SEVERITY[state[MissingData.NOT_BREACHING]]
     if state[MissingData.NOT_BREACHING] is ALARM:
@@ -170,19 +170,19 @@ def test_without_missing_data_only_the_newest_periods_count(one: AlarmRule, row:
     newest = row[-one.evaluation_periods :]
     expected = ALARM if newest.count("X") >= one.datapoints_to_alarm else OK
     for item in MissingData:
-        assert evaluate(with_treatment(one, item), points(row), current) is expected
+        assert evaluate_alarm(with_treatment(one, item), points(row), current) is expected
 
 
 @given(one=rules, row=rows)
 def test_only_ignore_and_missing_depend_on_the_previous_state(one: AlarmRule, row: str) -> None:
     for item in (MissingData.BREACHING, MissingData.NOT_BREACHING):
-        found = {evaluate(with_treatment(one, item), points(row), current) for current in AlarmState}
+        found = {evaluate_alarm(with_treatment(one, item), points(row), current) for current in AlarmState}
         assert len(found) == 1
 
 
 @given(one=rules, row=rows, current=states)
 def test_insufficient_data_requires_missing_data(one: AlarmRule, row: str, current: AlarmState) -> None:
-    if evaluate(one, points(row), current) is INSUFFICIENT:
+    if evaluate_alarm(one, points(row), current) is INSUFFICIENT:
         assert "-" in row or len(row) < one.evaluation_periods
         assert one.missing_data in {MissingData.MISSING, MissingData.IGNORE}
 
@@ -191,4 +191,4 @@ def test_insufficient_data_requires_missing_data(one: AlarmRule, row: str, curre
 def test_below_is_symmetric_to_above(one: AlarmRule, row: str, current: AlarmState) -> None:
     mirrored = rule(one.datapoints_to_alarm, one.evaluation_periods, one.missing_data, Comparison.BELOW, -one.threshold)
     values = [None if value is None else -value for value in points(row)]
-    assert evaluate(mirrored, values, current) is evaluate(one, points(row), current)
+    assert evaluate_alarm(mirrored, values, current) is evaluate_alarm(one, points(row), current)

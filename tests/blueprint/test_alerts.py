@@ -63,7 +63,7 @@ def test_missing_data_of_a_fleet_that_may_be_empty_does_not_alert(sandbox: Deplo
 def test_a_latency_alert_requires_several_late_requests(sandbox: Deployment) -> None:
     (alert,) = (each for each in alerts(sandbox) if each.target == "transcript-1h")
     assert alert.expression(["m0", "m1"]) == "IF(m1*(100-m0)/100>=5,100-m0,0)"
-    assert [alert.folded(values) for values in ((None, 8.0), (90.0, 40.0), (90.0, 50.0), (0.0, 5.0))] == [
+    assert [alert.aggregate(values) for values in ((None, 8.0), (90.0, 40.0), (90.0, 50.0), (0.0, 5.0))] == [
         None, 0.0, 10.0, 100.0,
     ]  # fmt: skip
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from voice_blueprint.aws.alarms import AlarmState, evaluate
-from voice_blueprint.aws.autoscaling import GroupSize, alarm_for, desired_after, step_adjustment
+from voice_blueprint.aws.alarms import AlarmState, evaluate_alarm
+from voice_blueprint.aws.autoscaling import GroupSize, alarm_rule_for, desired_capacity_after, step_adjustment
 from voice_blueprint.file.model.scaling import Band, Comparison, MissingData, ScalingRule, Statistic, Step
 
 
@@ -37,24 +37,24 @@ def test_a_value_on_the_other_side_changes_nothing() -> None:
 
 
 def test_the_alarm_matches_the_rule() -> None:
-    alarm = alarm_for(HIGH)
-    assert evaluate(alarm, (None, None, 90, 70, 90), AlarmState.OK) is AlarmState.ALARM
-    assert evaluate(alarm, (None, None, 70, 70, 90), AlarmState.OK) is AlarmState.OK
+    alarm = alarm_rule_for(HIGH)
+    assert evaluate_alarm(alarm, (None, None, 90, 70, 90), AlarmState.OK) is AlarmState.ALARM
+    assert evaluate_alarm(alarm, (None, None, 70, 70, 90), AlarmState.OK) is AlarmState.OK
 
 
 def test_a_breach_during_warm_up_does_not_scale_out_twice() -> None:
     # The guide's example: 10 hosts and one starting; the same step adds none, the step of 3 adds 2.
     size = GroupSize(desired=11, minimum=10, maximum=20, in_service=10, warming=1)
-    assert desired_after(size, 1) == 11
-    assert desired_after(size, 3) == 13
+    assert desired_capacity_after(size, 1) == 11
+    assert desired_capacity_after(size, 3) == 13
 
 
 def test_scale_in_waits_for_warm_up_and_counts_terminating_hosts() -> None:
-    assert desired_after(GroupSize(5, 1, 9, in_service=4, warming=1), -1) == 5
-    assert desired_after(GroupSize(5, 1, 9, in_service=5), -1) == 4
-    assert desired_after(GroupSize(4, 1, 9, in_service=4, terminating=1), -1) == 4
+    assert desired_capacity_after(GroupSize(5, 1, 9, in_service=4, warming=1), -1) == 5
+    assert desired_capacity_after(GroupSize(5, 1, 9, in_service=5), -1) == 4
+    assert desired_capacity_after(GroupSize(4, 1, 9, in_service=4, terminating=1), -1) == 4
 
 
 @pytest.mark.parametrize(("change", "desired"), [(9, 6), (-9, 2)])
 def test_desired_hosts_stay_within_the_bounds(change: int, desired: int) -> None:
-    assert desired_after(GroupSize(4, 2, 6, in_service=4), change) == desired
+    assert desired_capacity_after(GroupSize(4, 2, 6, in_service=4), change) == desired

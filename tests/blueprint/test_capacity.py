@@ -21,19 +21,25 @@ from tests.synthesized import Stack, Stacks, edited_sandbox, shipped, synthesize
 from voice_blueprint import Deployment, checks
 from voice_blueprint.aws.fleets import fleets
 from voice_blueprint.capacity.bounds import (
+    MAX_VAD_STREAMS,
     STORE_BYTES_PER_CALL,
-    VAD_STREAMS,
-    asr_host,
-    binding_bound,
-    gateway_task,
-    store,
-    vad_host,
+    asr_host_bounds,
+    gateway_task_bounds,
+    limiting_bound,
+    store_bounds,
+    vad_host_bounds,
 )
-from voice_blueprint.capacity.conversations import aws_conversation_chain, conversations_in
+from voice_blueprint.capacity.conversations import aws_conversation_chain, concurrent_conversations
 from voice_blueprint.capacity.load import peak_calls, recommended_sizes
-from voice_blueprint.capacity.tiers import TARGET_UTILIZATION, by_tier, caller_capacities, capacities, peak_calls_for
+from voice_blueprint.capacity.tiers import (
+    TARGET_UTILIZATION,
+    caller_capacities,
+    calls_by_tier,
+    capacities,
+    peak_calls_for,
+)
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.day import designed_load
+from voice_blueprint.day import design_load
 from voice_blueprint.engines.sizing.service import transcription_capacity
 from voice_blueprint.file.model.aws import AsrFleet, StateStore
 from voice_blueprint.file.model.azure_callers import RedisSku
@@ -44,7 +50,7 @@ from voice_ops.cost.audio import aws_calls, azure_calls
 from voice_ops.cost.conversations import aws_conversations
 from voice_ops.plan.capacity import capacity_as_dict, conversations_as_dict
 from voice_ops.preflight.models import calls_rows
-from voice_ops.simulate.capacity import RECOGNISES, fleet_plans
+from voice_ops.simulate.capacity import TRANSCRIBING_KINDS, fleet_plans
 
 ROOT = Path(__file__).parents[2]
 PRODUCTION = voice_blueprint.load(DEPLOYMENTS / "production-us-east-1.yaml")
@@ -55,29 +61,29 @@ def test_the_store_has_room_for_audio_and_transcript_of_each_call() -> None:
     # 30 s of 10 chunks of 3,244 bytes, and 512 KiB: 1.5 MB; three quarters of 26.32 GiB.
     assert STORE_BYTES_PER_CALL == 30 * 10 * 3244 + 524_288
     node = StateStore(node_type="cache.r7g.xlarge")
-    assert binding_bound(store(node, archives=False)).calls == int(26.32 * 2**30 * 0.75 / 1_497_488)
-    assert binding_bound(store(node, archives=True)).calls == int(26.32 * 2**30 * 0.75 / (1_497_488 + 131_072))
+    assert limiting_bound(store_bounds(node, archives=False)).calls == int(26.32 * 2**30 * 0.75 / 1_497_488)
+    assert limiting_bound(store_bounds(node, archives=True)).calls == int(26.32 * 2**30 * 0.75 / (1_497_488 + 131_072))
 
 
 def test_the_vad_stream_limit_matches_the_module() -> None:
     module = (ROOT / "images/vad-dataplane/src/vad/module/vad.c").read_text(encoding="utf-8")
-    assert f"STREAMS = {VAD_STREAMS}" in module
+    assert f"STREAMS = {MAX_VAD_STREAMS}" in module
 
 
 def test_the_smallest_bound_applies_and_names_its_source(tmp_path: Path) -> None:
     edits = {"aws.vad.measured": HAND_MEASUREMENT | {"calls": 5000}, "aws.vad.instance_type": "c8g.medium"}
-    bound = binding_bound(vad_host(load_with_edits(edits, tmp_path).aws.vad))
+    bound = limiting_bound(vad_host_bounds(load_with_edits(edits, tmp_path).aws.vad))
     # 0.52 Gbit/s at 272 kbit/s per call
     assert (bound.name, bound.kind, bound.calls) == ("network", "published", 1911)
-    bound = binding_bound(
-        vad_host(load_with_edits({"aws.vad.measured": HAND_MEASUREMENT | {"calls": 700}}, tmp_path).aws.vad)
+    bound = limiting_bound(
+        vad_host_bounds(load_with_edits({"aws.vad.measured": HAND_MEASUREMENT | {"calls": 700}}, tmp_path).aws.vad)
     )
     assert (bound.name, bound.kind, bound.calls) == ("compute", "measured", 700)
 
 
 def test_a_host_that_its_engine_does_not_support_has_no_capacity() -> None:
     seed = voice_blueprint.load(DEPLOYMENTS / "seed.yaml").aws
-    assert [binding_bound(asr_host(fleet)).calls for fleet in seed.asr] == [0, 0, 32]
+    assert [limiting_bound(asr_host_bounds(fleet)).calls for fleet in seed.asr] == [0, 0, 32]
 
 
 def test_capacity_of_cores_requires_a_model_of_known_speed() -> None:
@@ -87,15 +93,15 @@ def test_capacity_of_cores_requires_a_model_of_known_speed() -> None:
         )
 
     def calls(fleet: AsrFleet) -> int:
-        return binding_bound(asr_host(fleet)).calls
+        return limiting_bound(asr_host_bounds(fleet)).calls
 
     # 4 vCPU at half the speed of an x86 core, which needs 0.16 s for a second of speech; half of a call is speech.
     assert calls(on("c8g.xlarge")) == 25
     assert calls(on("c8g.2xlarge", model="Systran/faster-whisper-base")) == 22
-    assert binding_bound(asr_host(on("c8g.xlarge"))).kind == "assumed"
+    assert limiting_bound(asr_host_bounds(on("c8g.xlarge"))).kind == "assumed"
     assert calls(on("c8g.48xlarge", model="Systran/faster-whisper-large-v2")) == 0
     measured = on("c8g.xlarge", model="some/other", measured=HAND_MEASUREMENT | {"calls": 60})
-    assert (calls(measured), binding_bound(asr_host(measured)).kind) == (60, "measured")
+    assert (calls(measured), limiting_bound(asr_host_bounds(measured)).kind) == (60, "measured")
 
 
 def guide_values(calls: int) -> dict[str, str]:
@@ -118,14 +124,14 @@ def apply_guide(calls: int, tmp_path: Path) -> Deployment:
     for each, asked in recommended_sizes(PRODUCTION.aws, load):
         edits[".".join(map(str, each.location))] = yaml.safe_load(asked)
         told[f"hosts of {each.name}" if each.tier is Tier.ASR else ".".join(map(str, each.location[1:]))] = asked
-    agents, (mean, peak) = aws_conversation_chain(PRODUCTION.aws)[0], conversations_in(load)
+    agents, (mean, peak) = aws_conversation_chain(PRODUCTION.aws)[0], concurrent_conversations(load)
     edits["aws.agents.tasks"] = {"min": agents.units_for(mean), "max": agents.units_for(peak)}
     told["agents.tasks"] = f"{{min: {agents.units_for(mean)}, max: {agents.units_for(peak)}}}"
     guide = guide_values(calls)
     assert told == {name: guide[name] for name in guide if "voice cost" not in name}
     hosts = edits["aws.asr.0.hosts"]
     edits |= {"load.calls": calls, "aws.asr.0.warm_pool.size": min(6, hosts["max"] - hosts["min"])}
-    for finding in checks.run(load_text(edit_document(edits, text), tmp_path)):
+    for finding in checks.run_checks(load_text(edit_document(edits, text), tmp_path)):
         if finding.check.id == "budget-covers-minimum" and (budget := re.search(r"to (\d+)", finding.violation.remedy)):
             edits["aws.observability.monthly_budget_usd"] = int(budget[1])
     return load_text(edit_document(edits, text), tmp_path)
@@ -133,8 +139,8 @@ def apply_guide(calls: int, tmp_path: Path) -> Deployment:
 
 @pytest.mark.parametrize("calls", [20, 500, 10_000])
 def test_a_file_with_the_planned_values_is_not_blocked(calls: int, tmp_path: Path) -> None:
-    found = checks.run(apply_guide(calls, tmp_path))
-    assert [finding.violation.message for finding in found if finding.blocks] == []
+    found = checks.run_checks(apply_guide(calls, tmp_path))
+    assert [finding.violation.message for finding in found if finding.is_blocking] == []
 
 
 @pytest.mark.nightly
@@ -149,7 +155,7 @@ def test_the_guide_shows_the_cost_of_the_planned_file(calls: int, tmp_path: Path
 
 def test_quota_requirements_follow_from_the_load() -> None:
     load = CallLoad(calls=10_000, peak_factor=10)
-    found = checks.run(PRODUCTION.model_copy(update={"load": load}))
+    found = checks.run_checks(PRODUCTION.model_copy(update={"load": load}))
     said = [each.violation.message for each in found if each.check.id == "quota-need"]
     # vCPUs at the mean and at the peak: VAD 3 and 18 hosts of 8, inf2 14 and 132 of 192, trn1 17 and 166 of 8, p5 6 and
     # 56 of 16
@@ -169,13 +175,13 @@ def test_the_first_scaling_rule_uses_the_admission_metric(name: str) -> None:
 def test_the_small_file_supports_twenty_calls_on_one_host_per_tier() -> None:
     aws = voice_blueprint.load(DEPLOYMENTS / "small.yaml").aws
     assert {each.units.min for each in capacities(aws)} == {1}
-    assert all(low >= 20 for low, _ in by_tier(capacities(aws)).values())
+    assert all(low >= 20 for low, _ in calls_by_tier(capacities(aws)).values())
 
 
 def test_a_gateway_task_has_one_core_of_work_and_the_memory_of_its_sockets() -> None:
     def calls(**settings: object) -> int:
-        return binding_bound(
-            gateway_task(GatewayService.model_validate({"tasks": {"min": 1, "max": 1}} | settings))
+        return limiting_bound(
+            gateway_task_bounds(GatewayService.model_validate({"tasks": {"min": 1, "max": 1}} | settings))
         ).calls
 
     # Half of the 214 minutes of calls that an x86 core processes in a minute.
@@ -261,7 +267,7 @@ def assert_same_capacity(deployment: Deployment, calls: int) -> None:
     """Compare plan, simulate, cost and the checks with the capacity of each tier, including agents."""
     aws, found = deployment.aws, {each.name: each.calls for each in capacities(deployment.aws)}
     assert aws.agents
-    room = by_tier(capacities(aws))
+    room = calls_by_tier(capacities(aws))
     planned = {str(row["name"]): row["calls"] for row in capacity_as_dict(deployment)}
     simulated = {plan.name: plan.slots for plan in fleet_plans(deployment, {})}
     assert planned == found
@@ -274,13 +280,13 @@ def assert_same_capacity(deployment: Deployment, calls: int) -> None:
         aws.agents.tasks.min * held,
         aws.agents.tasks.max * held,
     )
-    designed = designed_load(deployment.model_copy(update={"load": None}))
+    designed = design_load(deployment.model_copy(update={"load": None}))
     assert peak_calls(designed) <= min(most for _, most in room.values()) * TARGET_UTILIZATION + 1
     assert aws_calls(aws, designed).peak == peak_calls(designed)
     minutes = aws_conversations(aws, designed)
     assert minutes
     assert minutes.minutes.peak <= (agent.most * TARGET_UTILIZATION + 1) * 730 * 60
-    refused = any(finding.check.id == "load-fits-tiers" for finding in checks.run(deployment))
+    refused = any(finding.check.id == "load-fits-tiers" for finding in checks.run_checks(deployment))
     assert refused == any(
         peak_calls_for(tier, most) < 2 * calls_reaching_tier(calls, tier, audio=aws.agents.listening == "audio")
         for tier, (_, most) in room.items()
@@ -288,8 +294,8 @@ def assert_same_capacity(deployment: Deployment, calls: int) -> None:
     assert deployment.load
     (row,) = calls_rows(deployment)
     assert f"to {min(most for _, most in room.values()):,};" in row.result
-    said = {finding.check.id for finding in checks.run(deployment)}
-    assert ("load-fits-agents" in said) == (agent.most < conversations_in(deployment.load)[1])
+    said = {finding.check.id for finding in checks.run_checks(deployment)}
+    assert ("load-fits-agents" in said) == (agent.most < concurrent_conversations(deployment.load)[1])
     assert ("agents-fit-tiers" in said) == any(agent.most > each.most for each in others)
 
 
@@ -338,11 +344,11 @@ def test_all_components_compute_the_same_pod_capacity(tmp_path: Path, edits: dic
     assert {row["name"]: row["calls"] for row in capacity_as_dict(deployment)} == {
         each.name: each.calls for each in tiers
     }
-    simulated = {plan.name: plan.slots for plan in fleet_plans(deployment, {}) if plan.kind not in RECOGNISES}
+    simulated = {plan.name: plan.slots for plan in fleet_plans(deployment, {}) if plan.kind not in TRANSCRIBING_KINDS}
     assert simulated == {each.name: each.calls for each in tiers[:3]} | {"agent": azure.agents.conversations}
     most = {each.tier: each.max_calls for each in tiers}
-    engines = sum(room.high * room.sessions for room in transcription_capacity(azure))
-    designed = designed_load(deployment.model_copy(update={"load": None}))
+    engines = sum(room.max_replicas * room.sessions for room in transcription_capacity(azure))
+    designed = design_load(deployment.model_copy(update={"load": None}))
     assert (
         azure_calls(azure, designed).peak
         == peak_calls(designed)
@@ -351,7 +357,7 @@ def test_all_components_compute_the_same_pod_capacity(tmp_path: Path, edits: dic
     (row,) = calls_rows(deployment)
     assert f"to {min(most.values()):,};" in row.result
     audio = azure.agents.listening == "audio"
-    refused = any(finding.check.id == "load-fits-callers" for finding in checks.run(deployment))
+    refused = any(finding.check.id == "load-fits-callers" for finding in checks.run_checks(deployment))
     assert refused == any(
         peak_calls_for(tier, room) < 2 * calls_reaching_tier(calls, tier, audio=audio) for tier, room in most.items()
     )
@@ -372,7 +378,9 @@ def test_generated_files_have_consistent_pod_limits(tmp_path: Path, edits: dict[
     assert found
     assert deployment.azure.agents
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checks, "run", lambda _: [])  # only the pods' settings count here, not whether they suffice
+        patch.setattr(
+            checks, "run_checks", lambda _: []
+        )  # only the pods' settings count here, not whether they suffice
         graph = workloads((tmp_path / "deployment.yaml").read_text(encoding="utf-8"))
     admits = {"gateway": "VOICE_MAX_CONNECTIONS", "vad": "VOICE_MAX_SESSIONS", "asr": "VOICE_SESSIONS"}
     admits |= {"agent": "VOICE_CONVERSATIONS"}
@@ -403,7 +411,7 @@ def test_planned_sizes_support_the_load_and_are_balanced(calls: int, tmp_path: P
         place = ".".join(map(str, each.location))
         asked[place] = text if each.tier is Tier.STATE else dict(zip(("min", "max"), map(int, low_high), strict=True))
     followed = load_with_edits({**edits, **asked}, tmp_path)
-    found = {finding.check.id for finding in checks.run(followed)}
+    found = {finding.check.id for finding in checks.run_checks(followed)}
     assert not found & {"load-fits-tiers", "tiers-balanced"}
 
 
@@ -461,4 +469,4 @@ def test_hosts_admit_the_measured_capacity(tmp_path: Path) -> None:
 
 def test_production_capacity_exceeds_its_peak() -> None:
     assert isinstance(PRODUCTION, Deployment)
-    assert min(most for _, most in by_tier(capacities(PRODUCTION.aws)).values()) == 20_668
+    assert min(most for _, most in calls_by_tier(capacities(PRODUCTION.aws)).values()) == 20_668

@@ -16,7 +16,7 @@ def sandbox(folder: Path, number: int, **edits: object) -> Deployment:
 
 
 def test_a_cell_has_its_own_name_and_lists_the_other_cells(tmp_path: Path) -> None:
-    (cell,) = sandbox(tmp_path, 2).in_regions()
+    (cell,) = sandbox(tmp_path, 2).region_deployments()
     assert cell.name == "sandbox-2"
     assert cell.aws.edge.domain
     assert cell.aws.edge.domain.name == "c2.voice.example.com"

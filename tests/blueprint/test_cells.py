@@ -34,7 +34,7 @@ def test_all_cells_but_one_support_the_peak(calls: int, of_cell: int, regions: i
 
 def test_a_cell_is_the_deployment_with_its_share_of_the_load() -> None:
     whole = with_cells(100_000, 12_000)
-    (cell,) = whole.in_regions()
+    (cell,) = whole.region_deployments()
     assert whole.cell_count == 85
     assert cell.whole_deployment is whole
     assert cell.cells is None
@@ -51,8 +51,8 @@ def test_a_load_that_fits_one_cell_has_no_second_cell() -> None:
 
 
 def test_checks_examine_a_single_cell() -> None:
-    assert not [found for found in checks.run(with_cells(100_000, 12_000)) if found.blocks]
-    refused = [found.check.id for found in checks.run(with_cells(100_000, 24_000)) if found.blocks]
+    assert not [found for found in checks.run_checks(with_cells(100_000, 12_000)) if found.is_blocking]
+    refused = [found.check.id for found in checks.run_checks(with_cells(100_000, 24_000)) if found.is_blocking]
     assert "load-fits-tiers" in refused
 
 

@@ -249,7 +249,7 @@ def assert_loads_or_explains(content: str, folder: Path) -> None:
         if not is_explained(error, content):
             pytest.fail(str(error))
     else:
-        assert all(finding.violation.message for finding in checks.run(deployment))
+        assert all(finding.violation.message for finding in checks.run_checks(deployment))
 
 
 VALUES = st.one_of(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from voice_blueprint.aws.alarms import AlarmRule
-from voice_blueprint.aws.autoscaling import alarm_for, step_adjustment
+from voice_blueprint.aws.autoscaling import alarm_rule_for, step_adjustment
 from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
 
 ONE_STEP = (Step(adjustment=1),)
@@ -42,7 +42,7 @@ SCALE_IN = rule(Comparison.BELOW, (Step(adjustment=-1), Step(upper_bound=-10, ad
 
 
 def adjustment_at(scaling: ScalingRule, value: float) -> int:
-    if not alarm_for(scaling).breaches(value):
+    if not alarm_rule_for(scaling).breaches(value):
         return 0
     return step_adjustment(scaling.bands, value - scaling.threshold)
 

@@ -15,7 +15,7 @@ from voice_agent.metrics import Metrics as AgentMetrics
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import METRICS
 from voice_blueprint.engines.launch.dcgm import COUNTERS
-from voice_blueprint.engines.published.release import published
+from voice_blueprint.engines.published.release import published_table
 from voice_runtime.metrics import Metrics
 from voice_sandbox.azure.graph import Graph
 
@@ -31,12 +31,16 @@ _HISTOGRAM = ("_bucket", "_count", "_sum")
 
 def rules(graph: Graph) -> list[Rule]:
     """Return every rule of every group."""
-    return [rule for each in graph.of_type("alertsmanagement:PrometheusRuleGroup") for rule in inputs(each)["rules"]]
+    return [
+        rule
+        for each in graph.resources_of_type("alertsmanagement:PrometheusRuleGroup")
+        for rule in inputs(each)["rules"]
+    ]
 
 
 def graph_expressions(graph: Graph) -> Iterator[tuple[str, str]]:
     """Yield the expression of every graph of every dashboard, with its title."""
-    for each in graph.of_type("dashboard:DashboardDefinition"):
+    for each in graph.resources_of_type("dashboard:DashboardDefinition"):
         for panel in json.loads(inputs(each)["properties"]["serializedData"])["panels"]:
             yield from ((panel["title"], target["expr"]) for target in panel["targets"])
 
@@ -54,7 +58,7 @@ def published_metrics(recorded: Collection[str]) -> set[str]:
     engines = {
         f"{metric.name}{ending}"
         for engine in ("vllm", "vllm-omni", "lmcache")
-        for metric in published(engine).metrics
+        for metric in published_table(engine).metrics
         for ending in (_HISTOGRAM if metric.kind == "histogram" else ("",))
     }
     ours = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic_settings import BaseSettings
 
 from tests.images.dockerfile import read
-from voice_blueprint.images import CONTEXT, BuiltImage
+from voice_blueprint.images import BUILD_CONTEXT, BuiltImage
 
 NAME = re.compile(r"VOICE_[A-Z0-9_]+")
 C_STRING = re.compile(rf'"({NAME.pattern})"')
@@ -44,7 +44,7 @@ def _sources(image: BuiltImage) -> Iterator[Path]:
     """Yield the folders of programs that the Dockerfile copies."""
     for item in read(image.folder).all("COPY"):
         if not any(flag.startswith("--from") for flag in item.flags):
-            yield from (CONTEXT / word for word in item.words[:-1] if re.search(r"(^|/)src$", word))
+            yield from (BUILD_CONTEXT / word for word in item.words[:-1] if re.search(r"(^|/)src$", word))
 
 
 def _settings(folder: Path) -> Iterator[type[BaseSettings]]:

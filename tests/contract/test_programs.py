@@ -13,7 +13,7 @@ from tests.synthesized import edited_sandbox, shipped
 from voice_blueprint.contract import environment as variables
 from voice_blueprint.contract.environment import Variable
 from voice_blueprint.contract.images import Image
-from voice_blueprint.environment import CALLER_RULES, ENVIRONMENT
+from voice_blueprint.environment import CALLER_RULE_VARIABLES, ENVIRONMENT
 from voice_blueprint.images import BuiltImage, specs
 
 BUILT_IMAGES = {image: spec for image, spec in specs().items() if isinstance(spec, BuiltImage)}
@@ -265,7 +265,7 @@ SINGLE_IMAGE_VARIABLES = {
 def unreachable(environment: Mapping[Image, Iterable[Variable]]) -> list[str]:
     """Return the variables of an image that neither a field nor the deployment sets."""
     set_by_file = {(variable, image) for variable, setting in SETTINGS for image in setting.images}
-    set_by_file |= {(variable, Image.GATEWAY) for variable in CALLER_RULES.values()}
+    set_by_file |= {(variable, Image.GATEWAY) for variable in CALLER_RULE_VARIABLES.values()}
     return [
         f"{image}: no field of the deployment file sets {variable.name}"
         for image, given in environment.items()

@@ -42,16 +42,16 @@ from voice_blueprint.contract.metrics import (
     StartPhase,
 )
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.engines.launch.vllm import START_LOG
+from voice_blueprint.engines.launch.vllm import START_LOG_PREFIXES
 from voice_runtime.metrics import Metrics
 from voice_runtime.transcripts import EventKind, Transcript, Transcripts
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 from voice_telemetry import __main__ as telemetry
 from voice_telemetry.cloudwatch import CloudWatch
 from voice_telemetry.prometheus import LatestValues
 from voice_telemetry.settings import Settings, SourceName
 from voice_telemetry.sources import nic
-from voice_telemetry.sources.gpu import Gpu
+from voice_telemetry.sources.gpu import GpuSource
 
 IMAGES = ROOT / "images"
 sys.path.append(str(IMAGES / "whisper-engine/tests"))
@@ -99,7 +99,7 @@ def differences(published: Published, declared: Iterable[Metric]) -> list[str]:
 def start_phases() -> set[str]:
     """Return the names of a start's phases in a host's boot script and the engine's log."""
     script = (ROOT / "userdata/voice_userdata/steps/cold_start.sh").read_text(encoding="utf-8")
-    return {*re.findall(r'(?:echo|print) "([a-z-]+)[ "]', script), *START_LOG}
+    return {*re.findall(r'(?:echo|print) "([a-z-]+)[ "]', script), *START_LOG_PREFIXES}
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def cloudwatch_series(cloud: "CloudWatchClient") -> tuple[set[Series], dict[str,
 
 async def published_by_gateway(store: Redis, server: StoreServer) -> set[Series]:
     """Run a gateway with a complete call, including a transcript, and a refused one; return the series of its log."""
-    rtp_port = free_port(socket.SOCK_DGRAM)
+    rtp_port = find_free_port(socket.SOCK_DGRAM)
     vad, hosts = VadHost(rtp_port), Hosts(store)
     hosts.put(Tier.ASR, "asr-1")
     hosts.put(Tier.VAD, "vad-1")
@@ -208,15 +208,15 @@ async def published_by_front_door(folder: Path) -> set[Series]:
 async def published_by_agent(store: Redis) -> set[Series]:
     """Run an agent with a caller, who interrupts it, and refuse another; return the series of its log."""
     engines, lines = Engines(), list[str]()
-    engines.port, engines.spoken_s = free_port(), 60.0
+    engines.port, engines.spoken_s = find_free_port(), 60.0
     engines.finals, engines.answers = [(1900, "What is this?")], ["A long story of what this is."]
     async with serving(engines.app(), engines.port), running_agent(engines, store) as place:
-        place.agent.metrics.told = Metrics(DEPLOYMENT, FLEET, lines.append)
+        place.agent.metrics.cloudwatch = Metrics(DEPLOYMENT, FLEET, lines.append)
         async with place.call() as caller:
             await caller.send(speech(2.0))
             await caller.send(silence(1.5))
             await caller.until(lambda each: each.heard_s > 0)
-            await until(lambda: b"voice_agent_turn_seconds_count 1.0" in place.agent.metrics.text())
+            await until(lambda: b"voice_agent_turn_seconds_count 1.0" in place.agent.metrics.to_text())
             await caller.send(silence(0.2))
             await caller.send(speech(2.0))
             await caller.until(lambda each: each.interruptions == 2)
@@ -240,10 +240,10 @@ async def test_programs_publish_the_metrics_of_the_contract(
     cloud: "CloudWatchClient", store: Redis, store_server: StoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = Driver([{1: 80.0, 60: 10.0, 61: 20.0}, {1: 40.0, 60: 30.0, 61: 40.0}])
-    monkeypatch.setattr(telemetry, "Gpu", lambda: Gpu(driver))
+    monkeypatch.setattr(telemetry, "GpuSource", lambda: GpuSource(driver))
     readings = itertools.count()
     monkeypatch.setattr(nic, "default_interface", lambda: "ens5")
-    monkeypatch.setattr(nic, "counters", lambda _: dict.fromkeys(Allowance, next(readings)))
+    monkeypatch.setattr(nic, "read_counters", lambda _: dict.fromkeys(Allowance, next(readings)))
     by_gateway = await published_by_gateway(store, store_server) | await published_by_front_door(tmp_path)
     by_agent = await published_by_agent(store)
     names = {metric.name for metric in METRICS.values() if metric.publisher is Image.TELEMETRY}

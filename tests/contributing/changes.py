@@ -98,7 +98,7 @@ NEW_ALERT = """
         Tier.GATEWAY,
         "Callers ask for more sessions than they ever did.",
         (fleet_series(deployment, names.GATEWAY_FLEET, "SessionsRequested", "Sum"),),
-        above(5, 2, 3),
+        rule_above(5, 2, 3),
         MINUTE_S,
     )
 """
@@ -156,7 +156,7 @@ NEW_RULE = """
     source="https://learn.microsoft.com/azure/aks/long-term-support",
 )
 def support_plan_is_known(stack: Stack) -> Iterator[Violation]:
-    for cluster in stack.of(":ManagedCluster"):
+    for cluster in stack.find_all(":ManagedCluster"):
         if cluster.props["supportPlan"].text == "Preview":
             yield Violation(cluster.urn, f"cluster {cluster.name} has the support plan Preview")
 """
@@ -205,7 +205,7 @@ CHANGES: dict[str, Change] = {
     "an alert's threshold on AWS": Change(
         files={
             "voice_blueprint/observability/aws/alerts/fleets.py": Edit(
-                "above_threshold(2, 1, 1)", "above_threshold(1, 1, 1)", instead=True
+                "rule_above(2, 1, 1)", "rule_above(1, 1, 1)", instead=True
             ),
             INDEX: Edit("`AsrHostsAbandoned` | above 2", "`AsrHostsAbandoned` | above 1", instead=True),
         },
@@ -298,7 +298,7 @@ CHANGES: dict[str, Change] = {
         files={
             "voice_blueprint/contract/metrics.py": Edit(
                 '\n        Metric("SessionsRequested", "Count", Image.GATEWAY, "Sessions that callers asked for.", _GATEWAY),',
-                '        Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY, adds=True),',
+                '        Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY, is_summable=True),',
             ),
             "images/gateway/src/voice_gateway/session_routes.py": Edit(
                 '    gateway.metrics.count("SessionsRequested")\n',
@@ -423,7 +423,7 @@ CHANGES: dict[str, Change] = {
         files={
             "stacks/voice_stacks/azure/policy/cloud.py": Edit(
                 NEW_RULE,
-                '"""Types of resources with data, each of which has ``publicNetworkAccess`` at one of two locations."""\n',
+                '"""Types of resources with data. They have ``publicNetworkAccess`` at one of two locations."""\n',
             ),
             "tests/stacks/azure/policy/mutations.py": Edit(
                 '    Mutation("preview channel", CLUSTER, change_cluster(supportPlan="Preview"), ("support-plan-is-known",)),\n',

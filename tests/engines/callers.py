@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from voice_sandbox.engines.processes import Running
+from voice_sandbox.engines.processes import EngineProcess
 
 REQUEST_TIMEOUT_S = 300.0
 """Timeout of one request: responses take tens of milliseconds on idle cores, and many seconds on busy ones."""
@@ -92,7 +92,7 @@ def tone(hertz: float, seconds: float = 6.0) -> bytes:
 class Growth:
     """Increases of an engine's counters since the last reading."""
 
-    def __init__(self, engine: Running) -> None:
+    def __init__(self, engine: EngineProcess) -> None:
         self._engine = engine
         self._before = engine.metrics()
 

@@ -20,8 +20,8 @@ from voice_blueprint.azure.contract import (
 from voice_blueprint.engines.launch.pd_router import METRICS_PORT
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.engines.pod import Pod
-from voice_sandbox.engines.substitutions import Substitutes
-from voice_sandbox.loopback import free_port
+from voice_sandbox.engines.substitutions import CommandRenderer
+from voice_sandbox.loopback import find_free_port
 
 NAME = "voxtral-cells"
 MODEL = "voxtral-small-24b"
@@ -42,9 +42,9 @@ def cell_graph() -> Graph:
 def cell_pod(folder: Path, models: Path) -> Pod:
     """Return the cell's pod, on free ports, without starting it."""
     graph = cell_graph()
-    ports = {port.number: free_port() for port in PORTS} | {METRICS_PORT: free_port()}
+    ports = {port.number: find_free_port() for port in PORTS} | {METRICS_PORT: find_free_port()}
     texts: dict[str, str] = {}
     for config in manifests(graph, "ConfigMap"):
         if config["metadata"]["name"].startswith(f"{NAME}-"):
             texts |= config["data"]
-    return Pod(pod(graph, NAME).spec, texts, Substitutes(folder, models, ports), IDLE_CONTAINERS)
+    return Pod(pod(graph, NAME).spec, texts, CommandRenderer(folder, models, ports), IDLE_CONTAINERS)

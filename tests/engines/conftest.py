@@ -14,9 +14,9 @@ from voice_blueprint.engines.launch.vllm import VllmServer
 from voice_blueprint.file.loading import load
 from voice_blueprint.file.model.azure import AggregatedService, Azure, ChatService
 from voice_sandbox.engines.pod import Pod
-from voice_sandbox.engines.processes import ENVIRONMENT, LOOPBACK, MODELS, ROOT, Running, running
-from voice_sandbox.engines.substitutions import Substitutes
-from voice_sandbox.loopback import free_port
+from voice_sandbox.engines.processes import ENVIRONMENT, LOOPBACK, MODELS, ROOT, EngineProcess, run_processes
+from voice_sandbox.engines.substitutions import CommandRenderer
+from voice_sandbox.loopback import find_free_port
 
 # These tests require the environment of the engines.
 collect_ignore_glob = [] if (ENVIRONMENT / ".ready").exists() else ["test_*.py"]
@@ -48,26 +48,26 @@ class Bench:
         self.folder = folder
         self.models = models
 
-    def engine(self, launcher: VllmServer, name: str, ports: dict[int, int] | None = None) -> Running:
+    def engine(self, launcher: VllmServer, name: str, ports: dict[int, int] | None = None) -> EngineProcess:
         """Return an engine without starting it."""
-        ports = {launcher.port: free_port()} | (ports or {})
-        process = Substitutes(self.folder / name, self.models, ports).process(launcher)
+        ports = {launcher.port: find_free_port()} | (ports or {})
+        process = CommandRenderer(self.folder / name, self.models, ports).render_process(launcher)
         for each in process.applied:
             print(f"{name}: {each.name}: {each.reason}")
-        return Running(name, process, self.folder, f"http://{LOOPBACK}:{ports[launcher.port]}")
+        return EngineProcess(name, process, self.folder, f"http://{LOOPBACK}:{ports[launcher.port]}")
 
-    def launch_process(self, launcher: Launcher, name: str, port: int) -> Running:
+    def launch_process(self, launcher: Launcher, name: str, port: int) -> EngineProcess:
         """Create the engine process of a launcher that renders ``port``, without starting it."""
-        own = free_port()
-        process = Substitutes(self.folder / name, self.models, {port: own}).process(launcher)
+        own = find_free_port()
+        process = CommandRenderer(self.folder / name, self.models, {port: own}).render_process(launcher)
         for each in process.applied:
             print(f"{name}: {each.name}: {each.reason}")
-        return Running(name, process, self.folder, f"http://{LOOPBACK}:{own}")
+        return EngineProcess(name, process, self.folder, f"http://{LOOPBACK}:{own}")
 
-    def process(self, launcher: Launcher, name: str, ports: dict[int, int], port: int, health: str) -> Running:
+    def process(self, launcher: Launcher, name: str, ports: dict[int, int], port: int, health: str) -> EngineProcess:
         """Create another process with a ``health`` endpoint on the rendered ``port``, without starting it."""
-        process = Substitutes(self.folder / name, self.models, ports).process(launcher)
-        return Running(name, process, self.folder, f"http://{LOOPBACK}:{ports.get(port, port)}", health)
+        process = CommandRenderer(self.folder / name, self.models, ports).render_process(launcher)
+        return EngineProcess(name, process, self.folder, f"http://{LOOPBACK}:{ports.get(port, port)}", health)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def bench(request: pytest.FixtureRequest, models: Path) -> Bench:
 class Tokens:
     """Counts an engine's prompt tokens, and how many of them were in its prefix cache."""
 
-    def __init__(self, engine: Running) -> None:
+    def __init__(self, engine: EngineProcess) -> None:
         self._engine = engine
         self._before = self._read()
 
@@ -106,10 +106,10 @@ def audio_service(azure: Azure) -> AggregatedService:
 
 
 @pytest.fixture(scope="module")
-def chat(azure: Azure, bench: Bench) -> Iterator[Running]:
+def chat(azure: Azure, bench: Bench) -> Iterator[EngineProcess]:
     """Start one replica of the text model."""
     service = chat_service(azure)
-    with running(bench.engine(chat_launch(azure, service, service.pools[0]), "chat")) as (engine,):
+    with run_processes(bench.engine(chat_launch(azure, service, service.pools[0]), "chat")) as (engine,):
         yield engine
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from voice_blueprint.engines.launch.base import Launcher
 from voice_sandbox.engines.processes import ENVIRONMENT
-from voice_sandbox.engines.substitutions import Process, without_binding
+from voice_sandbox.engines.substitutions import Process, remove_numactl
 
 PROGRAM = Path(__file__).with_name("parsers.py")
 PARSE_TIMEOUT_S = 800  # a minute on idle cores
@@ -25,7 +25,7 @@ class Question:
     @classmethod
     def from_launcher(cls, launcher: Launcher) -> "Question":
         """Return the command line without substitutions, for its parser only."""
-        return cls(without_binding(launcher.command()), launcher.environment(), False)
+        return cls(remove_numactl(launcher.command()), launcher.environment(), False)
 
     @classmethod
     def from_process(cls, process: Process) -> "Question":

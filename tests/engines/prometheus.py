@@ -12,9 +12,9 @@ import yaml
 from tests.stacks.azure.manifests import engine_pods, manifests
 from voice_blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, Component
 from voice_sandbox.azure.graph import Graph
-from voice_sandbox.engines.processes import LOOPBACK, Running
+from voice_sandbox.engines.processes import LOOPBACK, EngineProcess
 from voice_sandbox.engines.substitutions import Process
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 SCRAPE_S = 1
 """Scrape interval of the tests; the rendered one is 15 s."""
@@ -51,9 +51,9 @@ def scrape_jobs(graph: Graph, ports: Mapping[int, int], without: str) -> Iterato
                 }
 
 
-def prometheus(folder: Path, jobs: list[dict[str, Any]]) -> Running:
+def prometheus(folder: Path, jobs: list[dict[str, Any]]) -> EngineProcess:
     """Return a server without starting it."""
-    port, config = free_port(), folder / "prometheus.yaml"
+    port, config = find_free_port(), folder / "prometheus.yaml"
     text = yaml.safe_dump(
         {"global": {"scrape_interval": f"{SCRAPE_S}s", "evaluation_interval": "1s"}, "scrape_configs": jobs}
     )
@@ -61,21 +61,23 @@ def prometheus(folder: Path, jobs: list[dict[str, Any]]) -> Running:
         "prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'series'}",
         f"--web.listen-address={LOOPBACK}:{port}", "--log.level=warn",
     ]  # fmt: skip
-    return Running("prometheus", Process(argv, {}, {config: text}, []), folder, f"http://{LOOPBACK}:{port}", "/-/ready")
+    return EngineProcess(
+        "prometheus", Process(argv, {}, {config: text}, []), folder, f"http://{LOOPBACK}:{port}", "/-/ready"
+    )
 
 
-def query(server: Running, promql: str) -> list[float]:
+def query(server: EngineProcess, promql: str) -> list[float]:
     """Return the current value of each series of an expression."""
     found = _ask(server, f"query?{urllib.parse.urlencode({'query': promql})}")
     return [float(each["value"][1]) for each in found["result"]]
 
 
-def published_series(server: Running) -> set[str]:
+def published_series(server: EngineProcess) -> set[str]:
     """Return the names of all series."""
     return set(_ask(server, "label/__name__/values"))
 
 
-def _ask(server: Running, path: str) -> Any:  # noqa: ANN401  any JSON
+def _ask(server: EngineProcess, path: str) -> Any:  # noqa: ANN401  any JSON
     with urllib.request.urlopen(f"{server.url}/api/v1/{path}", timeout=30) as answer:  # noqa: S310  this machine
         return json.load(answer)["data"]
 

@@ -8,8 +8,8 @@ from tests.engines.conftest import Bench
 from tests.engines.test_health import Kubelet, kubelet
 from tests.router.conftest import Cluster, Pod
 from voice_blueprint.engines.launch.vllm import VllmServer
-from voice_sandbox.engines.processes import READY_TIMEOUT_S, Running
-from voice_sandbox.engines.substitutions import VLLM, Substitutes, Substitution
+from voice_sandbox.engines.processes import READY_TIMEOUT_S, EngineProcess
+from voice_sandbox.engines.substitutions import VLLM, CommandRenderer, Substitution
 
 PRE_STOP_S = 4.0
 """Duration of the preStop hook, which exceeds the delay of DNS and router; deployments use ``ENGINE_PRE_STOP_S``."""
@@ -19,7 +19,7 @@ PATIENCE_S = READY_TIMEOUT_S
 class Replica(Pod):
     """An engine whose probes are run like the kubelet does."""
 
-    def __init__(self, engine: Running, probe: Kubelet, address: str, port: int) -> None:
+    def __init__(self, engine: EngineProcess, probe: Kubelet, address: str, port: int) -> None:
         super().__init__(engine.name, address, port)
         self.engine = engine
         self.probe = probe
@@ -53,8 +53,10 @@ class Service:
         name, address, port = f"replica-{number}", f"127.0.1.{number}", self.cluster.engine_port
         here = Substitution(VLLM, "--host", address, "each replica has an address of its own")
         ports = {self._launcher.port: port}
-        substitutes = Substitutes(self._bench.folder / name, self._bench.models, ports, followed_by=(here,))
-        engine = Running(name, substitutes.process(self._launcher), self._bench.folder, f"http://{address}:{port}")
+        substitutes = CommandRenderer(self._bench.folder / name, self._bench.models, ports, extra_substitutions=(here,))
+        engine = EngineProcess(
+            name, substitutes.render_process(self._launcher), self._bench.folder, f"http://{address}:{port}"
+        )
         engine.start()
         return Replica(engine, kubelet(engine, self._launcher, self._bench.folder), address, port)
 

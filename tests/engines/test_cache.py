@@ -21,9 +21,9 @@ from voice_blueprint.azure.contract import ENGINE_HTTP, LMCACHE, LMCACHE_HTTP
 from voice_blueprint.engines.launch.services import AggregatedLaunch, aggregated_launch
 from voice_blueprint.engines.sizing.fit import CHUNK_TOKENS
 from voice_blueprint.file.model.azure import Azure
-from voice_sandbox.engines.processes import LOOPBACK, ROOT, Running, running
-from voice_sandbox.engines.substitutions import Substitutes
-from voice_sandbox.loopback import free_port
+from voice_sandbox.engines.processes import LOOPBACK, ROOT, EngineProcess, run_processes
+from voice_sandbox.engines.substitutions import CommandRenderer
+from voice_sandbox.loopback import find_free_port
 
 BLOCK_TOKENS = 128
 """Block size of vLLM's KV cache on a CPU; a chunk is two of them."""
@@ -58,7 +58,7 @@ class Conversation:
     messages: list[dict[str, Any]] = field(default_factory=list)
     tokens: int = 0
 
-    def turn(self, engine: Running, words: str) -> Turn:
+    def turn(self, engine: EngineProcess, words: str) -> Turn:
         """Send the next question, and keep the answer."""
         recordings = () if self.messages else (tone(440, 4),)
         self.messages.append(user_message(f"{words} " * 100, *recordings))
@@ -69,7 +69,7 @@ class Conversation:
         before, self.tokens = self.tokens, answer["usage"]["prompt_tokens"]
         return Turn(self.tokens, before, grown[HITS], grown[EXTERNAL_HITS])
 
-    def once_more(self, engine: Running) -> Turn:
+    def once_more(self, engine: EngineProcess) -> Turn:
         """Send the last question again."""
         growth = Growth(engine)
         Caller(engine.url, self.model).chat(self.messages[:-1], 1).raise_for_status()
@@ -83,33 +83,33 @@ class Lives:
     def __init__(self, launch: AggregatedLaunch, folder: Path, models: Path) -> None:
         assert launch.lmcache
         self._folder = folder
-        ports = {port.number: free_port() for port in (ENGINE_HTTP, LMCACHE, LMCACHE_HTTP)}
-        self._substitutes = Substitutes(folder, models, ports)
-        self._engine = self._substitutes.process(launch.engine)
-        self.cache = Running(
-            "lmcache", self._substitutes.process(launch.lmcache), folder,
+        ports = {port.number: find_free_port() for port in (ENGINE_HTTP, LMCACHE, LMCACHE_HTTP)}
+        self._substitutes = CommandRenderer(folder, models, ports)
+        self._engine = self._substitutes.render_process(launch.engine)
+        self.cache = EngineProcess(
+            "lmcache", self._substitutes.render_process(launch.lmcache), folder,
             f"http://{LOOPBACK}:{ports[LMCACHE_HTTP.number]}", "/healthcheck",
         )  # fmt: skip
         self.model = launch.engine.model.name
         (folder / "nvme").mkdir()
 
     @contextmanager
-    def engine(self, name: str) -> Iterator[Running]:
+    def engine(self, name: str) -> Iterator[EngineProcess]:
         """Start the engine, and stop it like a rollout."""
-        with running(self.made(name)) as (engine,):
+        with run_processes(self.made(name)) as (engine,):
             yield engine
 
-    def made(self, name: str, *more: str, **variables: str) -> Running:
+    def made(self, name: str, *more: str, **variables: str) -> EngineProcess:
         """Create the engine on a separate port, without starting it.
 
         Args:
             more: Further flags.
             variables: Changed environment variables.
         """
-        port, old = free_port(), str(self._substitutes.ports[ENGINE_HTTP.number])
+        port, old = find_free_port(), str(self._substitutes.ports[ENGINE_HTTP.number])
         argv = [str(port) if each == old else each for each in self._engine.argv] + list(more)
         process = replace(self._engine, argv=argv, environment=self._engine.environment | variables)
-        return Running(name, process, self._folder, f"http://{LOOPBACK}:{port}")
+        return EngineProcess(name, process, self._folder, f"http://{LOOPBACK}:{port}")
 
     def restart_cache(self, chunk_tokens: int = CHUNK_TOKENS) -> None:
         """Stop the LMCache server, and start it on the same disk."""
@@ -123,7 +123,7 @@ class Lives:
 @pytest.fixture(scope="module")
 def lives(azure: Azure, models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
     made = Lives(aggregated_launch(azure, audio_service(azure)), tmp_path_factory.mktemp("lives"), models)
-    with running(made.cache):
+    with run_processes(made.cache):
         yield made
 
 
@@ -184,12 +184,12 @@ def test_hash_seed_and_number_type_are_not_part_of_a_chunk_key(lives: Lives, tal
     Its keys are blake3 hashes, which need no seed: a release that returns to Python's hashes fails here. A chunk of
     another type is found but cannot be read; the engine must compute it, and continue.
     """
-    with running(seeded := lives.made("seed", PYTHONHASHSEED="1")):
+    with run_processes(seeded := lives.made("seed", PYTHONHASHSEED="1")):
         found = talk.once_more(seeded)
     note("6 again, another hash seed", found)
     assert found.share_of(CHUNK_TOKENS) == 1
     # Not in parallel: the server reads a model's chunks in the format of the engine that registered last.
-    with running(wider := lives.made("float32", "--dtype", "float32")):
+    with run_processes(wider := lives.made("float32", "--dtype", "float32")):
         answers = [
             Caller(wider.url, lives.model, salt=salt).chat(talk.messages[:-1], ANSWER_TOKENS).raise_for_status().json()
             for salt in (None, "computed")

@@ -21,11 +21,11 @@ from tests.nonempty import nonempty
 from tests.stacks.azure.manifests import DIGESTS, manifests
 from tests.stacks.azure.recorded import cluster, edit_deployment
 from voice_blueprint.azure.contract import DECODE_HTTP, ENGINE_HTTP
-from voice_blueprint.azure.metrics import SERVICE_SERIES
+from voice_blueprint.azure.metrics import SERVICE_METRIC_LABEL
 from voice_blueprint.file.model.azure import TtsService
 from voice_blueprint.observability.azure.alerts import alerts
 from voice_sandbox.engines.pod import Pod
-from voice_sandbox.engines.processes import Running, running
+from voice_sandbox.engines.processes import EngineProcess, run_processes
 
 UNAVAILABLE = {
     "kube_": "kube-state-metrics publishes it: there is no cluster here",
@@ -51,21 +51,21 @@ def scaling_queries() -> tuple[tuple[str, str], ...]:
 
 def is_speech_service(expression: str) -> bool:
     """Return True if an expression concerns the speech service."""
-    return f'{SERVICE_SERIES}="{azure_service(TtsService).name}"' in expression
+    return f'{SERVICE_METRIC_LABEL}="{azure_service(TtsService).name}"' in expression
 
 
 @pytest.fixture(scope="module")
-def server(cell: Pod, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def server(cell: Pod, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
     ports = {**cell.ports, ENGINE_HTTP.number: cell.ports[DECODE_HTTP.number]}
     jobs = list(scrape_jobs(cell_graph(), ports, without=azure_service(TtsService).name))
     # Prefill, decode and two caches of the cell; voxtral, and qwen on two pools.
     assert len(jobs) == 4 + 3
-    with running(prometheus(tmp_path_factory.mktemp("prometheus"), jobs)) as (one,):
+    with run_processes(prometheus(tmp_path_factory.mktemp("prometheus"), jobs)) as (one,):
         yield one
 
 
 @pytest.fixture(scope="module")
-def query_values(cell: Pod, server: Running) -> dict[str, tuple[float, float, float]]:
+def query_values(cell: Pod, server: EngineProcess) -> dict[str, tuple[float, float, float]]:
     """Return each scaling query's value before, at most during, and after a load of long prompts and answers."""
     queries = [each for _, each in scaling_queries() if not is_speech_service(each)]
     caller = Caller(cell.url(ENGINE_HTTP.number), MODEL)
@@ -94,7 +94,7 @@ def query_values(cell: Pod, server: Running) -> dict[str, tuple[float, float, fl
     return {name: (before[name], highest[name], after[name]) for name in queries}
 
 
-def wait_for(server: Running, queries: list[str], holds: Callable[[dict[str, float]], bool]) -> dict[str, float]:
+def wait_for(server: EngineProcess, queries: list[str], holds: Callable[[dict[str, float]], bool]) -> dict[str, float]:
     """Query until the results satisfy a condition or a timeout expires, and return the last results."""
     limit = time.monotonic() + LIMIT_S
     while True:
@@ -113,7 +113,7 @@ def test_kedas_queries_follow_the_load(query_values: dict[str, tuple[float, floa
         assert (highest > 0) != bool(EXCESS_LOAD.search(name)), name
 
 
-def test_a_later_pool_scales_on_the_load_that_exceeds_earlier_pools(server: Running) -> None:
+def test_a_later_pool_scales_on_the_load_that_exceeds_earlier_pools(server: EngineProcess) -> None:
     """The query of the later pool is 0 under this load, and positive for a smaller first pool."""
     (later,) = (each for _, each in scaling_queries() if EXCESS_LOAD.search(each))
     assert query(server, later) == [0]
@@ -123,7 +123,7 @@ def test_a_later_pool_scales_on_the_load_that_exceeds_earlier_pools(server: Runn
 
 
 def test_metrics_of_alerts_and_dashboards_are_published(
-    server: Running, query_values: dict[str, tuple[float, float, float]], tmp_path: Path
+    server: EngineProcess, query_values: dict[str, tuple[float, float, float]], tmp_path: Path
 ) -> None:
     """Each expression returns numbers; those that need another publisher are printed with the reason."""
     assert query_values

@@ -14,7 +14,7 @@ from tests.engines.callers import Caller
 from tests.engines.cell import MODEL
 from voice_blueprint.azure.contract import DECODE_HTTP, ENGINE_HTTP, PD_ROUTER_HTTP, PREFILL_HTTP
 from voice_sandbox.engines.pod import Pod
-from voice_sandbox.engines.processes import Running
+from voice_sandbox.engines.processes import EngineProcess
 
 OK = 200
 SERVED_AGAIN_WITHIN_S = 60.0
@@ -102,7 +102,7 @@ def test_a_killed_container_is_restarted_and_the_cell_serves_again(cell: Pod, vi
         cell.containers[victim].kill()
         killed = time.monotonic()
         cell.containers[victim].start()  # the kubelet waits before the second restart, and not before the first
-        cell.wait_for(victim, "readinessProbe" if victim == "pd-router" else "startupProbe")
+        cell.wait_for_probe(victim, "readinessProbe" if victim == "pd-router" else "startupProbe")
         ready = time.monotonic()
         wait_until("an answer after the restart", lambda: seen.first_good(ready))
     again = (seen.first_good(ready) or 0) - ready
@@ -125,7 +125,7 @@ def test_the_decode_engine_computes_prompts_without_a_prefill_engine(cell: Pod) 
     cell.containers["prefill"].start()
     assert cell.containers["decode"].exit_code() is None
     assert answer.raise_for_status().json()["choices"][0]["text"] == expected
-    cell.wait_for("prefill", "startupProbe")
+    cell.wait_for_probe("prefill", "startupProbe")
 
 
 def status_counts(seen: Observations) -> list[tuple[int, int]]:
@@ -134,10 +134,10 @@ def status_counts(seen: Observations) -> list[tuple[int, int]]:
 
 def test_a_cell_without_prefill_is_not_healthy(cell: Pod) -> None:
     """The cluster's router checks the health of the front, since the decode engine alone would still be healthy."""
-    front = Running(
+    front = EngineProcess(
         "front", cell.containers["front"].process, cell.containers["front"].folder, cell.url(ENGINE_HTTP.number)
     )
-    router = Running("router", front.process, front.folder, cell.url(PD_ROUTER_HTTP.number))
+    router = EngineProcess("router", front.process, front.folder, cell.url(PD_ROUTER_HTTP.number))
     # An engine that an earlier test has restarted is available once the router has checked it.
     wait_until("the cell is healthy", lambda: front.status() == OK)
     cell.containers["prefill"].freeze()

@@ -8,8 +8,8 @@ import pytest
 from tests.blueprint.launch.samples import DEPLOYMENTS
 from tests.engines.judge import Question, parser_errors
 from tests.engines.rendered import on_host, rendered, vllm_fleets
-from voice_blueprint.engines.published.release import published
-from voice_sandbox.engines.substitutions import SUBSTITUTIONS, VLLM, Process, Substitutes
+from voice_blueprint.engines.published.release import published_table
+from voice_sandbox.engines.substitutions import SUBSTITUTIONS, VLLM, CommandRenderer, Process
 
 NEWER_VARIABLES = {"VLLM_HTTP_MAX_REQUEST_BODY_SIZE"}
 """Variables of the deployed release that are missing in vLLM's newest build for CPUs."""
@@ -19,8 +19,8 @@ NEWER_VARIABLES = {"VLLM_HTTP_MAX_REQUEST_BODY_SIZE"}
 def local_processes(tmp_path_factory: pytest.TempPathFactory, models: Path) -> dict[str, Process]:
     """Return the processes with the command lines for this machine."""
     folder = tmp_path_factory.mktemp("commands")
-    substitutes = Substitutes(folder, models)
-    return {name: substitutes.process(launcher) for name, launcher in rendered().items()}
+    substitutes = CommandRenderer(folder, models)
+    return {name: substitutes.render_process(launcher) for name, launcher in rendered().items()}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_parsers_accept_the_rendered_commands(errors_by_command: dict[str, list[
 
 
 def test_newer_variables_exist_in_the_deployed_release_only(errors_by_command: dict[str, list[str]]) -> None:
-    assert set(published("vllm").environment) >= NEWER_VARIABLES
+    assert set(published_table("vllm").environment) >= NEWER_VARIABLES
     missing = {
         problem.removeprefix("vLLM has no variable ") for problem in itertools.chain(*errors_by_command.values())
     }

@@ -18,7 +18,7 @@ from tests.engines.judge import Question, parser_errors
 from tests.engines.rendered import OnHost, rendered
 from voice_blueprint.contract.network import VLLM
 from voice_sandbox.engines.processes import EngineError
-from voice_sandbox.engines.substitutions import Substitutes
+from voice_sandbox.engines.substitutions import CommandRenderer
 
 CHAT, PREFILL = "production-azure: qwen: a100", "cells: voxtral-cells: prefill"
 LMCACHE, PD_ROUTER = "cells: voxtral-cells: lmcache_prefill", "cells: voxtral-cells: pd_router"
@@ -74,10 +74,10 @@ FAULTS = (
 @pytest.fixture(scope="module")
 def refusals(tmp_path_factory: pytest.TempPathFactory, models: Path) -> dict[str, str]:
     """Return the errors of the engines' parsers and configurations for each fault."""
-    substitutes = Substitutes(tmp_path_factory.mktemp("faults"), models)
+    substitutes = CommandRenderer(tmp_path_factory.mktemp("faults"), models)
     questions = []
     for fault in FAULTS:
-        process = substitutes.process(rendered()[fault.command])
+        process = substitutes.render_process(rendered()[fault.command])
         environment = process.environment | ({fault.variable: "1"} if fault.variable else {})
         questions.append(Question(fault.argv(process.argv), environment, True))
     return {fault.what: "\n".join(said) for fault, said in zip(FAULTS, parser_errors(questions), strict=True)}
@@ -107,4 +107,4 @@ def test_a_substitution_without_its_flag_is_reported(models: Path, tmp_path: Pat
     fleet = rendered()["both: p5"]
     bare = OnHost(without_flag(fleet.command(), "--gpu-memory-utilization"), fleet.environment())
     with pytest.raises(ValueError, match="renders no --gpu-memory-utilization"):
-        Substitutes(tmp_path, models).process(bare)
+        CommandRenderer(tmp_path, models).render_process(bare)

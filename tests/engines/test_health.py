@@ -19,13 +19,13 @@ import pytest
 from tests.blueprint.launch.samples import VOXTRAL_LOAD, WHISPER_LOAD, p5
 from tests.engines.conftest import Bench, chat_service
 from voice_blueprint.azure.contract import ENGINE_HTTP
-from voice_blueprint.engines.launch.base import http
+from voice_blueprint.engines.launch.base import http_url
 from voice_blueprint.engines.launch.services import chat_launch, fleet_launch
 from voice_blueprint.engines.launch.vllm import VllmServer
 from voice_blueprint.file.model.azure import Azure
 from voice_constructs.azure.kubernetes.engine_check import SOURCE, engine_probes
 from voice_constructs.azure.kubernetes.pods import ENGINE_PRE_STOP_S
-from voice_sandbox.engines.processes import Running, running
+from voice_sandbox.engines.processes import EngineProcess, run_processes
 from voice_whisper.vllm_backend import VllmBackend
 
 BUSY_S = 25.0
@@ -44,7 +44,7 @@ class Kubelet:
         changes: Times of readiness changes on the monotonic clock.
     """
 
-    engine: Running
+    engine: EngineProcess
     command: list[str]
     period_s: float
     timeout_s: float
@@ -96,14 +96,14 @@ class Kubelet:
         return done.returncode == 0, done.stdout.strip() + done.stderr
 
 
-def kubelet(engine: Running, launcher: VllmServer, folder: Path, kind: str = "readiness") -> Kubelet:
+def kubelet(engine: EngineProcess, launcher: VllmServer, folder: Path, kind: str = "readiness") -> Kubelet:
     """Return a kubelet that runs an engine's rendered probe on the local port."""
     probes = engine_probes("engine", ENGINE_HTTP, launcher.model)
     probe = probes["readiness" if kind == "readiness" else "liveness"]
     assert isinstance(probe.exec_, k8s.core.v1.ExecActionArgs)
     assert isinstance(probe.exec_.command, list)
     check: dict[str, Any] = json.loads(str(probe.exec_.command[-1]))
-    check = json.loads(json.dumps(check).replace(http(ENGINE_HTTP.number), engine.url))
+    check = json.loads(json.dumps(check).replace(http_url(ENGINE_HTTP.number), engine.url))
     check["state"] = str(folder / f"{engine.name}-{kind}.json")
     command = [sys.executable, "-I", "-S", str(SOURCE), json.dumps(check)]
     period_s, timeout_s, failures = probe.period_seconds, probe.timeout_seconds, probe.failure_threshold
@@ -122,26 +122,26 @@ def launcher(azure: Azure) -> VllmServer:
 
 
 @pytest.fixture(scope="module")
-def engine(launcher: VllmServer, bench: Bench) -> Iterator[Running]:
-    with running(bench.engine(launcher, "narrow")) as (found,):
+def engine(launcher: VllmServer, bench: Bench) -> Iterator[EngineProcess]:
+    with run_processes(bench.engine(launcher, "narrow")) as (found,):
         yield found
 
 
 @pytest.fixture
-def node(engine: Running, launcher: VllmServer, tmp_path: Path) -> Iterator[Kubelet]:
+def node(engine: EngineProcess, launcher: VllmServer, tmp_path: Path) -> Iterator[Kubelet]:
     found = kubelet(engine, launcher, tmp_path)
     found.wait(ready=True)
     yield found
     found.stop()
 
 
-def ask(engine: Running, tokens: int, timeout_s: float = PATIENCE_S) -> int:
+def ask(engine: EngineProcess, tokens: int, timeout_s: float = PATIENCE_S) -> int:
     body = {"model": "qwen3-8b", "prompt": "hello world", "max_tokens": tokens, "ignore_eos": True}
     return httpx2.post(f"{engine.url}/v1/completions", json=body, timeout=timeout_s).status_code
 
 
-def test_a_hung_engine_is_removed_in_time_and_returns(engine: Running, node: Kubelet) -> None:
-    engine.freeze_core()
+def test_a_hung_engine_is_removed_in_time_and_returns(engine: EngineProcess, node: Kubelet) -> None:
+    engine.freeze_cores()
     try:
         left_s = node.wait(ready=False)
         assert engine.status() == 200, "and yet its server says that all is well"
@@ -153,7 +153,7 @@ def test_a_hung_engine_is_removed_in_time_and_returns(engine: Running, node: Kub
     assert back_s < UNREADY_WITHIN_S
 
 
-def test_a_hung_server_is_removed_in_time_and_returns(engine: Running, node: Kubelet) -> None:
+def test_a_hung_server_is_removed_in_time_and_returns(engine: EngineProcess, node: Kubelet) -> None:
     engine.freeze()
     try:
         left_s = node.wait(ready=False)
@@ -163,7 +163,7 @@ def test_a_hung_server_is_removed_in_time_and_returns(engine: Running, node: Kub
     assert left_s < UNREADY_WITHIN_S
 
 
-def test_a_saturated_engine_is_not_removed(engine: Running, node: Kubelet) -> None:
+def test_a_saturated_engine_is_not_removed(engine: EngineProcess, node: Kubelet) -> None:
     """Saturate the engine with one request at a time, a full queue, and rejected requests."""
     ends_at, statuses, node_changes = time.monotonic() + BUSY_S, [], list(node.changes)
 
@@ -181,7 +181,7 @@ def test_a_saturated_engine_is_not_removed(engine: Running, node: Kubelet) -> No
 
 
 def test_requests_are_served_until_the_router_stops_sending_and_then_complete(
-    engine: Running, node: Kubelet, launcher: VllmServer
+    engine: EngineProcess, node: Kubelet, launcher: VllmServer
 ) -> None:
     """The last test of this engine, whose pod is deleted. Kubernetes waits for preStop, and then sends SIGTERM."""
     deleted_at, statuses = time.monotonic(), []
@@ -211,15 +211,15 @@ def test_requests_are_served_until_the_router_stops_sending_and_then_complete(
 
 
 @pytest.fixture(scope="module", params=["whisper-large-v3", "voxtral-small-24b"])
-def vllm_on_host(request: pytest.FixtureRequest, bench: Bench) -> Iterator[tuple[Running, VllmServer]]:
+def vllm_on_host(request: pytest.FixtureRequest, bench: Bench) -> Iterator[tuple[EngineProcess, VllmServer]]:
     """Start the vLLM of a p5 host."""
     load = WHISPER_LOAD if request.param.startswith("whisper") else VOXTRAL_LOAD
     launcher = fleet_launch(p5(request.param, load))
-    with running(bench.engine(launcher, request.param)) as (engine,):
+    with run_processes(bench.engine(launcher, request.param)) as (engine,):
         yield engine, launcher
 
 
-def test_an_audio_model_answers_the_probe(vllm_on_host: tuple[Running, VllmServer], tmp_path: Path) -> None:
+def test_an_audio_model_answers_the_probe(vllm_on_host: tuple[EngineProcess, VllmServer], tmp_path: Path) -> None:
     """Whisper receives silence, Voxtral text. A refused request would also pass, and is reported."""
     node = kubelet(*vllm_on_host, tmp_path)
     node.wait(ready=True)
@@ -227,7 +227,9 @@ def test_an_audio_model_answers_the_probe(vllm_on_host: tuple[Running, VllmServe
     assert (True, "answered one request") in node.said, node.said
 
 
-async def test_the_whisper_engine_detects_a_hanging_vllm_on_its_host(vllm_on_host: tuple[Running, VllmServer]) -> None:
+async def test_the_whisper_engine_detects_a_hanging_vllm_on_its_host(
+    vllm_on_host: tuple[EngineProcess, VllmServer],
+) -> None:
     engine, _ = vllm_on_host
     transcriber = VllmBackend(engine.url)
     running_ = asyncio.create_task(transcriber.run())
@@ -237,7 +239,7 @@ async def test_the_whisper_engine_detects_a_hanging_vllm_on_its_host(vllm_on_hos
         await asyncio.sleep(15)
         assert not transcriber.is_stuck
         assert engine.metrics()["vllm:generation_tokens_total"] > before, "silence makes it generate"
-        engine.freeze_core()
+        engine.freeze_cores()
         try:
             began = time.monotonic()
             while not transcriber.is_stuck:

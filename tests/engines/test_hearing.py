@@ -21,13 +21,13 @@ from tests.engines.callers import HITS, QUERIES, Growth
 from tests.engines.conftest import Bench
 from tests.engines.replicas import Service
 from tests.router.conftest import LOOPBACK, Cluster, Front, haproxy
-from voice_agent.chat import ListeningChat
-from voice_blueprint.engines.launch.router import Backend, Pods, Router
+from voice_agent.chat import AudioChat
+from voice_blueprint.engines.launch.router import Backend, Router, ServicePods
 from voice_blueprint.engines.launch.services import aggregated_launch
 from voice_blueprint.file.loading import load
 from voice_blueprint.file.model.azure import AggregatedService
 from voice_sandbox.engines.processes import ROOT
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 __all__ = ["engines", "haproxy", "store", "store_server"]
 
@@ -39,7 +39,7 @@ FORM = "<transcript>[a-z]{8}\\?</transcript> <response>[A-Z][a-z]{8}\\.</respons
 
 @pytest.fixture
 def cluster(bench: Bench) -> Iterator[Cluster]:
-    cluster = Cluster(bench.folder, free_port(), free_port())
+    cluster = Cluster(bench.folder, find_free_port(), find_free_port())
     yield cluster
     cluster.end()
 
@@ -60,8 +60,8 @@ def service(bench: Bench, cluster: Cluster) -> Iterator[Service]:
 def front(service: Service, haproxy: Path) -> Iterator[Front]:
     service.start(1)
     cluster = service.cluster
-    backend = Backend(service.model, [Pods("voxtral", f"{service.model}.test", cluster.engine_port, 8)])
-    launcher = Router(free_port(), [backend], 30, 2, (f"{LOOPBACK}:{cluster.dns_port}",))
+    backend = Backend(service.model, [ServicePods("voxtral", f"{service.model}.test", cluster.engine_port, 8)])
+    launcher = Router(find_free_port(), [backend], 30, 2, (f"{LOOPBACK}:{cluster.dns_port}",))
     front = Front(haproxy, launcher, cluster.folder / "front")
     front.start()
     front.finds(service.model, 1)
@@ -73,14 +73,14 @@ def front(service: Service, haproxy: Path) -> Iterator[Front]:
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
     """Record the messages of each request to the engine, and add the grammar."""
     sent: list[list[dict[str, Any]]] = []
-    built = ListeningChat.build_chat_completion_params
+    built = AudioChat.build_chat_completion_params
 
-    def with_form(chat: ListeningChat, params: OpenAILLMInvocationParams) -> dict[str, Any]:
+    def with_form(chat: AudioChat, params: OpenAILLMInvocationParams) -> dict[str, Any]:
         request = built(chat, params)
         sent.append(request["messages"])
         return request | {"extra_body": {"structured_outputs": {"regex": FORM}}}
 
-    monkeypatch.setattr(ListeningChat, "build_chat_completion_params", with_form)
+    monkeypatch.setattr(AudioChat, "build_chat_completion_params", with_form)
     return sent
 
 

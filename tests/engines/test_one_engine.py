@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from tests.engines.conftest import Tokens
-from voice_sandbox.engines.processes import Running
+from voice_sandbox.engines.processes import EngineProcess
 
 PROMPT = "hello world this is a small tokenizer for tests of engines " * 40
 MODEL = "qwen3-8b"
@@ -16,18 +16,18 @@ PATIENCE_S = 600.0
 """Timeout on a busy machine, which may need a second per token."""
 
 
-def ask(engine: Running, prompt: str = PROMPT, tokens: int = 4, timeout_s: float = PATIENCE_S) -> httpx2.Response:
+def ask(engine: EngineProcess, prompt: str = PROMPT, tokens: int = 4, timeout_s: float = PATIENCE_S) -> httpx2.Response:
     body = {"model": MODEL, "prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "temperature": 0}
     return httpx2.post(f"{engine.url}/v1/completions", json=body, timeout=timeout_s)
 
 
-def test_an_engine_accepts_the_rendered_flags_and_answers(chat: Running) -> None:
+def test_an_engine_accepts_the_rendered_flags_and_answers(chat: EngineProcess) -> None:
     answer = ask(chat).raise_for_status().json()
     assert answer["model"] == MODEL
     assert answer["usage"]["completion_tokens"] == 4
 
 
-def test_a_repeated_prompt_is_a_prefix_cache_hit(chat: Running) -> None:
+def test_a_repeated_prompt_is_a_prefix_cache_hit(chat: EngineProcess) -> None:
     ask(chat, PROMPT + "once").raise_for_status()
     before = chat.metrics()
     ask(chat, PROMPT + "twice").raise_for_status()
@@ -39,20 +39,20 @@ def test_a_repeated_prompt_is_a_prefix_cache_hit(chat: Running) -> None:
     assert hits / queries > 0.5
 
 
-def test_another_name_of_the_model_is_refused(chat: Running) -> None:
+def test_another_name_of_the_model_is_refused(chat: EngineProcess) -> None:
     body = {"model": "qwen3-4b", "prompt": PROMPT, "max_tokens": 1}
     refused = httpx2.post(f"{chat.url}/v1/completions", json=body, timeout=PATIENCE_S)
     assert (refused.status_code, "qwen3-4b" in refused.text) == (404, True)
 
 
-def test_more_tokens_than_the_context_length_are_refused(chat: Running) -> None:
+def test_more_tokens_than_the_context_length_are_refused(chat: EngineProcess) -> None:
     refused = ask(chat, PROMPT * 40)
     assert refused.status_code == 400
     context = chat.process.argv[chat.process.argv.index("--max-model-len") + 1]
     assert context in refused.text
 
 
-def test_earlier_turns_of_a_conversation_are_cache_hits(chat: Running) -> None:
+def test_earlier_turns_of_a_conversation_are_cache_hits(chat: EngineProcess) -> None:
     tokens, messages = Tokens(chat), []
     shares = []
     for turn in range(3):
@@ -67,8 +67,8 @@ def test_earlier_turns_of_a_conversation_are_cache_hits(chat: Running) -> None:
     assert 0 < shares[1] < shares[2]
 
 
-def test_a_hung_core_only_answers_the_health_check(chat: Running) -> None:
-    chat.freeze_core()
+def test_a_hung_core_only_answers_the_health_check(chat: EngineProcess) -> None:
+    chat.freeze_cores()
     try:
         with pytest.raises(httpx2.TimeoutException):
             ask(chat, timeout_s=5)
@@ -80,7 +80,7 @@ def test_a_hung_core_only_answers_the_health_check(chat: Running) -> None:
     ask(chat).raise_for_status()
 
 
-def test_a_stopping_engine_completes_requests_and_rejects_new_ones(chat: Running) -> None:
+def test_a_stopping_engine_completes_requests_and_rejects_new_ones(chat: EngineProcess) -> None:
     """The last test of this engine, which is stopped."""
     while chat.metrics()["vllm:num_requests_running"]:  # requests abandoned by an earlier test
         time.sleep(0.05)

@@ -29,10 +29,10 @@ from voice_blueprint.engines.launch.services import POD_ADDRESS, AggregatedLaunc
 from voice_blueprint.engines.sizing.fit import CHUNK_TOKENS
 from voice_blueprint.file.loading import load
 from voice_blueprint.file.model.azure import AggregatedService
-from voice_sandbox.engines.processes import LOOPBACK, ROOT, Running, running
+from voice_sandbox.engines.processes import LOOPBACK, ROOT, EngineProcess, run_processes
 from voice_sandbox.engines.substitutions import LMCACHE as LMCACHE_PROGRAM
-from voice_sandbox.engines.substitutions import Substitutes, Substitution
-from voice_sandbox.loopback import free_port
+from voice_sandbox.engines.substitutions import CommandRenderer, Substitution
+from voice_sandbox.loopback import find_free_port
 
 REPLICAS = 3
 PATIENCE_S = 120.0
@@ -65,17 +65,19 @@ class Replica:
     def __init__(self, bench: Bench, launch: AggregatedLaunch, number: int, coordinator_port: int) -> None:
         assert launch.lmcache
         rendered = (ENGINE_HTTP, LMCACHE, LMCACHE_HTTP, LMCACHE_PEERS)
-        self._ports = {port.number: free_port() for port in rendered}
+        self._ports = {port.number: find_free_port() for port in rendered}
         self._ports[LMCACHE_COORDINATOR.number] = coordinator_port
         self._bench, self._folder = bench, bench.folder / f"replica-{number}"
         (self._folder / "nvme").mkdir(parents=True)
         self.cache = self._process(f"lmcache-{number}", launch.lmcache, LMCACHE_HTTP.number, "/healthcheck")
         self.engine = self._process(f"engine-{number}", launch.engine, ENGINE_HTTP.number, "/health")
 
-    def _process(self, name: str, launcher: Launcher, port: int, health: str) -> Running:
-        substitutes = Substitutes(self._folder, self._bench.models, self._ports, followed_by=PEER_SUBSTITUTIONS)
+    def _process(self, name: str, launcher: Launcher, port: int, health: str) -> EngineProcess:
+        substitutes = CommandRenderer(
+            self._folder, self._bench.models, self._ports, extra_substitutions=PEER_SUBSTITUTIONS
+        )
         url = f"http://{LOOPBACK}:{self._ports[port]}"
-        return Running(name, substitutes.process(launcher), self._bench.folder, url, health)
+        return EngineProcess(name, substitutes.render_process(launcher), self._bench.folder, url, health)
 
     @property
     def ports(self) -> set[int]:
@@ -131,20 +133,22 @@ def launch() -> AggregatedLaunch:
 
 
 @pytest.fixture(scope="module")
-def coordinator(bench: Bench) -> Iterator[Running]:
+def coordinator(bench: Bench) -> Iterator[EngineProcess]:
     """Return the coordinator without starting it."""
-    port = free_port()
-    process = Substitutes(bench.folder, bench.models, {LMCACHE_COORDINATOR.number: port}).process(coordinator_launch())
-    made = Running("coordinator", process, bench.folder, f"http://{LOOPBACK}:{port}", "/instances")
+    port = find_free_port()
+    process = CommandRenderer(bench.folder, bench.models, {LMCACHE_COORDINATOR.number: port}).render_process(
+        coordinator_launch()
+    )
+    made = EngineProcess("coordinator", process, bench.folder, f"http://{LOOPBACK}:{port}", "/instances")
     yield made
     made.kill()
 
 
 @pytest.fixture(scope="module")
-def replicas(bench: Bench, launch: AggregatedLaunch, coordinator: Running) -> Iterator[list[Replica]]:
+def replicas(bench: Bench, launch: AggregatedLaunch, coordinator: EngineProcess) -> Iterator[list[Replica]]:
     port = int(coordinator.url.rpartition(":")[2])
     made = [Replica(bench, launch, number, port) for number in range(REPLICAS)]
-    with running(*(each.cache for each in made)), running(*(each.engine for each in made)):
+    with run_processes(*(each.cache for each in made)), run_processes(*(each.engine for each in made)):
         yield made
 
 
@@ -163,7 +167,7 @@ def mean_cached_share(users: list[User], replicas: list[Replica], step: int) -> 
 
 
 def test_a_conversation_is_a_cache_hit_on_any_replica(
-    replicas: list[Replica], launch: AggregatedLaunch, coordinator: Running
+    replicas: list[Replica], launch: AggregatedLaunch, coordinator: EngineProcess
 ) -> None:
     rows = {}
     users = newcomers(replicas, launch)
@@ -198,7 +202,7 @@ def test_peers_use_the_ports_of_the_network_policies(replicas: list[Replica]) ->
 
 
 def test_a_hanging_peer_delays_a_turn_by_at_most_its_timeout(
-    replicas: list[Replica], launch: AggregatedLaunch, coordinator: Running
+    replicas: list[Replica], launch: AggregatedLaunch, coordinator: EngineProcess
 ) -> None:
     coordinator.start().wait_ready()
     wait_until(lambda: all(each.peers() == REPLICAS - 1 for each in replicas))

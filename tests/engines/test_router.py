@@ -13,10 +13,10 @@ import pytest
 from tests.engines.conftest import Bench, chat_service
 from tests.engines.replicas import PATIENCE_S, Service
 from tests.router.conftest import LOOPBACK, Callers, Cluster, Front, haproxy, wait_until
-from voice_blueprint.engines.launch.router import REMOVAL_DELAY_S, Backend, Pods, Router
+from voice_blueprint.engines.launch.router import REMOVAL_DELAY_S, Backend, Router, ServicePods
 from voice_blueprint.engines.launch.services import chat_launch
 from voice_blueprint.file.model.azure import Azure
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 __all__ = ["haproxy"]
 
@@ -28,7 +28,7 @@ PAUSE_S = 0.5
 
 @pytest.fixture(scope="module")
 def cluster(bench: Bench) -> Iterator[Cluster]:
-    cluster = Cluster(bench.folder, free_port(), free_port())
+    cluster = Cluster(bench.folder, find_free_port(), find_free_port())
     yield cluster
     cluster.end()
 
@@ -45,8 +45,8 @@ def service(azure: Azure, bench: Bench, cluster: Cluster) -> Iterator[Service]:
 def front(service: Service, haproxy: Path) -> Iterator[Front]:
     service.start(REPLICAS)
     cluster = service.cluster
-    backend = Backend(service.model, [Pods("qwen", f"{service.model}.test", cluster.engine_port, 8)])
-    launcher = Router(free_port(), [backend], 30, 2, (f"{LOOPBACK}:{cluster.dns_port}",))
+    backend = Backend(service.model, [ServicePods("qwen", f"{service.model}.test", cluster.engine_port, 8)])
+    launcher = Router(find_free_port(), [backend], 30, 2, (f"{LOOPBACK}:{cluster.dns_port}",))
     front = Front(haproxy, launcher, cluster.folder / "front")
     front.start()
     front.finds(service.model, REPLICAS)
@@ -89,7 +89,7 @@ def test_callers_survive_an_engine_that_hangs(front: Front, service: Service) ->
     with callers(front, service) as asking:
         wait_for_answers(asking, CONVERSATIONS)
         since = time.monotonic()
-        hung.engine.freeze_core()
+        hung.engine.freeze_cores()
         assert hung.engine.status() == 200
         wait_until("it leaves", lambda: front.up(service.model) == REPLICAS - 1, PATIENCE_S)
         left_s = time.monotonic() - since

@@ -20,7 +20,7 @@ from tests.engines.rendered import on_host
 from voice_blueprint.contract.network import VLLM
 from voice_blueprint.engines.launch.services import fleet_launch
 from voice_blueprint.file.model.serving import Quantization
-from voice_sandbox.engines.processes import Running, running
+from voice_sandbox.engines.processes import EngineProcess, run_processes
 
 VOXTRAL, WHISPER = "voxtral-small-24b", "whisper-large-v3"
 TOKENS_PER_S = 12.5
@@ -47,13 +47,13 @@ def spoken(seconds: float, hz: float) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "input_audio", "input_audio": audio}]}
 
 
-def answer(engine: Running, messages: list[dict[str, Any]]) -> str:
+def answer(engine: EngineProcess, messages: list[dict[str, Any]]) -> str:
     body = {"model": VOXTRAL, "messages": messages, "max_tokens": 4, "ignore_eos": True, "temperature": 0}
     done = httpx2.post(f"{engine.url}/v1/chat/completions", json=body, timeout=PATIENCE_S).raise_for_status().json()
     return str(done["choices"][0]["message"]["content"])
 
 
-def transcribe(engine: Running, model: str, seconds: float) -> httpx2.Response:
+def transcribe(engine: EngineProcess, model: str, seconds: float) -> httpx2.Response:
     """Send a file like the Whisper engine does to vLLM; random weights would generate until the end of the context."""
     form = {"model": model, "response_format": "json", "language": "en", "max_completion_tokens": "4"}
     files = {"file": ("utterance.wav", sound(seconds), "audio/wav")}
@@ -61,20 +61,20 @@ def transcribe(engine: Running, model: str, seconds: float) -> httpx2.Response:
 
 
 @pytest.fixture(scope="module")
-def voxtral(bench: Bench) -> Iterator[Running]:
+def voxtral(bench: Bench) -> Iterator[EngineProcess]:
     """Start the container of a p5 host."""
-    with running(bench.launch_process(on_host("both", "p5"), "p5", VLLM.number)) as (engine,):
+    with run_processes(bench.launch_process(on_host("both", "p5"), "p5", VLLM.number)) as (engine,):
         yield engine
 
 
 @pytest.fixture(scope="module")
-def whisper(bench: Bench) -> Iterator[Running]:
+def whisper(bench: Bench) -> Iterator[EngineProcess]:
     launcher = fleet_launch(p5(WHISPER, WHISPER_LOAD, Quantization.FP8))
-    with running(bench.launch_process(launcher, "whisper", VLLM.number)) as (engine,):
+    with run_processes(bench.launch_process(launcher, "whisper", VLLM.number)) as (engine,):
         yield engine
 
 
-def test_audio_of_a_conversation_is_a_cache_hit(voxtral: Running) -> None:
+def test_audio_of_a_conversation_is_a_cache_hit(voxtral: EngineProcess) -> None:
     tokens = Tokens(voxtral)
     first = spoken(24, 220)
     said = answer(voxtral, [first])
@@ -91,7 +91,7 @@ def test_audio_of_a_conversation_is_a_cache_hit(voxtral: Running) -> None:
     assert cached > asked / 2
 
 
-def test_other_audio_of_the_same_length_is_a_cache_miss(voxtral: Running) -> None:
+def test_other_audio_of_the_same_length_is_a_cache_miss(voxtral: EngineProcess) -> None:
     tokens = Tokens(voxtral)
     answer(voxtral, [spoken(24, 440)])
     asked, cached = tokens.take()
@@ -99,16 +99,16 @@ def test_other_audio_of_the_same_length_is_a_cache_miss(voxtral: Running) -> Non
     assert cached == 0
 
 
-def test_more_audio_than_a_conversation_may_contain_is_refused(voxtral: Running) -> None:
+def test_more_audio_than_a_conversation_may_contain_is_refused(voxtral: EngineProcess) -> None:
     with pytest.raises(httpx2.HTTPStatusError) as refused:
         answer(voxtral, [spoken(1, 200 + each) for each in range(6)])
     assert refused.value.response.status_code == 400
     assert "At most 5 audio" in refused.value.response.text
 
 
-def test_voxtral_transcribes(voxtral: Running) -> None:
+def test_voxtral_transcribes(voxtral: EngineProcess) -> None:
     assert isinstance(transcribe(voxtral, VOXTRAL, 3).raise_for_status().json()["text"], str)
 
 
-def test_whisper_transcribes_more_than_its_window(whisper: Running) -> None:
+def test_whisper_transcribes_more_than_its_window(whisper: EngineProcess) -> None:
     assert isinstance(transcribe(whisper, WHISPER, 40).raise_for_status().json()["text"], str)

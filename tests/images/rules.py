@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from tests.images.dockerfile import Dockerfile, Instruction
 from voice_blueprint import catalog
-from voice_blueprint.images import CONTEXT, BuiltImage, HttpHealth, ImageSpec
+from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, HttpHealth, ImageSpec
 
 _SECRET = re.compile(r"(?i)(password|passwd|secret|token|api_?key|credential|private_?key)")
 _DOWNLOAD = re.compile(r"\b(curl|wget)\b(?!=)")
@@ -60,7 +60,7 @@ def _installs_loosely(item: Instruction) -> bool:
 
 def releases_can_be_built_again(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
     """On Debian, packages are installed by ``debian.sh``: the archive removes a version once it has a newer one."""
-    for item in docker.all("RUN") if spec.buildable_offline else ():
+    for item in docker.all("RUN") if spec.is_buildable_offline else ():
         if re.search(r"(?<![\w/])apt(-get)? ", item.text):
             yield f"line {item.line}: installs by apt; take images/debian.sh, which falls back to Debian's snapshot"
 
@@ -90,7 +90,7 @@ def sources_are_its_own(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
         if any(flag.startswith("--from") for flag in item.flags):
             continue
         for source in item.words[:-1] if item.keyword == "COPY" else _MOUNT.findall(item.text):
-            if not list(CONTEXT.glob(source.rstrip("/"))):
+            if not list(BUILD_CONTEXT.glob(source.rstrip("/"))):
                 yield f"line {item.line}: {source} is not in the repository"
             elif not source.startswith((f"images/{spec.name}/", *_SHARED_SOURCES)):
                 yield f"line {item.line}: {source} is neither {spec.name}'s nor shared"
@@ -100,7 +100,7 @@ def sources_are_its_own(docker: Dockerfile, spec: BuiltImage) -> Iterator[str]:
 
 def _is_in_build_context(source: PurePosixPath) -> bool:
     """Return True if .dockerignore includes a path, its parent, or a file in it."""
-    lines = (CONTEXT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    lines = (BUILD_CONTEXT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     allowed = [PurePosixPath(line[1:]).parts for line in lines if line.startswith("!")]
     return any(all(map(fnmatch, source.parts, parts)) for parts in allowed)
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 import voice_blueprint
 from voice_blueprint import catalog
 from voice_blueprint.contract.images import Image
-from voice_blueprint.hosts import images_for
-from voice_blueprint.images import CONTEXT, specs
+from voice_blueprint.hosts import required_images
+from voice_blueprint.images import BUILD_CONTEXT, specs
 from voice_ops.cli import app
 from voice_ops.images import commands
 from voice_ops.images.rehearsal import RehearsalError, install_tools
@@ -81,7 +81,7 @@ def test_mirrored_images_keep_their_digest(name: str) -> None:
 
 def test_build_commands_name_the_repository_from_any_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Users may paste the commands in the folder of a Pulumi project."""
-    monkeypatch.chdir(CONTEXT / "stacks/voice_stacks/azure/cluster")
+    monkeypatch.chdir(BUILD_CONTEXT / "stacks/voice_stacks/azure/cluster")
     [docker] = build_args("pd-router", ECR)
     assert dict(itertools.pairwise(docker))["--file"] == "../../../../images/pd-router/Dockerfile"
     assert docker[-1] == "../../../.."
@@ -90,22 +90,22 @@ def test_build_commands_name_the_repository_from_any_folder(monkeypatch: pytest.
 
 
 def test_images_without_a_digest_are_published() -> None:
-    file = CONTEXT / "deployments/production-azure.yaml"
+    file = BUILD_CONTEXT / "deployments/production-azure.yaml"
     printed = voice("publish", str(file), "--registry", "ghcr.io/you")
     assert printed.exit_code == 0, printed.output
     published = [shlex.split(command) for command in printed.stdout.replace("\\\n", " ").splitlines()]
-    wanted = images_for(voice_blueprint.load(file))
+    wanted = required_images(voice_blueprint.load(file))
     assert [command[:3] for command in published] == [[".ci/images", "ghcr.io/you", image] for image in wanted]
     for image, (*_, base) in zip(wanted, published, strict=True):
         name, _, command = base.partition("=")
-        assert name == next(iter(commands.references(specs()[image])))
+        assert name == next(iter(commands.base_references(specs()[image])))
         assert command.startswith("$(skopeo inspect --no-tags --format '{{.Digest}}' docker://")
-        assert command.removesuffix(")").endswith(commands.references(specs()[image])[name])
+        assert command.removesuffix(")").endswith(commands.base_references(specs()[image])[name])
 
 
 def test_images_with_a_digest_are_imported_not_published(tmp_path: Path) -> None:
     """A push to a private ACR needs its network; an import runs in its control plane."""
-    text = (CONTEXT / "deployments/production-azure.yaml").read_text(encoding="utf-8")
+    text = (BUILD_CONTEXT / "deployments/production-azure.yaml").read_text(encoding="utf-8")
     file = tmp_path / "mine.yaml"
     file.write_text(text.replace("images: {}", f"images: {{router: {DIGEST}}}"), encoding="utf-8")
     printed = voice("import", str(file), "--from", "ghcr.io/you", "--registry", ACR)
@@ -119,7 +119,7 @@ def test_images_with_a_digest_are_imported_not_published(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("registry", [ECR, "voice.azurecr.io/production", "ghcr.io"])
 def test_only_acr_imports(registry: str) -> None:
-    file = str(CONTEXT / "deployments/production-azure.yaml")
+    file = str(BUILD_CONTEXT / "deployments/production-azure.yaml")
     result = voice("import", file, "--from", "ghcr.io/you", "--registry", registry)
     assert result.exit_code == 2
     assert "is not the host of an ACR" in result.output

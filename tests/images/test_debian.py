@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from voice_blueprint.images import FOLDER, Base, BuiltImage, bases, specs
+from voice_blueprint.images import IMAGES_FOLDER, BaseImage, BuiltImage, bases, specs
 from voice_ops.images import snapshots
 
-SCRIPT = FOLDER / "debian.sh"
+SCRIPT = IMAGES_FOLDER / "debian.sh"
 SUITE = "trixie"
 SNAPSHOT = "20250131T000000Z"
 EXPIRED = "Sat, 01 Feb 2025 00:00:00 UTC"
@@ -217,16 +217,16 @@ def lists(base: str) -> str:
 
 
 @pytest.mark.parametrize("base", bases().values(), ids=bases())
-def test_a_snapshot_is_recorded_while_the_archive_has_every_version(base: Base) -> None:
+def test_a_snapshot_is_recorded_while_the_archive_has_every_version(base: BaseImage) -> None:
     text = lists(base.name)
-    assert list(snapshots.missing_versions(base, snapshots.versions(text))) == []
+    assert list(snapshots.missing_versions(base, snapshots.parse_versions(text))) == []
     gone = re.sub(r"(?<=^Package: ca-certificates\nMaintainer: x\nVersion: ).*", "99", text, flags=re.MULTILINE)
-    (line, *_) = snapshots.missing_versions(base, snapshots.versions(gone))
+    (line, *_) = snapshots.missing_versions(base, snapshots.parse_versions(gone))
     assert re.search(rf"CA_CERTIFICATES_VERSION is ca-certificates \S+, but {base.bootstrap} has 99: update", line)
 
 
 def test_updating_a_snapshot_changes_no_other_line() -> None:
-    text = snapshots.BASES.read_text(encoding="utf-8")
-    changed = snapshots.with_snapshot(text, bases()["debian-bookworm"], "20991231T235959Z")
+    text = snapshots.BASES_FILE.read_text(encoding="utf-8")
+    changed = snapshots.replace_snapshot(text, bases()["debian-bookworm"], "20991231T235959Z")
     differing = [pair for pair in zip(text.splitlines(), changed.splitlines(), strict=True) if pair[0] != pair[1]]
     assert differing == [(f"   snapshot: {bases()['debian-bookworm'].snapshot},", "   snapshot: 20991231T235959Z,")]

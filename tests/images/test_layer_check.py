@@ -9,12 +9,12 @@ from types import ModuleType
 
 import pytest
 
-from voice_blueprint.images import FOLDER
+from voice_blueprint.images import IMAGES_FOLDER
 
 
 @pytest.fixture
 def program() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("layer_check", FOLDER / "asr-vllm/src/layer_check.py")
+    spec = importlib.util.spec_from_file_location("layer_check", IMAGES_FOLDER / "asr-vllm/src/layer_check.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -71,7 +71,7 @@ def test_version_conflicts_are_reported(
     if math:
         install(site, "x-math", math)
     name, _, wanted = pin.partition("==")
-    assert list(program.version_mismatches([], {name: wanted})) == [message]
+    assert list(program.find_incompatibilities([], {name: wanted})) == [message]
 
 
 def test_a_layer_with_conflicting_packages_fails_the_build(
@@ -85,7 +85,7 @@ def test_a_layer_with_conflicting_packages_fails_the_build(
 def test_the_check_receives_the_requirements_and_the_packages(site: Path) -> None:
     file = site / "requirements.txt"
     file.write_text(f"pytest=={version('pytest')}\n", encoding="utf-8")
-    command = [sys.executable, str(FOLDER / "asr-vllm/src/layer_check.py"), str(file)]
+    command = [sys.executable, str(IMAGES_FOLDER / "asr-vllm/src/layer_check.py"), str(file)]
     for pin, code in ((version("pytest"), 0), ("0.0", 1)):
         done = subprocess.run([*command, f"pytest=={pin}"], check=False, capture_output=True)  # noqa: S603
         assert done.returncode == code

@@ -16,18 +16,18 @@ from voice_ops.images.licenses import (
     Package,
     Review,
     bundled_libraries,
-    installed,
+    declared_license,
+    installed_package,
     pinned_packages,
     read_packages,
-    stated_license,
 )
-from voice_ops.images.locks import with_requirements
+from voice_ops.images.locks import images_with_requirements
 
 LABEL = "org.opencontainers.image.licenses"
 PACKAGES = read_packages()
 REVIEW = Review.read()
-IMAGES_WITH_PACKAGES = with_requirements()
-PYAV = installed(distribution("av"))
+IMAGES_WITH_PACKAGES = images_with_requirements()
+PYAV = installed_package(distribution("av"))
 """The wheel from PyPI, with which the gateway's tests run here; its image compiles PyAV instead."""
 
 
@@ -38,7 +38,7 @@ def packages(spec: BuiltImage) -> list[Package]:
 @pytest.mark.parametrize("spec", IMAGES_WITH_PACKAGES, ids=lambda spec: spec.name)
 def test_every_package_of_an_image_is_permitted(spec: BuiltImage) -> None:
     assert pinned_packages(spec)
-    assert [problem for package in packages(spec) for problem in REVIEW.problems(package)] == []
+    assert [problem for package in packages(spec) for problem in REVIEW.package_problems(package)] == []
 
 
 def test_the_table_matches_the_images_packages() -> None:
@@ -49,13 +49,13 @@ def test_the_table_matches_the_images_packages() -> None:
 def test_a_label_names_every_license_of_the_packages(spec: BuiltImage) -> None:
     licensing = get_spdx_licensing()
     labelled = {str(symbol) for symbol in licensing.license_symbols(spec.labels[LABEL])}
-    inside = {identifier for each in packages(spec) for identifier in REVIEW.identifiers(each)}
+    inside = {identifier for each in packages(spec) for identifier in REVIEW.package_identifiers(each)}
     assert inside - labelled == set()
     assert labelled <= set(REVIEW.permitted)
 
 
 def test_a_wheel_that_bundles_a_library_under_the_gpl_is_refused() -> None:
-    problems = REVIEW.problems(PYAV)
+    problems = REVIEW.package_problems(PYAV)
     assert {"libx264", "libx265"} <= set(PYAV.libraries)
     assert f"av {PYAV.version} bundles libx264, under no known license" in problems
 
@@ -67,9 +67,9 @@ def test_a_wheel_that_bundles_a_library_under_the_gpl_is_refused() -> None:
 )  # fmt: skip
 def test_an_expression_is_permitted_as_a_whole(license_: str, is_permitted: bool) -> None:
     package = Package("any", "1", license_)
-    assert (REVIEW.problems(package) == []) is is_permitted
+    assert (REVIEW.package_problems(package) == []) is is_permitted
     bundles = replace(package, license="MIT", libraries=("libany",))
-    assert (replace(REVIEW, libraries={"liba*": license_}).problems(bundles) == []) is is_permitted
+    assert (replace(REVIEW, libraries={"liba*": license_}).package_problems(bundles) == []) is is_permitted
 
 
 def test_hash_and_version_are_removed_from_names_of_bundled_libraries() -> None:
@@ -89,7 +89,7 @@ def test_hash_and_version_are_removed_from_names_of_bundled_libraries() -> None:
      ("License: ISC\n", "ISC"), (f"License: {'text ' * 30}\n", ""), ("Name: any\n", "")],
 )  # fmt: skip
 def test_metadata_states_a_license_in_one_of_three_ways(metadata: str, stated: str) -> None:
-    assert stated_license(metadata) == stated
+    assert declared_license(metadata) == stated
 
 
 def test_licenses_of_dependencies_are_permitted() -> None:
@@ -104,12 +104,12 @@ def test_licenses_of_dependencies_are_permitted() -> None:
         for requirement in map(Requirement, found.requires or ()):
             marker = requirement.marker
             if marker is None or any(marker.evaluate({"extra": extra}) for extra in (*extras, "")):
-                package = installed(distribution(requirement.name))
+                package = installed_package(distribution(requirement.name))
                 if package.name not in seen:
                     seen[package.name] = package
                     waiting.append((requirement.name, tuple(requirement.extras)))
     assert len(seen) > 50
-    assert [problem for package in seen.values() for problem in REVIEW.problems(package)] == []
+    assert [problem for package in seen.values() for problem in REVIEW.package_problems(package)] == []
 
 
 BUILT_IMAGES = [spec for spec in specs().values() if isinstance(spec, BuiltImage)]

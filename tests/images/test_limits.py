@@ -20,36 +20,36 @@ ROWS = [cells for cells in CELLS if cells[0] in FOLDERS and len(cells) == 4]
 MIB = 1 << 20
 NUMBERS = {
     "test_idle_connections_are_bounded_and_the_busiest_address_loses_its_oldest": (http.MAX_IDLE_CONNECTIONS,),
-    "test_incomplete_head_times_out": (http.HEAD_TIMEOUT_S, http.HEAD_BYTES // 1024),
+    "test_incomplete_head_times_out": (http.HEAD_TIMEOUT_S, http.MAX_HEAD_BYTES // 1024),
     "test_unread_responses_are_limited_in_number_and_time": (http.MAX_IDLE_CONNECTIONS, websocket.READ_TIMEOUT_S),
     "test_unauthenticated_uploads_are_limited_per_address": (
         gateway.MAX_UNAUTHENTICATED_UPLOADS,
         gateway.DISCARD_TIMEOUT_S,
     ),
-    "test_unknown_keys_do_not_delay_callers": (callers.MAX_WAITING, 2 * callers.TIMEOUT_S),
+    "test_unknown_keys_do_not_delay_callers": (callers.MAX_WAITING_CALLERS, 2 * callers.TIMEOUT_S),
     "test_incomplete_heads_time_out_and_idle_connections_are_limited": (http.MAX_IDLE_CONNECTIONS,),
     "test_unauthenticated_sockets_beyond_the_limit_close_the_oldest": (
-        server.UNAUTHENTICATED,
-        server.AUTHENTICATED_WITHIN_S,
+        server.MAX_UNAUTHENTICATED,
+        server.AUTHENTICATION_TIMEOUT_S,
     ),
     "test_silent_sockets_at_a_full_agent_use_no_sibling_slots": (
-        siblings.UNAUTHENTICATED,
-        siblings.DISCOVERY_TIMEOUT_S + 2 * siblings.AUTHENTICATED_AFTER_S,
+        siblings.MAX_UNAUTHENTICATED,
+        siblings.DISCOVERY_TIMEOUT_S + 2 * siblings.AUTHENTICATION_TIMEOUT_S,
     ),
     "test_unknown_sessions_at_most_double_a_callers_latency": (
         admission.MAX_LOOKUPS,
-        admission.LOOKUPS_PER_S,
+        admission.MAX_LOOKUPS_PER_S,
     ),
     "test_a_caller_with_too_many_uploads_loses_its_oldest": (gateway.MAX_UPLOADS, gateway.UPLOAD_TIMEOUT_S),
     "test_slow_uploads_use_no_slot": (gateway.MAX_CONCURRENT_FILES,),
     "test_file_queue_is_limited": (state.MAX_FILE_PIECES,),
     "test_decoders_of_containers_are_bounded": (gateway.MAX_CONCURRENT_CONTAINERS,),
-    "test_the_total_backlog_of_all_callers_is_limited": (pacer.BACKLOG_BYTES // MIB,),
+    "test_the_total_backlog_of_all_callers_is_limited": (pacer.MAX_BACKLOG_BYTES // MIB,),
     "test_incomplete_large_messages_are_limited_in_total": (websocket.MAX_LARGE_BYTES // MIB,),
     "test_readers_of_a_session_are_limited": (gateway.MAX_READERS_PER_SESSION,),
-    "test_readers_share_a_connection_to_the_store": (store.CONNECTIONS,),
+    "test_readers_share_a_connection_to_the_store": (store.MAX_CONNECTIONS,),
     "test_concurrent_hand_overs_are_limited": (siblings.MAX_FORWARDED_PER_SLOT,),
-    "test_chunks_that_wait_for_the_store_are_limited": (journal_batch.MAX_WAITING,),
+    "test_chunks_that_wait_for_the_store_are_limited": (journal_batch.MAX_WAITING_CHUNKS,),
 }
 """Numbers of each row, by test."""
 

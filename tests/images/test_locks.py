@@ -6,9 +6,16 @@ import pytest
 
 from voice_blueprint import catalog
 from voice_blueprint.images import BuiltImage
-from voice_ops.images.locks import BASE, PYTHONS, layer, parse_lock, pins, with_requirements
+from voice_ops.images.locks import (
+    BASE_FILE,
+    PYTHON_VERSIONS,
+    images_with_requirements,
+    layer_packages,
+    parse_lock,
+    version_pins,
+)
 
-IMAGES_WITH_LOCKS = with_requirements()
+IMAGES_WITH_LOCKS = images_with_requirements()
 BASE_PACKAGES = re.compile(
     r"^(vllm|torch.*|triton|nvidia-.*|flashinfer.*|xgrammar|transformers|tokenizers|numba|cuda-toolkit)$"
 )
@@ -17,9 +24,9 @@ BASE_PACKAGES = re.compile(
 @pytest.mark.parametrize("spec", [spec for spec in IMAGES_WITH_LOCKS if spec.versions], ids=lambda spec: spec.name)
 def test_locks_match_the_versions_of_the_catalogue(spec: BuiltImage) -> None:
     found = parse_lock((spec.folder / "requirements.txt").read_text(encoding="utf-8"))
-    wanted = dict(pin.split("==") for pin in pins(spec))
-    if (spec.folder / BASE).exists():
-        del wanted[(spec.folder / BASE).read_text(encoding="utf-8").split()[-1]]
+    wanted = dict(pin.split("==") for pin in version_pins(spec))
+    if (spec.folder / BASE_FILE).exists():
+        del wanted[(spec.folder / BASE_FILE).read_text(encoding="utf-8").split()[-1]]
     assert wanted
     for package, version in wanted.items():
         assert found[package][0] == version, (
@@ -36,7 +43,7 @@ def test_every_locked_package_has_its_hashes(spec: BuiltImage) -> None:
 
 def test_images_that_install_python_packages_have_a_base_with_python() -> None:
     assert IMAGES_WITH_LOCKS
-    assert {spec.bases["BASE_IMAGE"] for spec in IMAGES_WITH_LOCKS} <= PYTHONS.keys()
+    assert {spec.bases["BASE_IMAGE"] for spec in IMAGES_WITH_LOCKS} <= PYTHON_VERSIONS.keys()
 
 
 def test_the_layer_on_vllm_does_not_change_packages_of_the_base() -> None:
@@ -53,5 +60,5 @@ def test_a_layer_contains_missing_or_different_packages() -> None:
     wanted = parse_lock(
         "a==1 \\\n    --hash=sha256:aa\nb==0.9 \\\n    --hash=sha256:b9\nc==2 \\\n    --hash=sha256:cc\n"
     )
-    assert list(layer(wanted, base)) == ["b", "c"]
-    assert layer(wanted, base)["b"] == ("0.9", "b==0.9 \\\n    --hash=sha256:b9\n")
+    assert list(layer_packages(wanted, base)) == ["b", "c"]
+    assert layer_packages(wanted, base)["b"] == ("0.9", "b==0.9 \\\n    --hash=sha256:b9\n")

@@ -14,8 +14,8 @@ from tests.stacks.azure.recorded import edit_deployment
 from voice_blueprint import catalog
 from voice_blueprint.catalog.publishers import PublishedImage, published_images
 from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
-from voice_blueprint.engines.launch.services import fleet_launch, preparation
-from voice_blueprint.images import BuiltImage, MirroredImage, port, specs
+from voice_blueprint.engines.launch.services import fleet_launch, preparation_launch
+from voice_blueprint.images import BuiltImage, MirroredImage, find_port, specs
 
 ROWS = published_images()
 MIRRORED_IMAGES = {spec.name: spec for spec in specs().values() if isinstance(spec, MirroredImage)}
@@ -170,7 +170,7 @@ def test_hosts_with_upstream_base_images_start() -> None:
     row = IMAGES_BY_BASE[Image.ASR_VLLM][1]
     fleet = p5("voxtral-small-24b", VOXTRAL_LOAD)
     assert row.contains_program(fleet_launch(fleet).command()[0])
-    assert row.contains_program(preparation(fleet).command()[0])
+    assert row.contains_program(preparation_launch(fleet).command()[0])
 
 
 @pytest.mark.parametrize("image", IMAGES_BY_BASE)
@@ -201,7 +201,7 @@ def test_specified_ports_are_rendered(name: Image) -> None:
     path = getattr(health, "path", None)
     assert path == row.health
     if path is not None:
-        assert port(getattr(health, "port")).number  # noqa: B009  one of a union's members
+        assert find_port(getattr(health, "port")).number  # noqa: B009  one of a union's members
 
 
 # --- A changed row ---------------------------------------------------------------------------------------

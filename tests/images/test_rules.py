@@ -9,7 +9,7 @@ from tests.images import rules
 from tests.images.dockerfile import parse, read
 from tests.nonempty import nonempty
 from voice_blueprint.contract.images import Image
-from voice_blueprint.images import FILE, FOLDER, BuiltImage, HttpHealth, specs
+from voice_blueprint.images import IMAGES_FOLDER, SPEC_FILE, BuiltImage, HttpHealth, specs
 
 BUILT_IMAGES = [spec for spec in specs().values() if isinstance(spec, BuiltImage)]
 VLLM = next(spec for spec in BUILT_IMAGES if spec.name == "asr-vllm")
@@ -23,12 +23,12 @@ def test_dockerfiles_follow_every_rule(spec: BuiltImage) -> None:
 
 @pytest.mark.parametrize("spec", BUILT_IMAGES, ids=lambda spec: spec.name)
 def test_dockerfiles_and_specs_contain_no_catalogue_version(spec: BuiltImage) -> None:
-    for file in (spec.folder / "Dockerfile", spec.folder / FILE, *spec.folder.glob("*.in")):
+    for file in (spec.folder / "Dockerfile", spec.folder / SPEC_FILE, *spec.folder.glob("*.in")):
         assert list(rules.no_second_version(file.read_text(encoding="utf-8"))) == [], file
 
 
 def test_specs_of_mirrored_images_contain_no_catalogue_version() -> None:
-    for file in nonempty(FOLDER.glob(f"*/{FILE}")):
+    for file in nonempty(IMAGES_FOLDER.glob(f"*/{SPEC_FILE}")):
         assert list(rules.no_second_version(file.read_text(encoding="utf-8"))) == [], file
 
 
@@ -41,7 +41,7 @@ Dockerfiles cannot include each other, so the two files repeat the same structur
 
 def build_stage(image: Image) -> list[str]:
     """Return the instructions of the first stage without the image's and its folder's names."""
-    instructions = read(FOLDER / image).stages[0]
+    instructions = read(IMAGES_FOLDER / image).stages[0]
     return [re.sub(rf"/opt/\w+|images/{image}", "<own>", f"{each.keyword} {each.text}") for each in instructions]
 
 
@@ -138,4 +138,6 @@ def test_the_parser_rejects_unsupported_syntax(text: str, message: str) -> None:
 
 
 def test_no_folder_of_an_image_is_missing_from_the_rules() -> None:
-    assert {file.parent.name for file in Path(FOLDER).glob("*/Dockerfile")} == {spec.name for spec in BUILT_IMAGES}
+    assert {file.parent.name for file in Path(IMAGES_FOLDER).glob("*/Dockerfile")} == {
+        spec.name for spec in BUILT_IMAGES
+    }

@@ -8,8 +8,8 @@ import pytest
 
 from voice_blueprint.images import BuiltImage, specs
 from voice_ops.images.licenses import Review, pinned_packages, read_packages
-from voice_ops.images.locks import with_requirements
-from voice_ops.images.sbom import LABEL, add_licenses, main
+from voice_ops.images.locks import images_with_requirements
+from voice_ops.images.sbom import LICENSES_LABEL, add_licenses, main
 
 PACKAGES = read_packages()
 
@@ -32,16 +32,16 @@ def syft_output(spec: BuiltImage, **more: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("spec", with_requirements(), ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", images_with_requirements(), ids=lambda spec: spec.name)
 def test_every_package_and_bundled_library_has_a_license(spec: BuiltImage) -> None:
     document = syft_output(spec)
     assert add_licenses(document, spec) == []
-    assert document["metadata"]["component"]["licenses"] == [{"expression": spec.labels[LABEL]}]
+    assert document["metadata"]["component"]["licenses"] == [{"expression": spec.labels[LICENSES_LABEL]}]
     licensed = {each["name"]: each["licenses"] for each in document["components"] if "licenses" in each}
     review = Review.read()
     for name, version in pinned_packages(spec).items():
         package = PACKAGES[name, version]
-        assert licensed[name] == [{"expression": review.expression(package)}]
+        assert licensed[name] == [{"expression": review.package_expression(package)}]
         assert licensed.keys() >= set(package.libraries)
     references = [each["bom-ref"] for each in document["components"] if "bom-ref" in each]
     assert len(references) == len(set(references))
@@ -49,7 +49,7 @@ def test_every_package_and_bundled_library_has_a_license(spec: BuiltImage) -> No
 
 
 def test_a_package_that_is_not_reviewed_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    gateway = next(each for each in with_requirements() if each.name == "gateway")
+    gateway = next(each for each in images_with_requirements() if each.name == "gateway")
     file = tmp_path / "gateway.cdx.json"
     file.write_text(json.dumps(syft_output(gateway, **{"x264-python": "1.0"})))
     assert main("gateway", str(file)) == 1

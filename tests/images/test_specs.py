@@ -19,15 +19,15 @@ from voice_blueprint.engines.launch.services import HOST_CACHE_DIR
 from voice_blueprint.file.model.azure import AggregatedService, ChatService, LmcachePool, PrefillDecodeCell, TtsService
 from voice_blueprint.hosts import AGENT_IMAGES, AWS_IMAGES, CALLER_IMAGES, CLUSTER_IMAGES, service_images
 from voice_blueprint.images import (
-    FILE,
-    FOLDER,
+    IMAGES_FOLDER,
+    SPEC_FILE,
     BuiltImage,
     CommandHealth,
     MirroredImage,
     NoHealth,
     bases,
-    load,
-    port,
+    find_port,
+    load_spec,
     specs,
 )
 
@@ -38,7 +38,7 @@ MIRRORED_IMAGES = [spec for spec in specs().values() if isinstance(spec, Mirrore
 def missing_definitions(image: Image, running: Collection[Image]) -> list[str]:
     """Return the missing definitions of an image of the contract, one sentence per file."""
     wanted = [
-        (image in specs(), f"describe it in images/{image}/{FILE}"),
+        (image in specs(), f"describe it in images/{image}/{SPEC_FILE}"),
         (
             image in ENVIRONMENT,
             f"say what it reads: Image.{image.name} in voice_blueprint/contract/environment.py",
@@ -54,7 +54,7 @@ def test_every_image_is_complete(image: Image) -> None:
 
 
 def test_every_folder_with_a_dockerfile_or_a_spec_is_an_image_of_the_contract() -> None:
-    folders = {file.parent.name for pattern in ("Dockerfile", FILE) for file in FOLDER.glob(f"*/{pattern}")}
+    folders = {file.parent.name for pattern in ("Dockerfile", SPEC_FILE) for file in IMAGES_FOLDER.glob(f"*/{pattern}")}
     assert folders <= {image.value for image in Image}
 
 
@@ -65,7 +65,7 @@ def test_a_built_image_has_a_dockerfile(spec: BuiltImage) -> None:
 
 @pytest.mark.parametrize("spec", MIRRORED_IMAGES, ids=lambda spec: spec.name)
 def test_the_folder_of_a_mirrored_image_contains_only_its_spec(spec: MirroredImage) -> None:
-    assert [file.name for file in (FOLDER / spec.name).iterdir()] == [FILE]
+    assert [file.name for file in (IMAGES_FOLDER / spec.name).iterdir()] == [SPEC_FILE]
 
 
 def azure_images() -> set[Image]:
@@ -78,7 +78,9 @@ def test_the_clouds_of_an_image_match_the_deployments_that_run_it() -> None:
     for image, spec in nonempty(specs().items()):
         running = {"aws"} if image in (*AWS_IMAGES, *AGENT_IMAGES) else set()
         running |= {"azure"} if image in {*azure_images(), *AGENT_IMAGES} else set()
-        assert set(spec.clouds) == running, f"clouds in images/{image}/{FILE} are not those of voice_blueprint/hosts.py"
+        assert set(spec.clouds) == running, (
+            f"clouds in images/{image}/{SPEC_FILE} are not those of voice_blueprint/hosts.py"
+        )
 
 
 def test_users_and_cache_folders_match_the_launchers() -> None:
@@ -127,10 +129,10 @@ def test_health_endpoint_is_served() -> None:
 
 
 def test_port_names_are_in_the_contract() -> None:
-    assert port("cluster_contract.ENGINE_HTTP").number == 8000
+    assert find_port("cluster_contract.ENGINE_HTTP").number == 8000
     for wrong in ("cluster_contract.NAMESPACE", "contract.NONE", "ENGINE_HTTP", "os.PORT"):
         with pytest.raises(ValueError, match="is no port of"):
-            port(wrong)
+            find_port(wrong)
 
 
 MISTAKES = [
@@ -154,9 +156,9 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("image", "change", "message"), MISTAKES, ids=lambda value: str(value)[:40])
 def test_an_invalid_spec_is_refused(tmp_path: Path, image: str, change: dict[str, object], message: str) -> None:
-    document = yaml.safe_load((FOLDER / image / FILE).read_text(encoding="utf-8")) | change
-    file = tmp_path / image / FILE
+    document = yaml.safe_load((IMAGES_FOLDER / image / SPEC_FILE).read_text(encoding="utf-8")) | change
+    file = tmp_path / image / SPEC_FILE
     file.parent.mkdir()
     file.write_text(yaml.safe_dump(document), encoding="utf-8")
     with pytest.raises((ValidationError, ValueError), match=re.escape(message)):
-        load(file)
+        load_spec(file)

@@ -23,20 +23,20 @@ from voice_blueprint import catalog
 from voice_blueprint.aws import names
 from voice_blueprint.capacity.bounds import SOCKETS_PER_CALL
 from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.capacity.tiers import by_tier, caller_tiers_for
+from voice_blueprint.capacity.tiers import caller_tier_capacities, calls_by_tier
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.day import designed_load
+from voice_blueprint.day import design_load
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.limits import limit_needs
-from voice_blueprint.observability.aws.alerts.tiers import SATURATED
+from voice_blueprint.observability.aws.alerts.tiers import SATURATED_SHARE
 from voice_ops.cost.day import DaySimulation, simulate_day
-from voice_ops.cost.estimate import Assumptions, Section, azure_rented, price, sections
+from voice_ops.cost.estimate import Assumptions, Section, azure_resources, charged_sections, price_section
 from voice_ops.cost.model import Audio, Line
 from voice_ops.cost.prices import HOURS_PER_MONTH, price_book
 from voice_ops.init.answers import Answers, Cloud
-from voice_ops.init.drafts import UNLIMITED_BUDGET, drafts
+from voice_ops.init.drafts import UNLIMITED_BUDGET, create_drafts
 from voice_ops.needs import fargate_needs, vcpu_needs
-from voice_ops.preflight.azure.quotas import REGIONAL
+from voice_ops.preflight.azure.quotas import REGIONAL_QUOTA
 from voice_ops.preflight.azure.quotas import vcpu_needs as azure_vcpu_needs
 from voice_ops.simulate.run import Result
 from voice_ops.synthesis import templates
@@ -96,7 +96,7 @@ def rendered_aws(deployment: Deployment, stacks: Templates) -> Rendered:
         for stack, _, kind, properties in found
         if kind == "AutoScaling::WarmPool"
     }
-    fleets = {names.group(deployment, fleet.name): fleet.name for fleet in deployment.aws.asr}
+    fleets = {names.group_name(deployment, fleet.name): fleet.name for fleet in deployment.aws.asr}
     for stack, logical, kind, properties in found:
         if kind == "AutoScaling::AutoScalingGroup":
             low, most = int(properties["MinSize"]), int(properties["MaxSize"])
@@ -173,7 +173,7 @@ def assert_aws_alarms(deployment: Deployment, stacks: Templates, rendered: Rende
         if alarm:
             assert alarm["Threshold"] == most - 1
     saturated = alarms[f"{deployment.name}-alert-service-saturated-gateway"]
-    assert saturated["Threshold"] == pytest.approx(SATURATED * rendered.sockets, rel=0.01)
+    assert saturated["Threshold"] == pytest.approx(SATURATED_SHARE * rendered.sockets, rel=0.01)
 
 
 # --- Azure ----------------------------------------------------------------------------------------------------
@@ -184,9 +184,9 @@ def rendered_azure(graphs: list[Graph]) -> Rendered:
     vcpus: list[Bounds] = []
     units: dict[str, Bounds] = {}
     sockets = 0
-    (cluster,) = (each for graph in graphs for each in graph.of_type("containerservice:ManagedCluster"))
+    (cluster,) = (each for graph in graphs for each in graph.resources_of_type("containerservice:ManagedCluster"))
     pools = [dict(each) for each in cluster.inputs["agentPoolProfiles"]]
-    pools += [dict(each.inputs) for graph in graphs for each in graph.of_type("containerservice:AgentPool")]
+    pools += [dict(each.inputs) for graph in graphs for each in graph.resources_of_type("containerservice:AgentPool")]
     for pool in pools:
         bounds = int(pool["minCount"]), int(pool["maxCount"])
         nodes[str(pool.get("agentPoolName") or pool["name"])] = bounds
@@ -197,22 +197,24 @@ def rendered_azure(graphs: list[Graph]) -> Rendered:
         size = catalog.vm_sizes()[pool["vmSize"]].vcpus
         vcpus.append((bounds[0] * size, (bounds[1] + more) * size))
     for graph in graphs:
-        for machine in graph.of_type("compute:VirtualMachine"):
+        for machine in graph.resources_of_type("compute:VirtualMachine"):
             size = catalog.vm_sizes()[machine.inputs["hardwareProfile"]["vmSize"]].vcpus
             vcpus.append((size, size))
-        for scaled in graph.of_type("keda.sh/v1alpha1:ScaledObject"):
+        for scaled in graph.resources_of_type("keda.sh/v1alpha1:ScaledObject"):
             spec = scaled.inputs["spec"]
             units[spec["scaleTargetRef"]["name"]] = int(spec["minReplicaCount"]), int(spec["maxReplicaCount"])
-        for workload in graph.of_type("apps/v1:Deployment"):
+        for workload in graph.resources_of_type("apps/v1:Deployment"):
             containers = workload.inputs["spec"]["template"]["spec"]["containers"]
             sockets += sum(int(each) for each in environment(containers, "VOICE_MAX_CONNECTIONS"))
-    services = (each.inputs["spec"] for graph in graphs for each in graph.of_type("kubernetes:core/v1:Service"))
+    services = (
+        each.inputs["spec"] for graph in graphs for each in graph.resources_of_type("kubernetes:core/v1:Service")
+    )
     rules = sum(len(each["ports"]) for each in services if each.get("type") == "LoadBalancer")
-    return Rendered(units, nodes, {REGIONAL: added(iter(vcpus))}, sockets, rules)
+    return Rendered(units, nodes, {REGIONAL_QUOTA: added(iter(vcpus))}, sockets, rules)
 
 
 def assert_azure_needs(deployment: Deployment, rendered: Rendered) -> None:
-    assert azure_vcpu_needs(deployment.azure)[REGIONAL] == rendered.vcpus[REGIONAL]
+    assert azure_vcpu_needs(deployment.azure)[REGIONAL_QUOTA] == rendered.vcpus[REGIONAL_QUOTA]
     limits = {each.limit.id: each.units for each in limit_needs(deployment)}
     low, most = added(iter(rendered.nodes.values()))
     assert (limits["aks-nodes"].min, limits["aks-nodes"].max) == (low, most)
@@ -230,8 +232,8 @@ def assert_plan(deployment: Deployment, rendered: Rendered) -> None:
 
     A cluster without callers has no tiers.
     """
-    assert bool(caller_tiers_for(deployment)) == (rendered.sockets > 0)
-    for each in caller_tiers_for(deployment):
+    assert bool(caller_tier_capacities(deployment)) == (rendered.sockets > 0)
+    for each in caller_tier_capacities(deployment):
         if each.tier is not Tier.STATE:
             assert (each.units.min, each.units.max) == rendered.units[each.name], each.name
         if each.tier is Tier.GATEWAY:
@@ -245,14 +247,14 @@ def assert_simulation(deployment: Deployment, rendered: Rendered, result: Result
         name = plan.name.partition(" on ")[0]
         known = rendered.units.get(plan.name) or rendered.units.get(name)
         assert known is None or bounds == known, plan.name
-        hosts = result.course.hosts[plan.name]
+        hosts = result.time_series.hosts[plan.name]
         assert hosts.min() >= bounds[0]
         assert hosts.max() <= bounds[1]
-    peak = peak_calls(designed_load(deployment))
-    assert float(result.course.wanted.max()) == pytest.approx(peak, rel=0.01)
-    room = by_tier(caller_tiers_for(deployment))
+    peak = peak_calls(design_load(deployment))
+    assert float(result.time_series.wanted.max()) == pytest.approx(peak, rel=0.01)
+    room = calls_by_tier(caller_tier_capacities(deployment))
     if room:
-        assert result.course.carried.max() <= min(most for _, most in room.values())
+        assert result.time_series.carried.max() <= min(most for _, most in room.values())
         assert peak <= min(most for _, most in room.values())
 
 
@@ -261,17 +263,17 @@ def host_lines(section: Section) -> list[Line]:
     sizes = {*catalog.instance_types(), *catalog.vm_sizes()}
     return [
         each
-        for each in price(section, price_book()).lines
+        for each in price_section(section, price_book()).lines
         if each.kind in kinds and (each.price.item in sizes or each.price.item.startswith("fargate-"))
     ]
 
 
 def assert_cost_on_aws(deployment: Deployment, rendered: Rendered, result: Result) -> None:
     """Compare the hosts of `voice cost` with the integral of the simulated day, and their bounds with the rendered."""
-    (section,) = sections(deployment, Assumptions())
+    (section,) = charged_sections(deployment, Assumptions())
     lines = host_lines(section)
     rates = {plan.name: plan.usd_per_hour or 0.0 for plan in result.plans}
-    usd = sum(float(hosts.mean()) * rates[name] for name, hosts in result.course.hosts.items())
+    usd = sum(float(hosts.mean()) * rates[name] for name, hosts in result.time_series.hosts.items())
     assert sum(line.usd.expected for line in lines) == pytest.approx(usd * HOURS_PER_MONTH, rel=TOLERANCE)
     hosts = Counter[str]()
     for line in lines:
@@ -289,7 +291,7 @@ def assert_cost_on_azure(
     deployment: Deployment, graphs: list[Graph], rendered: Rendered, played: DaySimulation
 ) -> None:
     """Compare the nodes of `voice cost` with the rendered pools, and their mean with the simulated day."""
-    rented = tuple(azure_rented(graphs, played.expected))
+    rented = tuple(azure_resources(graphs, played.expected_sizes))
     lines = host_lines(Section("azure", deployment.azure.location, rented, Audio(None, "none"), ()))
     for line in nonempty(lines):
         low, most = rendered.nodes[line.resource]
@@ -299,7 +301,7 @@ def assert_cost_on_azure(
     for plan in (each for each in played.result.plans if " on " in each.name):
         pool = plan.name.partition(" on ")[2]
         (line,) = (each for each in lines if each.resource == pool)
-        replicas = float(played.result.course.hosts[plan.name].mean())
+        replicas = float(played.result.time_series.hosts[plan.name].mean())
         assert line.amount.expected <= max(replicas, rendered.nodes[pool][0]) + 1
         assert line.amount.expected >= min(replicas / 8, rendered.nodes[pool][1])
 
@@ -325,7 +327,7 @@ def assert_all_agree(text: str, folder: Path) -> None:
 
 
 def first_file(cloud: Cloud, calls: int) -> str:
-    first, *_ = drafts(Answers(cloud, REGIONS[cloud], calls, agents=False), "made")
+    first, *_ = create_drafts(Answers(cloud, REGIONS[cloud], calls, agents=False), "made")
     return first.text(UNLIMITED_BUDGET, "schema.json")
 
 

@@ -8,16 +8,16 @@ import pytest
 import voice_blueprint
 from tests.synthesized import ROOT
 from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.day import designed_load
+from voice_blueprint.day import design_load
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import with_image_digests
+from voice_blueprint.hosts import with_placeholder_digests
 from voice_ops.cost.day import simulate_day
-from voice_ops.cost.estimate import Assumptions, price, sections
+from voice_ops.cost.estimate import Assumptions, charged_sections, price_section
 from voice_ops.cost.prices import HOURS_PER_MONTH, price_book
 from voice_ops.gameday.command import _simulated_row
 from voice_ops.gameday.simulated import simulate_scenarios
 from voice_ops.init.answers import Answers, Cloud
-from voice_ops.init.drafts import drafts
+from voice_ops.init.drafts import create_drafts
 from voice_ops.simulate.run import Result
 
 SHIPPED_DEPLOYMENTS = ("small", "cells", "production-azure", "production-us-east-1")
@@ -40,17 +40,17 @@ def load_shipped(name: str) -> Deployment:
 
 @cache
 def generate_file(cloud: Cloud, calls: int) -> Deployment:
-    first, *_ = drafts(Answers(cloud, REGIONS[cloud], calls, agents=False), "made")
+    first, *_ = create_drafts(Answers(cloud, REGIONS[cloud], calls, agents=False), "made")
     with first.load() as deployment:
         return deployment
 
 
 def assert_no_alert(deployment: Deployment) -> None:
     """Simulate the day with the alerts of the file, and assert that none fires."""
-    played = simulate_day(deployment, alert_deployment=with_image_digests(deployment)).result
-    load = designed_load(deployment)
+    played = simulate_day(deployment, alert_deployment=with_placeholder_digests(deployment)).result
+    load = design_load(deployment)
     assert played.firings == ()
-    assert float(played.course.wanted.max()) == pytest.approx(peak_calls(load), rel=0.01)
+    assert float(played.time_series.wanted.max()) == pytest.approx(peak_calls(load), rel=0.01)
     assert played.ledger.refused <= 0.001 * played.ledger.offered
 
 
@@ -68,7 +68,7 @@ def assert_cost_matches_simulation(deployment: Deployment) -> None:
 
 def hosts_usd(result: Result) -> float:
     prices = {plan.name: plan.usd_per_hour or 0.0 for plan in result.plans}
-    return sum(float(np.mean(hosts)) * prices[name] for name, hosts in result.course.hosts.items())
+    return sum(float(np.mean(hosts)) * prices[name] for name, hosts in result.time_series.hosts.items())
 
 
 def test_a_small_file_fires_no_alert_on_its_day_and_its_cost_matches() -> None:
@@ -120,8 +120,8 @@ def test_faults_of_a_new_file_fire_the_documented_alerts(cloud: Cloud, calls: in
 
 def test_host_cost_matches_the_simulated_day_and_stays_below_the_budget_notification() -> None:
     deployment = load_shipped("small")
-    (section,) = sections(deployment, Assumptions())
-    priced = price(section, price_book(None))
+    (section,) = charged_sections(deployment, Assumptions())
+    priced = price_section(section, price_book(None))
     assert priced.usd.expected < NOTIFICATION_SHARE * deployment.aws.observability.monthly_budget_usd
     lines = [
         line

@@ -256,7 +256,7 @@ def test_an_invalid_output_path_is_refused_immediately(output: str, reason: str,
 
 
 def test_an_unwritable_output_path_is_reported(production: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagram, "graph_for", lambda _: production)
+    monkeypatch.setattr(diagram, "build_graph", lambda _: production)
     result = voice_diagram(PRODUCTION, "--output", "/proc/picture.mmd")
     assert result.exit_code == 2
     assert "/proc/picture.mmd: " in result.stderr
@@ -272,7 +272,7 @@ def test_a_refused_deployment_has_no_diagram() -> None:
 def test_without_graphviz_the_remedy_is_reported(
     production: Graph, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(diagram, "graph_for", lambda _: production)
+    monkeypatch.setattr(diagram, "build_graph", lambda _: production)
     monkeypatch.setattr(npm, "CHECKOUT", tmp_path)
     result = voice_diagram(PRODUCTION, "--output", tmp_path / "picture.svg")
     assert result.exit_code == 1

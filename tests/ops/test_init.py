@@ -15,23 +15,23 @@ from typer.testing import CliRunner, Result
 import voice_blueprint
 from voice_blueprint import Deployment, catalog, checks
 from voice_blueprint.capacity.conversations import conversation_chains
-from voice_blueprint.capacity.tiers import caller_capacities, caller_tiers_for
+from voice_blueprint.capacity.tiers import caller_capacities, caller_tier_capacities
 from voice_blueprint.checks.base import Level
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.sizing.service import size_services
 from voice_blueprint.file.model.text import Name
 from voice_ops.cli import app
 from voice_ops.init.answers import Answers, Cloud
-from voice_ops.init.drafts import deployment_name, drafts
+from voice_ops.init.drafts import create_drafts, deployment_name
 from voice_ops.init.sizes import (
     MAX_SMALL_CALLS,
     UnsupportedAnswersError,
     aws_values,
     azure_values,
-    bounds,
+    host_bounds,
     max_calls,
     offers_gpus,
-    regions,
+    supported_regions,
 )
 from voice_ops.simulate.capacity import fleet_plans
 
@@ -61,9 +61,9 @@ PLACEHOLDER_CHECKS = {
 
 def drafted_files(cloud: Cloud, region: str, calls: int, *, agents: bool, budget: int = 10**9) -> Iterator[Deployment]:
     """Yield the files for these answers, and assert that only placeholder checks report warnings."""
-    for draft in drafts(Answers(cloud, region, calls, agents), "mine"):
+    for draft in create_drafts(Answers(cloud, region, calls, agents), "mine"):
         with draft.load(budget) as deployment:
-            findings = [each for each in checks.run(deployment) if each.check.level is not Level.INFO]
+            findings = [each for each in checks.run_checks(deployment) if each.check.level is not Level.INFO]
             # Large deployments require higher quotas than those of a new account.
             assert {each.check.id for each in findings} - {"limits-requested"} == PLACEHOLDER_CHECKS[cloud], findings
             yield deployment
@@ -78,13 +78,13 @@ def drafted_files(cloud: Cloud, region: str, calls: int, *, agents: bool, budget
     agents=st.booleans(),
 )
 def test_checks_of_a_new_file_report_only_placeholders(cloud: Cloud, index: int, calls: int, *, agents: bool) -> None:
-    sold = [region for region in regions(cloud) if offers_gpus(cloud, region) or not agents]
+    sold = [region for region in supported_regions(cloud) if offers_gpus(cloud, region) or not agents]
     region = sold[index % len(sold)]
     calls = min(calls, max_calls(cloud, region, agents=agents))
     found = list(drafted_files(cloud, region, calls, agents=agents))
     assert found
     for deployment in found:
-        tiers = caller_tiers_for(deployment)
+        tiers = caller_tier_capacities(deployment)
         assert all(tier.max_calls >= calls for tier in tiers), tiers
         for agents_link, *others in conversation_chains(deployment):
             assert agents_link.most >= calls
@@ -95,7 +95,7 @@ def test_checks_of_a_new_file_report_only_placeholders(cloud: Cloud, index: int,
 @pytest.mark.parametrize("cloud", list(Cloud))
 @pytest.mark.parametrize("agents", [True, False])
 def test_the_maximum_number_of_calls_is_accepted_and_one_more_refused(cloud: Cloud, *, agents: bool) -> None:
-    region = next(region for region in regions(cloud) if offers_gpus(cloud, region))
+    region = next(region for region in supported_regions(cloud) if offers_gpus(cloud, region))
     most = max_calls(cloud, region, agents=agents)
     values = {Cloud.AWS: aws_values, Cloud.AZURE: azure_values}[cloud]
     assert values(region, most, agents=agents)
@@ -269,7 +269,7 @@ def test_a_folder_that_does_not_exist_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("calls", "min_hosts", "max_hosts"), [(1, 2, 3), (190, 2, 4), (191, 2, 5), (1500, 11, 25)])
 def test_hosts_follow_from_calls(calls: int, min_hosts: int, max_hosts: int) -> None:
-    found = bounds(calls, capacities=100)
+    found = host_bounds(calls, capacities=100)
     assert (found.min, found.max) == (min_hosts, max_hosts)
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, ChunkFlag
-from voice_ops.call.recording import read
-from voice_ops.demo.command import SAMPLE
+from voice_ops.call.recording import read_samples
+from voice_ops.demo.command import SAMPLE_FILE
 from voice_ops.demo.utterances import FRAMES_IN_CHUNK, Utterances
 
 END_FLAGS = ChunkFlag.COMMIT | ChunkFlag.END_OF_SPEECH
@@ -16,12 +16,12 @@ SPOKEN_FRAMES = 50
 @pytest.mark.parametrize("more", range(2 * FRAMES_IN_CHUNK))
 def test_a_mark_is_never_lost(more: int) -> None:
     """Also if the mark follows the last frame of a chunk, and no audio remains to be sent."""
-    samples = read(SAMPLE)[SENTENCE]
+    samples = read_samples(SAMPLE_FILE)[SENTENCE]
     utterances = Utterances(1, 0)
     chunks = []
     for frame in range(SPOKEN_FRAMES + more):
         spoken = samples[frame * CHUNK_FRAME_SAMPLES :][:CHUNK_FRAME_SAMPLES]
-        chunks += utterances.take(spoken, is_concealed=False)
+        chunks += utterances.process_frame(spoken, is_concealed=False)
     assert chunks
     assert chunks[-1].flags & END_FLAGS == ChunkFlag(0), "the sample is still spoken there"
     chunks += utterances.close(ChunkFlag.COMMIT)

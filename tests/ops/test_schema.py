@@ -16,13 +16,13 @@ from tests.nonempty import nonempty
 from tests.synthesized import ROOT
 from voice_ops.cli import app
 from voice_ops.schema import markdown
-from voice_ops.schema.document import schema
+from voice_ops.schema.document import build_schema
 
 SHIPPED_FILES = sorted((ROOT / "deployments").glob("*.yaml"))
 
 
 def settings() -> Iterator[tuple[str, dict[str, Any]]]:
-    whole = schema()
+    whole = build_schema()
     for name, part in (("Deployment", whole), *whole["$defs"].items()):
         for setting, what in part.get("properties", {}).items():
             yield f"{name}.{setting}", what
@@ -53,7 +53,7 @@ def test_a_setting_with_a_unit_in_its_name_describes_the_unit(ending: str, unit:
 def test_shipped_files_fit_the_schema_and_name_it_for_editors(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert text.splitlines()[0] == "# yaml-language-server: $schema=schema.json"
-    errors = list(jsonschema.Draft202012Validator(schema()).iter_errors(yaml.safe_load(text)))
+    errors = list(jsonschema.Draft202012Validator(build_schema()).iter_errors(yaml.safe_load(text)))
     marked = [inner.instance for error in errors for inner in error.context or [error] if inner.validator != "type"]
     # The seed file intentionally contains two mistakes of this kind.
     assert marked == (["EnaRxQueueDepth", "NcclBusy"] if file.stem == "seed" else [])
@@ -73,7 +73,7 @@ def test_shipped_files_fit_the_schema_and_name_it_for_editors(file: Path) -> Non
 def test_the_schema_rejects_values_that_the_model_rejects(where: str, wrong: dict[str, Any], message: str) -> None:
     document = yaml.safe_load((ROOT / "deployments/sandbox.yaml").read_text(encoding="utf-8"))
     document["aws"][where] |= wrong
-    found = best_match(jsonschema.Draft202012Validator(schema()).iter_errors(document))
+    found = best_match(jsonschema.Draft202012Validator(build_schema()).iter_errors(document))
     assert found is not None
     assert message in found.message
 
@@ -110,19 +110,19 @@ def test_the_schema_file_is_up_to_date() -> None:
 
 
 def test_the_reference_pages_list_every_setting_of_each_type_once() -> None:
-    rows = re.findall(r"^\| `(\w+)` \|", "\n".join(markdown.render(schema()).values()), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \|", "\n".join(markdown.render(build_schema()).values()), re.MULTILINE)
     assert sorted(rows) == sorted(name.partition(".")[2] for name, _ in settings())
 
 
 def test_every_section_is_linked_from_the_first_page_and_by_its_earlier_anchor() -> None:
-    pages = markdown.render(schema())
-    first = pages[markdown.ENTRY]
+    pages = markdown.render(build_schema())
+    first = pages[markdown.ENTRY_PAGE]
     for page, text in nonempty(pages.items()):
         for title in re.findall(r"^## (.+)$", text, re.MULTILINE):
             assert f"[{title}](" in first
             anchor = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-            assert page == markdown.ENTRY or f'<a id="{anchor}"></a>' in first
+            assert page == markdown.ENTRY_PAGE or f'<a id="{anchor}"></a>' in first
 
 
 def test_output_is_json() -> None:
-    assert json.loads(schema_output()) == schema()
+    assert json.loads(schema_output()) == build_schema()

@@ -35,8 +35,8 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_ops import output
 from voice_ops.cli import COMMANDS, PANELS, app, load_command
 from voice_ops.exits import REFUSED
-from voice_ops.gameday.command import Row, runbooks
-from voice_ops.output import PlainConsole, empty_table, styled
+from voice_ops.gameday.command import ScenarioResult, runbook_pages
+from voice_ops.output import PlainConsole, empty_table, format_markup
 from voice_ops.preflight.report import make_row, print_report
 from voice_ops.preview.tree import print_violations
 from voice_ops.progress import Progress
@@ -94,7 +94,7 @@ COMMAND_LINES = {
 
 
 CACHED_FUNCTIONS = (
-    (voice_ops.cost.command, "_sections"),
+    (voice_ops.cost.command, "_synthesize_sections"),
     (voice_ops.diagram.command, "templates"),
     (voice_ops.gameday.command, "simulate_scenarios"),
     (voice_ops.preview.command, "rehearse"),
@@ -140,14 +140,14 @@ def _without_sign_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in CACHED_FUNCTIONS:
         monkeypatch.setattr(module, name, cached_by_deployment(getattr(module, name)))
     # A nightly test of `gameday` runs its drills, and compares its output with this screen.
-    for name in ("Rehearsal", "Month"):
+    for name in ("Rehearsal", "FirstMonth"):
         monkeypatch.setattr(voice_ops.gameday.command, name, MagicMock())
     monkeypatch.setattr(voice_ops.gameday.command, "_run_drill", simulated_drill)
 
 
-def simulated_drill(deployment: Deployment, name: str, progress: Progress, _: object) -> Row:
+def simulated_drill(deployment: Deployment, name: str, progress: Progress, _: object) -> ScenarioResult:
     with progress.phase(name):
-        return Row(name, 0, None, 3.0, "the local AWS", runbooks(deployment, name))
+        return ScenarioResult(name, 0, None, 3.0, "the local AWS", runbook_pages(deployment, name))
 
 
 def cached_by_deployment(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -283,7 +283,7 @@ PRINTERS: dict[str, Callable[[str], object]] = {
     "a line": output.out.print,
     "a wrapped line": lambda data: output.out.print(data, soft_wrap=True),
     "an error": output.print_error,
-    "a style": lambda data: output.out.print(styled("[red]✗[/] [dim]{}[/]", data)),
+    "a style": lambda data: output.out.print(format_markup("[red]✗[/] [dim]{}[/]", data)),
     "claims of a rehearsal": lambda data: voice_ops.sandbox.command.print_claims([Claim(data, passed=False)]),
     "answers of an account": lambda data: print_report(output.out, [make_row(data, data, data, data, blocks=data)]),
     "snapshots": _show_snapshot,
@@ -313,10 +313,10 @@ def test_all_output_uses_the_two_consoles() -> None:
     """Other rich consoles would interpret data as markup."""
     for file in nonempty((ROOT / "voice_ops").rglob("*.py")):
         text = file.read_text(encoding="utf-8")
-        assert "rich.markup" not in text, f"{file}: print data with voice_ops.output.styled"
+        assert "rich.markup" not in text, f"{file}: print data with voice_ops.output.format_markup"
         if file.name != "output.py":
             assert not re.search(r"\bConsole\(", text), f"{file}: print with voice_ops.output.out or err"
-            assert "from_markup" not in text, f"{file}: use voice_ops.output.styled"
+            assert "from_markup" not in text, f"{file}: use voice_ops.output.format_markup"
 
 
 def printed(table: RenderableType, width: int) -> str:

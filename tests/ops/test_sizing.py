@@ -11,7 +11,7 @@ from rich.console import Console
 import voice_blueprint
 from tools import tuning_doc
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.output import as_json
+from voice_ops.output import to_json
 from voice_ops.plan.sizing import sizing_as_dict, sizing_tables
 
 DEPLOYMENTS = Path(__file__).parents[2] / "tests/deployments"
@@ -79,20 +79,20 @@ def test_a_file_without_engines_shows_no_sizing() -> None:
 
 
 def test_json_contains_the_same_numbers() -> None:
-    answer = json.loads(as_json(sizing_as_dict(deployment("cells"))))
+    answer = json.loads(to_json(sizing_as_dict(deployment("cells"))))
     cells = answer["services"]["voxtral-cells"]
     assert cells["enough"] is True
     assert cells["pools"][0]["engine"]["kv_cache_tokens"] == 604_530
     assert cells["alternatives"][0]["name"] == "prefill-decode-cell"
     assert answer["services"]["voxtral"]["alternatives"][0]["refusal"]["remedy"]
     assert answer["services"]["speech"]["pools"][0]["engine"]["sessions"] == 32
-    refused = json.loads(as_json(sizing_as_dict(deployment("seed"))))["fleets"]["inf2"]
+    refused = json.loads(to_json(sizing_as_dict(deployment("seed"))))["fleets"]["inf2"]
     assert set(refused) == {"arithmetic", "remedy"}
 
 
 def test_the_tables_in_docs_are_up_to_date() -> None:
     text = tuning_doc.DOCUMENT.read_text(encoding="utf-8")
-    fresh = tuning_doc.rendered(text)
+    fresh = tuning_doc.render_document(text)
     if os.environ.get("UPDATE_GOLDEN"):
         tuning_doc.main()
     assert text == fresh, "run `python -m tools.tuning_doc`"
@@ -101,4 +101,4 @@ def test_the_tables_in_docs_are_up_to_date() -> None:
 
 def test_a_table_without_a_generator_is_an_error() -> None:
     with pytest.raises(KeyError, match="no-such"):
-        tuning_doc.rendered("<!-- table: no-such -->\n<!-- end -->")
+        tuning_doc.render_document("<!-- table: no-such -->\n<!-- end -->")

@@ -14,7 +14,7 @@ from tests.package.installed import CONSTRAINTS, WHEELS, Installed, build, earli
 from tests.test_pipelines import FILE, Machine, scripts
 from voice_blueprint.shipped import CHECKOUT
 from voice_ops.new import repository as new
-from voice_ops.new.repository import EXECUTABLE, files
+from voice_ops.new.repository import EXECUTABLE_FILES, repository_files
 from voice_sandbox.rehearsals.azure import Rehearsal
 
 ANSWERS = {
@@ -75,7 +75,7 @@ def test_nothing_is_overwritten(installation: Installed, tmp_path: Path) -> None
 
 
 def test_generated_files_do_not_refer_to_the_checkout() -> None:
-    texts = files("staging")
+    texts = repository_files("staging")
     for path, text in texts.items():
         if path.endswith(".md") or path == "deployments/schema.json":
             continue
@@ -86,11 +86,11 @@ def test_generated_files_do_not_refer_to_the_checkout() -> None:
         assert yaml.safe_load(texts[path].replace("!reference", "")), path
     named = set(re.findall(r"\.ci/[a-z-]+(?:\.sh)?", "\n".join(texts.values())))
     assert named <= set(texts), "a pipeline calls a script that is not written"
-    assert set(EXECUTABLE) <= set(texts)
+    assert set(EXECUTABLE_FILES) <= set(texts)
 
 
 def test_both_kinds_of_pipeline_run_the_same_scripts() -> None:
-    texts = files("staging")
+    texts = repository_files("staging")
     github = scripts("".join(text for path, text in texts.items() if path.startswith(".github/")))
     gitlab = scripts(texts[".gitlab-ci.yml"])
     assert github == gitlab
@@ -102,7 +102,7 @@ def test_both_kinds_of_pipeline_run_the_same_scripts() -> None:
 def test_each_revision_is_set_up_by_its_own_script(script: str, tmp_path: Path) -> None:
     """Rollouts continue from a copy of their revision; rollbacks use a copy of the previous revision."""
     machine = Machine(tmp_path)
-    for path, text in files("staging").items():
+    for path, text in repository_files("staging").items():
         if path.startswith(".ci/"):
             (tmp_path / path).write_text(text, encoding="utf-8")
     setup = 'mkdir -p "$5/.ci"; printf "echo set up $6 >>$CALLS" >"$5/.ci/setup"; chmod +x "$5/.ci/setup"'
@@ -120,7 +120,7 @@ def test_replaced_texts_exist_in_the_shipped_files(text: str) -> None:
 
 
 def test_scripts_are_valid_shell(tmp_path: Path) -> None:
-    for path, text in files("staging").items():
+    for path, text in repository_files("staging").items():
         if path.startswith(".ci/"):
             (tmp_path / Path(path).name).write_text(text, encoding="utf-8")
     scripts = sorted(tmp_path.iterdir())

@@ -14,7 +14,7 @@ from typing import Any
 
 from voice_blueprint.shipped import ROOT
 from voice_ops.main import main
-from voice_sandbox.aws.adapters.schemas import create_only, identifier
+from voice_sandbox.aws.adapters.schemas import create_only_paths, identifier_properties
 from voice_sandbox.aws.diff import UPGRADE_ONLY_PROPERTIES
 from voice_sandbox.aws.shapes import Json
 from voice_sandbox.azure.graph import Resource
@@ -45,7 +45,10 @@ def template_identity(template: Mapping[str, Any]) -> dict[str, Any]:
 
 def _immutable_properties(body: Mapping[str, Any]) -> dict[str, Any]:
     kind = body["Type"]
-    names = {path[0] for path in create_only(kind)} | {*identifier(kind), *UPGRADE_ONLY_PROPERTIES.get(kind, ())}
+    names = {path[0] for path in create_only_paths(kind)} | {
+        *identifier_properties(kind),
+        *UPGRADE_ONLY_PROPERTIES.get(kind, ()),
+    }
     names.update(_LAUNCHES.get(kind, ()))
     kept = {name: value for name, value in body.get("Properties", {}).items() if name in names}
     if "LaunchTemplateData" in kept:

@@ -25,7 +25,7 @@ def test_sessions_and_objects_survive_an_upgrade_in_place(tmp_path: Path) -> Non
     with Rehearsal(deployment, real_stores=True) as rehearsal:
         rehearsal.bootstrap()
         cdk = Cdk(rehearsal.aws, deployment, rehearsal.home)
-        cdk.take(BASELINE / ".voice/aws/sandbox")
+        cdk.use_assembly(BASELINE / ".voice/aws/sandbox")
         cdk.deploy()
         before = _stateful_resources(rehearsal)
         buckets = [physical for (_, kind), physical in before.items() if kind == "AWS::S3::Bucket"]
@@ -36,7 +36,7 @@ def test_sessions_and_objects_survive_an_upgrade_in_place(tmp_path: Path) -> Non
         for bucket in buckets:
             s3.put_object(Bucket=bucket, Key="kept", Body=b"as it was")
 
-        cdk.take(Path(synthesize(deployment, tmp_path / "cdk.out").directory))
+        cdk.use_assembly(Path(synthesize(deployment, tmp_path / "cdk.out").directory))
         cdk.deploy()
         assert before.items() <= _stateful_resources(rehearsal).items()
         with Redis(unix_socket_path=str(store)) as redis:

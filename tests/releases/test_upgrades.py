@@ -44,9 +44,9 @@ REFUSED_SINCE = {"production-us-east-1": {"load-fits-tiers"}}
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_file_of_the_last_release_can_be_upgraded(file: Path) -> None:
     deployment = load(file)
-    refused = {finding.check.id for finding in checks.run(deployment) if finding.blocks}
+    refused = {finding.check.id for finding in checks.run_checks(deployment) if finding.is_blocking}
     assert refused == REFUSED_SINCE.get(file.stem, set())
-    away = Comparison.of(deployment, BASELINE, []).outages
+    away = Comparison.from_record(deployment, BASELINE, []).outages
     assert away == [], "\n".join(each.text() for each in away)
 
 
@@ -173,14 +173,14 @@ def test_dependents_of_a_replaced_resource_are_replaced() -> None:
     assert vpc.changes == ("CidrBlock",)
     subnets = [step for step in steps if step.kind == "AWS::EC2::Subnet"]
     assert len(subnets) == 9
-    assert all(step.op.value == "replace" and step.because for step in subnets)
+    assert all(step.op.value == "replace" and step.replaced_references for step in subnets)
     stacks = {step.key[0] for step in steps if step.op.value == "replace"}
     assert {"network", "vad", "edge"} <= stacks, "exports carry it to other stacks"
     assert vpc.also_replaced > 30
 
 
 def graph() -> Graph:
-    found = state.load(state.state_file(BASELINE, AZURE, "voice-cluster"))
+    found = state.load_graph(state.state_file(BASELINE, AZURE, "voice-cluster"))
     assert found
     return found
 

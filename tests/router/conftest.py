@@ -19,9 +19,9 @@ from typing import Self
 import httpx2
 import pytest
 
-from voice_blueprint.engines.launch.router import CONFIG_FILE, HEALTH_PATH, Backend, Pods, Router
+from voice_blueprint.engines.launch.router import CONFIG_FILE, HEALTH_PATH, Backend, Router, ServicePods
 from voice_blueprint.images import bases
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / ".tools/haproxy/haproxy"
@@ -251,15 +251,17 @@ class Callers:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path, free_port(), free_port())
+    cluster = Cluster(tmp_path, find_free_port(), find_free_port())
     yield cluster
     cluster.end()
 
 
 @pytest.fixture
 def front(cluster: Cluster, haproxy: Path, tmp_path: Path) -> Iterator[Front]:
-    backends = [Backend(name, [Pods(name, f"{name}.test", cluster.engine_port, 8)]) for name in ("qwen", "speech")]
-    launcher = Router(free_port(), backends, 30, 2, (f"{LOOPBACK}:{cluster.dns_port}",))
+    backends = [
+        Backend(name, [ServicePods(name, f"{name}.test", cluster.engine_port, 8)]) for name in ("qwen", "speech")
+    ]
+    launcher = Router(find_free_port(), backends, 30, 2, (f"{LOOPBACK}:{cluster.dns_port}",))
     front = Front(haproxy, launcher, tmp_path / "front")
     front.start()
     yield front

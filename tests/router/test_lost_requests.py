@@ -9,7 +9,7 @@ import pytest
 
 from tests.router.conftest import Callers, Cluster, Front, Pod, wait_until
 from tests.router.test_faults import SERVICE, engine_for, send_request
-from voice_blueprint.engines.launch.router import BUFFER_MIB, DNS_CACHE_S, DNS_EVERY_S
+from voice_blueprint.engines.launch.router import BUFFER_MIB, DNS_CACHE_S, DNS_LOOKUP_INTERVAL_S
 from voice_constructs.azure.kubernetes.pods import ENGINE_PRE_STOP_S
 
 CONVERSATION = "one"
@@ -107,7 +107,7 @@ def test_an_engine_stops_generating_when_the_caller_disconnects(cluster: Cluster
 def test_an_update_loses_no_request_while_dns_is_cached(cluster: Cluster, front: Front) -> None:
     """AKS's CoreDNS returns a deleted pod for ``DNS_CACHE_S``: the delay before SIGTERM is that of a rendered pod."""
     cached_s, rest_s = 3.0, ENGINE_PRE_STOP_S - DNS_CACHE_S
-    assert rest_s > 3 * DNS_EVERY_S
+    assert rest_s > 3 * DNS_LOOKUP_INTERVAL_S
     (old,) = cluster.add(SERVICE)
     front.finds(SERVICE, 1)
     with Callers(f"{front.url}/{SERVICE}", 8, 0.3) as callers:

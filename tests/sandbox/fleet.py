@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.blueprint.documents import Edits, edit_document, load_text
 from voice_blueprint import Deployment
-from voice_ops.sandbox.month import hosts
+from voice_ops.sandbox.month import group_hosts
 from voice_ops.synthesis import synthesize
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import Cdk
@@ -35,7 +35,7 @@ class Fleet:
     def deploy(self, edits: Edits, *stacks: str) -> None:
         deployment = self.file(edits)
         cdk = Cdk(self.rehearsal.aws, deployment, self.rehearsal.home)
-        cdk.take(Path(synthesize(deployment, self._folder / "cdk.out").directory))
+        cdk.use_assembly(Path(synthesize(deployment, self._folder / "cdk.out").directory))
         cdk.deploy_only(*stacks)
 
     @property
@@ -44,7 +44,7 @@ class Fleet:
 
     def hosts(self) -> dict[str, tuple[str, str]]:
         """Return machine image and user data of the hosts in service and in the warm pool."""
-        return hosts(self.rehearsal.aws, self._group)
+        return group_hosts(self.rehearsal.aws, self._group)
 
     def status(self) -> str:
         client = self.rehearsal.session.client("cloudformation", endpoint_url=self.rehearsal.aws.endpoint)

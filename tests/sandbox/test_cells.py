@@ -20,7 +20,7 @@ from images.gateway.tests.cell import Cell, call_of
 from tests.blueprint.documents import ABSENT, DEPLOYMENTS, Edits, edit_document, parse_yaml
 from voice_blueprint.contract import environment as variables
 from voice_ops.cli import app
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import Cdk
 
@@ -83,7 +83,7 @@ def local_variables(environment: dict[str, str], cells: dict[int, Cell]) -> dict
     cells_there = environment[variables.CELLS.name]
     assert cells_there.count(",") == 2
     urls = {
-        number: cells[number].gateway.url if number in cells else f"http://127.0.0.1:{free_port()}"
+        number: cells[number].gateway.url if number in cells else f"http://127.0.0.1:{find_free_port()}"
         for number in (1, 2, 3)
     }
 
@@ -129,7 +129,7 @@ def test_two_cells_share_the_calls_and_are_upgraded_and_removed_one_by_one(
 
 
 async def calls_arrive(account: Account, folder: Path) -> None:
-    rtp_port = free_port(socket.SOCK_DGRAM)
+    rtp_port = find_free_port(socket.SOCK_DGRAM)
     cells = {number: Cell(folder / f"cell-{number}", rtp_port) for number in NUMBERS}
     one, two = cells.values()
     tasks = {number: account.task(number) for number in NUMBERS}

@@ -9,7 +9,7 @@ import pytest
 from botocore.model import ListShape, Shape, StructureShape
 
 from tests.synthesized import shipped, two_regions
-from voice_sandbox.aws.inventory import KINDS, LIST_CALLS, added, inventory
+from voice_sandbox.aws.inventory import KINDS, LIST_CALLS, count_added, inventory
 from voice_sandbox.aws.process import LocalAws
 
 LISTED_TYPES = {
@@ -128,8 +128,8 @@ def test_a_misspelled_path_is_an_error(kind: str) -> None:
 def test_only_new_resources_count_as_remaining() -> None:
     before = {"VPC": {"vpc-default"}, "role": set[str]()}
     after = {"VPC": {"vpc-default", "vpc-new"}, "role": set[str]()}
-    assert added(before, after) == {"VPC": 1}
-    assert not added(before, before)
+    assert count_added(before, after) == {"VPC": 1}
+    assert not count_added(before, before)
 
 
 def test_parameters_of_aws_itself_are_excluded(tmp_path: Path) -> None:
@@ -139,4 +139,4 @@ def test_parameters_of_aws_itself_are_excluded(tmp_path: Path) -> None:
         before = inventory(session, aws.endpoint)
         client.get_parameter(Name="/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64")
         client.put_parameter(Name="ours", Value="1", Type="String")
-        assert added(before, inventory(session, aws.endpoint)) == {"parameter": 1}
+        assert count_added(before, inventory(session, aws.endpoint)) == {"parameter": 1}

@@ -23,7 +23,7 @@ from voice_blueprint.aws import names
 from voice_blueprint.shipped import ROOT
 from voice_ops.cli import app
 from voice_ops.exits import INTERRUPTED
-from voice_ops.preflight.aws.commands import ACTIONS
+from voice_ops.preflight.aws.commands import ACTIONS_BY_COMMAND
 from voice_ops.rollout.resume import StoredRollout
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import Cdk
@@ -56,7 +56,7 @@ class Operator:
         """Run a command, and assert that its AWS calls are allowed by its policy."""
         with record_calls() as calls:
             result = CliRunner().invoke(app, [command, str(self.file), *map(str, arguments)])
-        assert actions(calls) <= ACTIONS.get(command, frozenset()), command
+        assert actions(calls) <= ACTIONS_BY_COMMAND.get(command, frozenset()), command
         return result
 
     def interrupt(self, command: str, at: str) -> None:

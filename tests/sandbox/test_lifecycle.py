@@ -71,7 +71,7 @@ def test_a_killed_local_aws_is_cleaned_up_and_prints_a_remedy() -> None:
         rehearsal.cdk.bootstrap()
     assert not rehearsal.home.exists()
     with Rehearsal(DEPLOYMENT) as again:
-        assert again.stacks() == {}
+        assert again.count_resources() == {}
 
 
 @pytest.mark.nightly
@@ -83,7 +83,7 @@ def test_a_local_aws_killed_during_a_deploy_restarts_with_the_same_command() -> 
     gone = pytest.raises(CdkError, match=r"exit code -9.*run the command again")
     with gone, Rehearsal(DEPLOYMENT) as rehearsal:
         rehearsal.bootstrap()
-        rehearsal.cdk.take(Path(synthesize(DEPLOYMENT, rehearsal.home / "cdk.out").directory))
+        rehearsal.cdk.use_assembly(Path(synthesize(DEPLOYMENT, rehearsal.home / "cdk.out").directory))
         rehearsal.cdk.on_line = kill
         rehearsal.cdk.deploy()
     assert not rehearsal.home.exists()
@@ -105,10 +105,10 @@ def test_two_regions_of_one_file_are_deployed_and_destroyed_in_one_account(tmp_p
     with Rehearsal(deployment) as rehearsal:
         rehearsal.bootstrap()
         rehearsal.cdk.deploy()
-        stacks = set(rehearsal.stacks())
+        stacks = set(rehearsal.count_resources())
         assert {f"small-us-west-2-{name.removeprefix('small-')}" for name in stacks if "us-west-2" not in name} < stacks
         assert [claim.text for claim in rehearsal.claims() if not claim.passed] == []
-        assert all(outcome.passed for outcome in rehearsal.drill())
+        assert all(outcome.passed for outcome in rehearsal.run_drills())
         rehearsal.cdk.destroy()
         assert not rehearsal.remaining_resources()
 
@@ -130,9 +130,9 @@ def test_concurrent_deploys_create_one_stack_and_report_the_conflict() -> None:
     with Rehearsal(DEPLOYMENT) as rehearsal:
         rehearsal.bootstrap()
         assembly = Path(synthesize(DEPLOYMENT, rehearsal.home / "cdk.out").directory)
-        rehearsal.cdk.take(assembly)
+        rehearsal.cdk.use_assembly(assembly)
         other = Cdk(rehearsal.aws, DEPLOYMENT, rehearsal.home / "other")
-        other.take(assembly)
+        other.use_assembly(assembly)
         rehearsal.cdk.on_line = lambda line: began.set() if "deploying..." in line else None
         second = threading.Thread(target=deploy, args=(other,))
         second.start()
@@ -140,7 +140,7 @@ def test_concurrent_deploys_create_one_stack_and_report_the_conflict() -> None:
         second.join(PATIENCE_S)
         assert all("_IN_PROGRESS" in each or "already exists" in each for each in said), said
         rehearsal.cdk.deploy_only(network)
-        assert list(rehearsal.stacks()) == [network]
+        assert list(rehearsal.count_resources()) == [network]
         rehearsal.cdk.destroy()
         assert not rehearsal.remaining_resources()
 
@@ -168,8 +168,8 @@ def test_a_kept_sandbox_still_serves_after_its_parent_exits() -> None:
         "import voice_blueprint, sys\n"
         "from voice_sandbox.rehearsals.aws import Rehearsal\n"
         f"with Rehearsal(voice_blueprint.load({str(ROOT / 'tests/deployments/sandbox.yaml')!r})) as rehearsal:\n"
-        "    rehearsal.keep()\n"
-        "    print(rehearsal.aws.pid, rehearsal.home, rehearsal.access()['AWS_ENDPOINT_URL'])\n"
+        "    rehearsal.keep_running()\n"
+        "    print(rehearsal.aws.pid, rehearsal.home, rehearsal.tool_environment()['AWS_ENDPOINT_URL'])\n"
     )
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=PATIENCE_S

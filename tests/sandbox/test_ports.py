@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 EPHEMERAL_PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
@@ -15,7 +15,7 @@ EPHEMERAL_PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 def test_a_reserved_port_is_never_assigned_automatically() -> None:
     """Regression: the port of a killed engine was assigned to another program, and the engine could not restart."""
     first_ephemeral = int(EPHEMERAL_PORT_RANGE.read_text().split()[0])
-    assert max(free_port() for _ in range(50)) < first_ephemeral
+    assert max(find_free_port() for _ in range(50)) < first_ephemeral
 
 
 def test_a_port_in_use_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,4 +24,4 @@ def test_a_port_in_use_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
         port = used.getsockname()[1]
         monkeypatch.setattr("voice_sandbox.loopback.random.sample", lambda _ports, _count: [port])
         with pytest.raises(OSError, match="no free port"):
-            free_port()
+            find_free_port()

@@ -35,7 +35,7 @@ def test_production_starts_without_hosts_and_scales_out() -> None:
         rehearsal.bootstrap()
         rehearsal.cdk.deploy()
         assert [claim.text for claim in rehearsal.claims() if not claim.passed] == []
-        outcomes = list(rehearsal.drill())
+        outcomes = list(rehearsal.run_drills())
         assert [outcome.scenario.name for outcome in outcomes if not outcome.passed] == []
         vad = next(outcome for outcome in outcomes if outcome.scenario.fleet == "vad" and outcome.scenario.fires)
         assert (set(vad.before.values()), set(vad.after.values())) == ({0}, {1})

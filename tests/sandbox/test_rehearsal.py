@@ -84,7 +84,7 @@ def test_preflight_passes_after_the_real_cdk_bootstrap() -> None:
 
 def test_every_resource_of_every_template_exists(rehearsal: Rehearsal) -> None:
     templates = sorted((rehearsal.home / "cdk.out").glob("*.template.json"))
-    deployed = rehearsal.stacks()
+    deployed = rehearsal.count_resources()
     assert len(templates) == len(deployed)
     for path in templates:
         resources = json.loads(path.read_text())["Resources"]
@@ -96,16 +96,16 @@ def test_boto3_returns_the_values_of_the_file(rehearsal: Rehearsal) -> None:
     assert len(claims) > 40
     assert [claim.text for claim in claims if not claim.passed] == []
     assert render_screen(lambda: print_claims(claims)) in recorded(RECORDED_COMMAND)
-    assert render_screen(lambda: out.print(stack_table("created by CloudFormation", rehearsal.stacks()))) in recorded(
-        RECORDED_COMMAND
-    )
+    assert render_screen(
+        lambda: out.print(stack_table("created by CloudFormation", rehearsal.count_resources()))
+    ) in recorded(RECORDED_COMMAND)
 
 
 @pytest.mark.usefixtures("rehearsal")
 def test_status_reports_deployed_resources_and_missing_features_of_the_local_aws() -> None:
     result = voice("status", FILE, "--json")
     rows = {row["asked"]: row for row in json.loads(result.stdout)["answers"]}
-    for group in (*names.vad_groups(voice_blueprint.load(FILE)), "sandbox-inf2", "sandbox-trn1", "sandbox-p5"):
+    for group in (*names.vad_group_names(voice_blueprint.load(FILE)), "sandbox-inf2", "sandbox-trn1", "sandbox-p5"):
         assert rows[f"hosts of {group}"]["found"] == "1 in service of 1 desired"
         assert rows[f"images of {group}"]["found"].endswith("telemetry 555555555555")
     assert rows["images of gateway"]["status"] == "fine"
@@ -152,7 +152,7 @@ def test_a_rollout_proceeds_zone_by_zone_and_then_fleet_by_fleet(tmp_path: Path)
     document["images"]["telemetry"] = f"sha256:{'a' * 64}"
     (tmp_path / "newer.yaml").write_text(text(document))
     rolls = json.loads(voice("rollout", tmp_path / "newer.yaml", "--json").stdout)["rolls"]
-    vad = names.vad_groups(voice_blueprint.load(FILE))
+    vad = names.vad_group_names(voice_blueprint.load(FILE))
     assert [roll["group"] for roll in rolls[:3]] == vad
     assert {roll["group"] for roll in rolls[3:]} == {"sandbox-inf2", "sandbox-trn1", "sandbox-p5"}
 
@@ -164,7 +164,7 @@ def test_status_lists_resources_with_deletion_protection(rehearsal: Rehearsal) -
     )
     cloudformation, elbv2 = (rehearsal.aws.client(service) for service in ("cloudformation", "elbv2"))
     balancers = [each["LoadBalancerArn"] for each in elbv2.describe_load_balancers()["LoadBalancers"]]
-    stacks: dict[str, dict[str, Any]] = {name: {} for name in rehearsal.stacks()}
+    stacks: dict[str, dict[str, Any]] = {name: {} for name in rehearsal.count_resources()}
 
     def switch(*, on: bool) -> None:
         cloudformation.update_termination_protection(StackName="sandbox-state", EnableTerminationProtection=on)
@@ -184,7 +184,7 @@ def test_a_drained_host_leaves_through_its_hook_and_is_replaced(
 ) -> None:
     monkeypatch.setattr("voice_ops.drain.command.POLL_S", 0.1)
     autoscaling = rehearsal.session.client("autoscaling", endpoint_url=rehearsal.aws.endpoint)
-    group = names.vad_groups(voice_blueprint.load(FILE))[0]
+    group = names.vad_group_names(voice_blueprint.load(FILE))[0]
     (before,) = _hosts(autoscaling, group)
     refused = voice("drain", FILE, before)
     assert refused.exit_code == 2
@@ -209,7 +209,7 @@ def test_a_second_deploy_changes_nothing(rehearsal: Rehearsal) -> None:
 
 
 def test_the_drill_scales_exactly_the_fleets_of_the_rules(rehearsal: Rehearsal) -> None:
-    outcomes = list(rehearsal.drill())
+    outcomes = list(rehearsal.run_drills())
     assert len(outcomes) == len(list(scenarios(voice_blueprint.load(FILE))))
     moved = [outcome for outcome in outcomes if outcome.before != outcome.after]
     changes = {o.scenario.fleet: [o.after[g] - o.before[g] for g in o.before] for o in moved}
@@ -226,7 +226,7 @@ def test_the_drill_scales_exactly_the_fleets_of_the_rules(rehearsal: Rehearsal) 
 
 
 def test_operators_are_notified_when_callers_are_affected(rehearsal: Rehearsal) -> None:
-    message = rehearsal.alert()
+    message = rehearsal.trigger_alert()
     assert message.alarm == "sandbox-alert-callers-affected"
     assert message.subject.startswith("ALARM: ")
     assert "transitioned to ALARM" in message.cause
@@ -252,7 +252,9 @@ def test_one_changed_number_only_changes_its_resources(rehearsal: Rehearsal, tmp
     before = _template_versions(rehearsal)
     changed.deploy()
     after = _template_versions(rehearsal)
-    assert {name for name in after if after[name] != before[name]} == set(names.vad_groups(voice_blueprint.load(FILE)))
+    assert {name for name in after if after[name] != before[name]} == set(
+        names.vad_group_names(voice_blueprint.load(FILE))
+    )
     assert "There were no differences" in changed.diff()
 
 

@@ -17,10 +17,10 @@ import voice_blueprint
 from tests.nonempty import nonempty
 from tests.synthesized import shipped
 from voice_blueprint.shipped import ROOT
-from voice_ops.sandbox.month import last
+from voice_ops.sandbox.month import last_created_resource
 from voice_ops.synthesis import synthesize
-from voice_sandbox.aws.cloudformation.template import in_order
-from voice_sandbox.aws.inventory import added, inventory
+from voice_sandbox.aws.cloudformation.template import dependency_order
+from voice_sandbox.aws.inventory import count_added, inventory
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import CdkError
 
@@ -32,7 +32,7 @@ def rehearsal() -> Iterator[Rehearsal]:
     deployment = voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml")
     with Rehearsal(deployment) as running:
         running.bootstrap()
-        running.cdk.take(Path(synthesize(deployment, running.home / "cdk.out").directory))
+        running.cdk.use_assembly(Path(synthesize(deployment, running.home / "cdk.out").directory))
         yield running
 
 
@@ -54,10 +54,10 @@ def test_a_production_stack_is_created_at_the_second_attempt(rehearsal: Rehearsa
     for stack in nonempty(_stacks_in_order(assembly)):
         before = inventory(rehearsal.session, rehearsal.aws.endpoint)
         template = json.loads((assembly / f"{stack}.template.json").read_text())
-        rehearsal.faults.write_text(f"{stack}/{last(template)}\n")
+        rehearsal.faults.write_text(f"{stack}/{last_created_resource(template)}\n")
         with pytest.raises(CdkError, match="a fault injected by a drill"):
             rehearsal.cdk.deploy_only(stack)
-        left = added(before, inventory(rehearsal.session, rehearsal.aws.endpoint))
+        left = count_added(before, inventory(rehearsal.session, rehearsal.aws.endpoint))
         assert left == {"stack": 1}, f"{stack} leaves {left} behind"
         rehearsal.faults.unlink()
         rehearsal.cdk.deploy_only(stack)
@@ -71,4 +71,4 @@ def _stacks_in_order(assembly: Path) -> list[str]:
         for name, artifact in artifacts.items()
         if artifact["type"] == "aws:cloudformation:stack"
     }
-    return in_order(needs)
+    return dependency_order(needs)

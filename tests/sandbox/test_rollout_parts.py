@@ -13,7 +13,7 @@ from tests.blueprint.documents import Edits, edit_document
 from tests.boto_calls import actions, record_calls
 from voice_blueprint.shipped import ROOT
 from voice_ops.cli import app
-from voice_ops.preflight.aws.commands import ACTIONS
+from voice_ops.preflight.aws.commands import ACTIONS_BY_COMMAND
 from voice_ops.rollout import parts
 from voice_ops.teardown import external_resources
 from voice_sandbox.rehearsals.aws import Rehearsal
@@ -38,7 +38,7 @@ def test_a_deployment_is_created_and_updated_in_time_limited_runs(
     def command(name: str, *arguments: str) -> Result:
         with record_calls() as calls:
             result = CliRunner().invoke(app, [name, str(file), *arguments])
-        assert actions(calls) <= ACTIONS[name]
+        assert actions(calls) <= ACTIONS_BY_COMMAND[name]
         return result
 
     voice = partial(command, "rollout")

@@ -143,7 +143,7 @@ class Rendering:
     def _render(self, edits: Edits, *clouds: str) -> Words:
         """Render without checks, since only the effect of a value is tested."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(checks, "run", lambda _: [])
+            patch.setattr(checks, "run_checks", lambda _: [])
             return render_words(edits, self._folder, *clouds or CLOUDS)
 
     def _run(self) -> set[frozenset[int]]:
@@ -207,8 +207,8 @@ def test_setting_outside_the_templates_is_read_by_the_checks(key: Key, tmp_path:
     assert entry is not None
 
     def said(edits: Edits) -> list[tuple[str, str, str | None]]:
-        found = checks.run(load_text(edit_document(edits, DOCUMENT), tmp_path))
-        return [(each.check.id, each.violation.message, each.accepted_because) for each in found]
+        found = checks.run_checks(load_text(edit_document(edits, DOCUMENT), tmp_path))
+        return [(each.check.id, each.violation.message, each.acceptance_reason) for each in found]
 
     assert said(entry.edits) != said({}), entry.by
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from tests.userdata import hosts
 from tests.userdata.machine import Machine
-from voice_userdata import Preparation, render_preparation
+from voice_userdata import PreparationJob, render_preparation
 
-JOB = Preparation(
+JOB = PreparationJob(
     "us-east-1",
     ("asr-neuron", hosts.image("asr-neuron", "c")),
     ("python3", "-m", "voice_whisper.prepare"),

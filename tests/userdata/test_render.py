@@ -25,9 +25,9 @@ from voice_userdata import (
     HostBoot,
     LifecycleHooks,
     Mount,
-    deployed_bytes,
+    max_deployed_bytes,
     render,
-    unpacked,
+    unpack,
 )
 
 STEPS = sorted(Path(str(files("voice_userdata") / "steps")).glob("*.sh"))
@@ -58,14 +58,14 @@ def test_step_files_are_unchanged_without_comments(step: Path) -> None:
 @pytest.mark.parametrize("kind", hosts.ALL)
 def test_rendered_script_is_clean(kind: str, tmp_path: Path) -> None:
     script = tmp_path / f"{kind}.sh"
-    script.write_text(unpacked(render(hosts.ALL[kind]())))
+    script.write_text(unpack(render(hosts.ALL[kind]())))
     assert shellcheck(script) == ""
     subprocess.run(["/bin/bash", "-n", script], check=True)  # noqa: S603
 
 
 @pytest.mark.parametrize("kind", hosts.ALL)
 def test_rendered_script_has_room_for_tokens(kind: str) -> None:
-    assert deployed_bytes(render(hosts.ALL[kind]())) < MAX_COMMON_BYTES
+    assert max_deployed_bytes(render(hosts.ALL[kind]())) < MAX_COMMON_BYTES
 
 
 def test_the_size_is_computed_after_resolving_tokens() -> None:
@@ -73,7 +73,7 @@ def test_the_size_is_computed_after_resolving_tokens() -> None:
     boot = replace(hosts.vad(), log_group=TOKEN, environment={"VOICE_VALKEY_USER": TOKEN})
     arn = f"arn:aws-us-gov:secretsmanager:us-gov-west-1:123456789012:secret:{'n' * 64}-AbCdEf"
     deployed = render(boot).replace(TOKEN, arn)
-    assert len(render(boot).encode()) < len(deployed.encode()) <= deployed_bytes(render(boot))
+    assert len(render(boot).encode()) < len(deployed.encode()) <= max_deployed_bytes(render(boot))
 
 
 def test_the_compressed_text_contains_the_script(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_the_compressed_text_contains_the_script(tmp_path: Path) -> None:
     script.write_text(render(boot).replace('main "$@"', 'printf "%s" "$BODIES"'))
     environment = os.environ | {"VOICE_ROOT": str(tmp_path)}
     shown = subprocess.run(["/bin/bash", script], env=environment, capture_output=True, text=True, check=True).stdout  # noqa: S603
-    assert shown in unpacked(render(boot))
+    assert shown in unpack(render(boot))
     assert len(shown) > 8_000
 
 
@@ -96,7 +96,7 @@ def test_the_output_does_not_depend_on_the_machine() -> None:
 
 
 def test_every_step_file_is_used_by_some_host() -> None:
-    scripts = [unpacked(render(boot())) for boot in hosts.ALL.values()]
+    scripts = [unpack(render(boot())) for boot in hosts.ALL.values()]
     for step in STEPS:
         last = [line.strip() for line in step.read_text().splitlines() if len(line.strip()) > 5][-1]
         assert any(last in script for script in scripts), step.name
@@ -178,7 +178,7 @@ def test_values_that_would_fail_on_a_host_are_refused(make: Callable[[], object]
 def test_values_at_the_limit_are_accepted() -> None:
     """EC2 accepts 16 KiB; a hook's heartbeat is sent every third of its time, in whole polls of 5 s."""
     hooks = LifecycleHooks("a", "b", heartbeat_s=15, ready_budget_s=1, drain_budget_s=1)
-    assert (hooks.heartbeat_every_s, replace(hooks, heartbeat_s=100).heartbeat_every_s) == (5, 30)
+    assert (hooks.heartbeat_interval_s, replace(hooks, heartbeat_s=100).heartbeat_interval_s) == (5, 30)
     assert _host(data_path=None, mtu=8900).mtu == 8900
     empty = len(render(_host(environment={"VOICE_NOTE": ""})).encode())
     full = render(_host(environment={"VOICE_NOTE": "x" * (16_384 - empty)}))
@@ -209,7 +209,7 @@ def test_container_defaults_add_no_option() -> None:
         5,
     )
     assert Mount("/a", "/b").writable is False
-    script = unpacked(render(_host(containers=(bare,))))
+    script = unpack(render(_host(containers=(bare,))))
     assert "memlock" not in script
     assert "hugepages:/dev/hugepages" not in script
 

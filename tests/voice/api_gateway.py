@@ -22,7 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from voice_ops.demo.services import LOOPBACK
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 VERBS = ["GET", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"]
 HOP_BY_HOP = {"connection", "host", "keep-alive", "transfer-encoding"}
@@ -75,7 +75,7 @@ class ApiGateway:
         }
         self._refusals = {item["responseType"]: item for item in api.get_gateway_responses(restApiId=self._id)["items"]}
         self._gateway_url = gateway_url
-        self._port = free_port()
+        self._port = find_free_port()
         self.url = f"http://localhost:{self._port}"
 
     def __enter__(self) -> Self:

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import httpx2
 import numpy as np
 
-from voice_ops.call.recording import FRAME_SAMPLES, RATE, read
+from voice_ops.call.recording import FRAME_SAMPLES, SAMPLE_RATE, read_samples
 from voice_ops.call.senders import Samples, Sender, SrtpSender, WebSocketSender
 from voice_ops.call.session import CallError, Session, TranscriptEvent
-from voice_ops.demo.command import SAMPLE, word_error_rate
+from voice_ops.demo.command import SAMPLE_FILE, word_error_rate
 
 SENTENCE_STARTS_S = {
     "The whole system is running on one machine.": (2.1, 4.96),
@@ -33,10 +33,11 @@ Transport = Literal["websocket", "srtp"]
 @lru_cache
 def speech(sentences: tuple[str, ...], pause_s: float) -> Samples:
     """Return sentences of the sample with a pause after each, in whole frames."""
-    sample = read(SAMPLE)
-    pause = np.zeros(round(pause_s * RATE), np.int16)
+    sample = read_samples(SAMPLE_FILE)
+    pause = np.zeros(round(pause_s * SAMPLE_RATE), np.int16)
     parts = [
-        sample[round(begin * RATE) : round(end * RATE)] for begin, end in map(SENTENCE_STARTS_S.__getitem__, sentences)
+        sample[round(begin * SAMPLE_RATE) : round(end * SAMPLE_RATE)]
+        for begin, end in map(SENTENCE_STARTS_S.__getitem__, sentences)
     ]
     said = np.concatenate([piece for part in parts for piece in (part, pause)])
     return said[: said.size // FRAME_SAMPLES * FRAME_SAMPLES]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from voice_ops.demo.command import SAMPLE, weights
+from voice_ops.demo.command import SAMPLE_FILE, find_weights
 from voice_ops.demo.services import DATA_PLANE_BUILD, Service, VoicePath
 
 HOSTS = {"asr-1": "127.0.0.1", "asr-2": "127.0.0.2"}
@@ -25,7 +25,7 @@ DATA_PLANE = None if "VOICE_REFERENCE_VAD" in os.environ else DATA_PLANE_BUILD
 def voice_path(folder: Path) -> Iterator[VoicePath]:
     built = DATA_PLANE is None or (DATA_PLANE / "vad-dataplane").exists()
     assert built, "`make test-native` builds the data plane; VOICE_REFERENCE_VAD=1 takes the reference VAD instead"
-    with VoicePath(folder, weights(None), DATA_PLANE) as path:
+    with VoicePath(folder, find_weights(None), DATA_PLANE) as path:
         path.start_store().wait_ready()
         path.start_vad()
         engines = [path.start_engine(name, address, VOICE_DRAIN_TIMEOUT_S="120") for name, address in HOSTS.items()]
@@ -59,7 +59,7 @@ def whole_path(_lasting: VoicePath) -> Iterator[VoicePath]:
 def browser() -> Iterator[Browser]:
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     assert program, "needs Debian's chromium: `make test-voice` installs it"
-    microphone = f"--use-file-for-fake-audio-capture={SAMPLE}%noloop"
+    microphone = f"--use-file-for-fake-audio-capture={SAMPLE_FILE}%noloop"
     with sync_playwright() as playwright:
         yield playwright.chromium.launch(
             executable_path=program,

@@ -11,7 +11,7 @@ from faster_whisper import WhisperModel
 from playwright.sync_api import Browser, Page
 
 from voice_blueprint.contract.session_api import TOKEN_HEADER
-from voice_ops.demo.agent.caller import FRAME, FRAME_S, RATE, Caller, Samples
+from voice_ops.demo.agent.caller import FRAME_S, FRAME_SAMPLES, RATE, Caller, Samples
 from voice_ops.demo.agent.command import (
     LONG_STORY_PROMPT,
     MAX_ERROR_RATE,
@@ -19,11 +19,11 @@ from voice_ops.demo.agent.command import (
     QUESTIONS,
     Turn,
     prompt_tokens,
-    remembered,
+    read_conversation,
     resample_for_caller,
     start_services,
     talk,
-    transcript,
+    transcribe,
 )
 from voice_ops.demo.agent.services import AgentPath, response_text
 from voice_ops.demo.services import LOOPBACK
@@ -86,7 +86,7 @@ async def ask_twice(path: AgentPath) -> list[dict[str, int]]:
 
     async def ask(caller: Caller, text: str, messages: int) -> None:
         async def is_answered() -> bool:
-            return len(await remembered(store, caller.conversation)) == messages
+            return len(await read_conversation(store, caller.conversation)) == messages
 
         await caller.ask_question(resample_for_caller(path.synthesize(text), rate), is_answered)
 
@@ -119,7 +119,7 @@ class LoudspeakerCaller(Caller):
             return samples  # nothing was played at this time, or playback was paused
         played = self._received_audio()[self._echoed * size : (self._echoed + 1) * size]
         self._echoed += 1
-        echo = np.resize(soxr.resample(played.astype(np.float32), self.heard_rate, RATE), FRAME)
+        echo = np.resize(soxr.resample(played.astype(np.float32), self.heard_rate, RATE), FRAME_SAMPLES)
         return np.clip(samples + self.GAIN * echo, -32768, 32767).astype(np.int16)
 
 
@@ -131,12 +131,12 @@ def test_an_answer_from_a_loudspeaker_does_not_interrupt_itself(path: AgentPath)
         async with LoudspeakerCaller(f"ws://{LOOPBACK}:{path.ports['agent']}/v1/conversations") as caller:
 
             async def is_answered() -> bool:
-                return len(await remembered(store, caller.conversation)) >= 2
+                return len(await read_conversation(store, caller.conversation)) >= 2
 
             heard = await caller.ask_question(
                 resample_for_caller(path.synthesize(LONG_STORY_PROMPT), rate), is_answered
             )
-            said = await remembered(store, caller.conversation)
+            said = await read_conversation(store, caller.conversation)
             assert caller._echoed * FRAME_S > LONG_ANSWER_S, "the microphone has recorded no answer"
             result = said, caller.interruptions, heard.size
         await store.aclose()
@@ -168,7 +168,7 @@ def test_the_page_plays_the_answer_and_speech_interrupts_it(path: AgentPath, bro
     assert "France" in asked
     heard = np.asarray(32767 * np.asarray(page.evaluate("window.played")), np.int16)
     whisper = WhisperModel(str(path.model), device="cpu", compute_type="int8", cpu_threads=1)
-    turn = Turn(answered, transcript(whisper, heard, SPEAKER_RATE))
+    turn = Turn(answered, transcribe(whisper, heard, SPEAKER_RATE))
     assert turn.error_rate <= MAX_ERROR_RATE, turn
 
     page.evaluate("window.stopped = 0")

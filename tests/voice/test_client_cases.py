@@ -8,11 +8,11 @@ from deepgram.core.events import EventType
 
 from tests.voice.callers import SENTENCES, speech
 from tests.voice.test_clients import ENDED_WITHIN_S, DeepgramCaller, in_real_time, started
-from voice_ops.call.recording import RATE, read
-from voice_ops.demo.command import SAMPLE, SAMPLE_TEXT, word_error_rate
+from voice_ops.call.recording import SAMPLE_RATE, read_samples
+from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE, word_error_rate
 from voice_ops.demo.services import Gateway, VoicePath
 
-SPOKEN_TEXT = SAMPLE_TEXT.read_text(encoding="utf-8")
+SPOKEN_TEXT = SAMPLE_TEXT_FILE.read_text(encoding="utf-8")
 MAX_ERROR_RATE = 0.15
 MAX_ERROR_RATE_WITH_CUTS = 0.25
 """Maximum word error rate if pauses of 25 ms and commits split words."""
@@ -27,11 +27,16 @@ class FastUploader(DeepgramCaller):
     """Sends a recording as fast as the socket accepts it, like a script."""
 
     async def send(self) -> None:
-        options: dict[str, Any] = {"model": "nova-3", "encoding": "linear16", "sample_rate": RATE, "language": "en"}
+        options: dict[str, Any] = {
+            "model": "nova-3",
+            "encoding": "linear16",
+            "sample_rate": SAMPLE_RATE,
+            "language": "en",
+        }
         async with self._client.listen.v1.connect(**options) as connection:
             connection.on(EventType.MESSAGE, self.messages.append)
             listening = asyncio.create_task(connection.start_listening())
-            audio = read(SAMPLE).tobytes()
+            audio = read_samples(SAMPLE_FILE).tobytes()
             for begin in range(0, len(audio), 32_000):
                 await connection.send_media(audio[begin : begin + 32_000])
             await connection.send_close_stream()
@@ -43,13 +48,13 @@ class EarlyCommitter(DeepgramCaller):
 
     async def speak(self) -> None:
         options: dict[str, Any] = {
-            "model": "nova-3", "encoding": "linear16", "sample_rate": RATE, "language": "en", "endpointing": 25,
+            "model": "nova-3", "encoding": "linear16", "sample_rate": SAMPLE_RATE, "language": "en", "endpointing": 25,
         }  # fmt: skip
         async with self._client.listen.v1.connect(**options) as connection:
             connection.on(EventType.MESSAGE, self.messages.append)
             listening = asyncio.create_task(connection.start_listening())
             number = 0
-            async for piece in in_real_time(speech(SENTENCES[:3], 1.5), RATE):
+            async for piece in in_real_time(speech(SENTENCES[:3], 1.5), SAMPLE_RATE):
                 await connection.send_media(piece)
                 number += 1
                 if number % 33 == 0:

@@ -22,7 +22,7 @@ from openai import AsyncOpenAI
 from yarl import URL
 
 from tests.voice.callers import SENTENCES, speech
-from voice_ops.call.recording import RATE
+from voice_ops.call.recording import SAMPLE_RATE
 from voice_ops.call.senders import Samples
 from voice_ops.call.session import TIMEOUT_S, Session
 from voice_ops.demo.command import word_error_rate
@@ -31,7 +31,7 @@ from voice_ops.loadtest import client_session
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.inputs import Recording
 from voice_ops.loadtest.trace import Trace
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 ENDED_WITHIN_S = 120
 MAX_ERROR_RATE = 0.15
@@ -48,7 +48,7 @@ Break = Callable[[], Coroutine[None, None, None]]
 
 
 def started(path: VoicePath) -> Gateway:
-    gateway = path.start_gateway("gateway", free_port())
+    gateway = path.start_gateway("gateway", find_free_port())
     path.wait_ready()
     path.wait_for_capacity(gateway)
     return gateway
@@ -69,7 +69,7 @@ async def in_real_time(audio: np.ndarray, rate: int) -> AsyncIterator[bytes]:
 
 
 def resample_audio(samples: Samples, rate: int) -> np.ndarray:
-    return np.asarray(soxr.resample(samples, RATE, rate), "<i2") if rate != RATE else samples
+    return np.asarray(soxr.resample(samples, SAMPLE_RATE, rate), "<i2") if rate != SAMPLE_RATE else samples
 
 
 def mulaw(samples: Samples) -> np.ndarray:
@@ -171,7 +171,7 @@ async def test_openai_package_without_turns_has_one_transcript_per_commit(gatewa
 class DeepgramCaller:
     """A program with the `deepgram-sdk`."""
 
-    def __init__(self, gateway: Gateway, key: str = "any", *, rate: int = RATE) -> None:
+    def __init__(self, gateway: Gateway, key: str = "any", *, rate: int = SAMPLE_RATE) -> None:
         self._rate = rate
         socket = gateway.url.replace("http", "ws", 1)
         place = DeepgramClientEnvironment(base=gateway.url, production=socket, agent=socket, agent_rest=gateway.url)
@@ -219,7 +219,7 @@ class DeepgramCaller:
         return " ".join(final.transcript for final in self.finals)
 
 
-@pytest.mark.parametrize(("rate", "max_error_rate"), [(RATE, MAX_ERROR_RATE), TELEPHONE])
+@pytest.mark.parametrize(("rate", "max_error_rate"), [(SAMPLE_RATE, MAX_ERROR_RATE), TELEPHONE])
 async def test_deepgram_sdk_transcribes_the_sample(gateway: Gateway, rate: int, max_error_rate: float) -> None:
     caller = DeepgramCaller(gateway, rate=rate)
     async with asyncio.timeout(ENDED_WITHIN_S):
@@ -270,7 +270,7 @@ async def test_client_with_a_session_token_continues_after_a_gateway_restart(
     first, second = kind(gateway, session.token), kind(gateway, session.token)
 
     async def kill() -> None:
-        await asyncio.sleep(speech(SENTENCES[:1], 0.0).size / RATE + 0.3)
+        await asyncio.sleep(speech(SENTENCES[:1], 0.0).size / SAMPLE_RATE + 0.3)
         await asyncio.to_thread(path.services["gateway"].stop, signal.SIGKILL)
         path.services["gateway"].start()
         await asyncio.to_thread(path.services["gateway"].wait_ready)
@@ -299,7 +299,7 @@ async def test_a_client_receives_all_transcripts_before_its_gateway_stops(
     spoken = speech(SENTENCES[:1], 0.0)
 
     async def stop() -> None:
-        await asyncio.sleep(spoken.size / RATE)
+        await asyncio.sleep(spoken.size / SAMPLE_RATE)
         service = path.services["gateway"]
         assert service.process
         service.process.send_signal(signal.SIGTERM)
@@ -338,7 +338,7 @@ def documented_function(package: str, gateway: Gateway, prints: Callable[[Any], 
     return main
 
 
-@pytest.mark.parametrize(("package", "rate"), [("AsyncOpenAI", 24_000), ("AsyncDeepgramClient", RATE)])
+@pytest.mark.parametrize(("package", "rate"), [("AsyncOpenAI", 24_000), ("AsyncDeepgramClient", SAMPLE_RATE)])
 async def test_the_documented_programs_transcribe(gateway: Gateway, package: str, rate: int) -> None:
     told: list[Any] = []
 

@@ -14,8 +14,8 @@ from tests.blueprint.documents import Edits, edit_document, load_text
 from tests.voice.api_gateway import ApiGateway
 from tests.voice.test_page import check_transcript, wait_for_transcript
 from voice_blueprint.shipped import ROOT
-from voice_ops.call.access import Auth, ClientAuth, access
-from voice_ops.demo.command import weights
+from voice_ops.call.access import Auth, ClientAuth, header_provider
+from voice_ops.demo.command import find_weights
 from voice_ops.demo.services import VoicePath
 from voice_ops.demo.web import PageServer
 from voice_sandbox.rehearsals.aws import Rehearsal
@@ -90,7 +90,7 @@ def origin(page: PageServer) -> str:
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     page = PageServer()
     with (
-        VoicePath(tmp_path_factory.mktemp("voice"), weights(None)) as path,
+        VoicePath(tmp_path_factory.mktemp("voice"), find_weights(None)) as path,
         Rehearsal(load_text((ROOT / "deployments/sandbox.yaml").read_text(), tmp_path_factory.mktemp("file"))) as aws,
     ):
         aws.bootstrap()
@@ -150,13 +150,13 @@ def test_events_of_a_session_only_require_its_token(
     page: Page, deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in production, a server creates the session with AWS credentials, and a page uses it."""
-    for name, value in deployed.rehearsal.access().items():
+    for name, value in deployed.rehearsal.tool_environment().items():
         monkeypatch.setenv(name, value)
     with deployed.deploy("iam", "--exclusively") as api:
         refused = page.evaluate(TRY_TO_OPEN, f"{api.url}/v1/sessions")
         assert (refused["status"], refused["error"]) == (403, "Missing Authentication Token")
 
-        auth = ClientAuth(access(Auth.IAM, None, api.url))
+        auth = ClientAuth(header_provider(Auth.IAM, None, api.url))
         opened = httpx2.post(f"{api.url}/v1/sessions", json={"transport": "websocket"}, auth=auth).json()
         module, url = f"{origin(deployed.page)}/events.js", f"{api.url}/v1/sessions/{opened['id']}"
         closed, *types = page.evaluate(CLOSE_AND_READ, [module, url, opened["token"]])

@@ -12,7 +12,7 @@ import pytest
 import websockets
 
 from tests.voice.callers import SENTENCES, Transport, speech
-from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES, RATE
+from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES, SAMPLE_RATE
 from voice_ops.call.senders import Samples, sender_for
 from voice_ops.call.session import SUBPROTOCOL, TIMEOUT_S, CallError, Session, TranscriptEvent
 from voice_ops.demo.command import word_error_rate
@@ -107,7 +107,7 @@ async def test_a_commit_gives_a_marked_final(whole_path: VoicePath) -> None:
             while reader.commits < 1:
                 await asyncio.sleep(0.01)
             took_s = time.monotonic() - requested_at - reader.engine_s()
-            await send_speech(socket, np.zeros(RATE, np.int16))
+            await send_speech(socket, np.zeros(SAMPLE_RATE, np.int16))
             await socket.send(json.dumps({"type": "commit"}))
             while reader.commits < 2:
                 await asyncio.sleep(0.01)
@@ -134,7 +134,7 @@ async def test_a_killed_vad_host_does_not_shift_times_and_its_loss_is_reported(p
     path.wait_for_capacity(gateway)
     pause_s = 6.0
     said = speech(SENTENCES[1:3], pause_s)
-    second_ms = 1000 * (speech(SENTENCES[1:2], pause_s).size / RATE)
+    second_ms = 1000 * (speech(SENTENCES[1:2], pause_s).size / SAMPLE_RATE)
     reader = Reader()
     async with asyncio.timeout(ENDED_WITHIN_S), httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
         session = await Session.open(client, gateway.url, "websocket")

@@ -11,7 +11,7 @@ from tests.voice.callers import Caller, Transport, check_together
 from tests.voice.relay import LOSS_SHARE, load_balancer, lossy_network
 from voice_ops.call.session import TIMEOUT_S
 from voice_ops.demo.services import VoicePath
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 CALLERS = 4
 ENDED_WITHIN_S = 120
@@ -70,12 +70,12 @@ async def test_restarted_store_loses_no_final(path: VoicePath) -> None:
 
 async def test_killed_gateway_loses_no_final(path: VoicePath) -> None:
     """Audio is sent over SRTP; the event stream is resumed at another gateway with `Last-Event-ID`."""
-    ports = {name: free_port() for name in ("gateway-1", "gateway-2")}
+    ports = {name: find_free_port() for name in ("gateway-1", "gateway-2")}
     for name, port in ports.items():
         gateway = path.start_gateway(name, port)
     path.wait_ready()
     path.wait_for_capacity(gateway)
-    public = free_port()
+    public = find_free_port()
     async with load_balancer(public, list(ports.values())), calls(f"http://127.0.0.1:{public}", "srtp") as callers:
         await first_final(callers)
         await asyncio.to_thread(path.services["gateway-1"].stop, signal.SIGKILL)
@@ -85,7 +85,7 @@ async def test_killed_gateway_loses_no_final(path: VoicePath) -> None:
 
 async def test_reset_connection_in_the_middle_of_a_word_loses_no_final(whole_path: VoicePath) -> None:
     """All connections are reset repeatedly, like by a network change or a restarting load balancer."""
-    public, behind = free_port(), free_port()
+    public, behind = find_free_port(), find_free_port()
     gateway = whole_path.start_gateway(VOICE_MEDIA_PORT=str(behind))
     whole_path.wait_ready()
     whole_path.wait_for_capacity(gateway)
@@ -99,7 +99,7 @@ async def test_reset_connection_in_the_middle_of_a_word_loses_no_final(whole_pat
 
 async def test_lossy_network_loses_no_final(whole_path: VoicePath) -> None:
     """5 % of the RTP packets to the VAD stage are lost, and others are reordered."""
-    sent_to = free_port()
+    sent_to = find_free_port()
     gateway = whole_path.start_gateway(VOICE_RTP_PORT=str(sent_to))
     whole_path.wait_ready()
     whole_path.wait_for_capacity(gateway)

@@ -20,12 +20,12 @@ from openai import BadRequestError, OpenAI
 from openai.types.audio import TranscriptionVerbose
 
 from tests.voice.callers import SENTENCE_STARTS_S, SENTENCES, speech
-from voice_ops.call.recording import RATE, read
+from voice_ops.call.recording import SAMPLE_RATE, read_samples
 from voice_ops.call.senders import Samples
-from voice_ops.demo.command import SAMPLE, SAMPLE_TEXT, weights, word_error_rate
+from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE, find_weights, word_error_rate
 from voice_ops.demo.services import Gateway, Service, VoicePath
 
-SPOKEN_TEXT = SAMPLE_TEXT.read_text(encoding="utf-8")
+SPOKEN_TEXT = SAMPLE_TEXT_FILE.read_text(encoding="utf-8")
 MAX_ERROR_RATE = 0.1
 MAX_SENTENCE_ERROR_RATE = 0.25
 """Maximum word error rate of one sentence, about two words."""
@@ -38,14 +38,14 @@ MIN_DELTAS = 3
 
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[VoicePath]:
-    with VoicePath(tmp_path, weights(None)) as path:
+    with VoicePath(tmp_path, find_weights(None)) as path:
         path.start_store().wait_ready()
         yield path
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VoicePath]:
-    with VoicePath(tmp_path_factory.mktemp("files"), weights(None)) as path:
+    with VoicePath(tmp_path_factory.mktemp("files"), find_weights(None)) as path:
         path.start_store().wait_ready()
         path.start_engine()
         yield path
@@ -69,7 +69,7 @@ def wav(samples: Samples) -> io.BytesIO:
     with wave.open(file, "wb") as sound:
         sound.setnchannels(1)
         sound.setsampwidth(2)
-        sound.setframerate(RATE)
+        sound.setframerate(SAMPLE_RATE)
         sound.writeframes(samples.tobytes())
     return named_file(file, "speech.wav")
 
@@ -86,7 +86,7 @@ def encode(samples: Samples, container: str, codec: str, rate: int) -> io.BytesI
         stream = output.add_stream(codec, rate=rate, layout="stereo")
         assert isinstance(stream, av.AudioStream)
         frame = av.AudioFrame.from_ndarray(samples.reshape(1, -1), format="s16", layout="mono")
-        frame.sample_rate = RATE
+        frame.sample_rate = SAMPLE_RATE
         for packet in [*stream.encode(frame), *stream.encode(None)]:
             output.mux(packet)
     return named_file(file, f"speech.{container}")
@@ -99,10 +99,10 @@ def verbose(client: OpenAI, file: io.BytesIO) -> TranscriptionVerbose:
 
 
 def test_words_have_the_times_at_which_they_were_spoken(client: OpenAI) -> None:
-    heard = verbose(client, wav(read(SAMPLE)))
+    heard = verbose(client, wav(read_samples(SAMPLE_FILE)))
     assert word_error_rate(SPOKEN_TEXT, heard.text) <= MAX_ERROR_RATE
     assert heard.language == "en"
-    assert heard.duration == pytest.approx(len(read(SAMPLE)) / RATE, abs=0.01)
+    assert heard.duration == pytest.approx(len(read_samples(SAMPLE_FILE)) / SAMPLE_RATE, abs=0.01)
     assert heard.words
     assert heard.segments
     starts = [word.start for word in heard.words]
@@ -128,14 +128,14 @@ def stereo(left: Samples, right: Samples) -> io.BytesIO:
     with wave.open(file, "wb") as sound:
         sound.setnchannels(2)
         sound.setsampwidth(2)
-        sound.setframerate(RATE)
+        sound.setframerate(SAMPLE_RATE)
         sound.writeframes(both.astype("<i2").tobytes())
     return named_file(file, "call.wav")
 
 
 CALL = stereo(
-    np.concatenate([speech(SENTENCES[:1], 0.5), np.zeros(4 * RATE, np.int16)]),
-    np.concatenate([np.zeros(4 * RATE, np.int16), speech(SENTENCES[2:3], 0.5)]),
+    np.concatenate([speech(SENTENCES[:1], 0.5), np.zeros(4 * SAMPLE_RATE, np.int16)]),
+    np.concatenate([np.zeros(4 * SAMPLE_RATE, np.int16), speech(SENTENCES[2:3], 0.5)]),
 ).getvalue()
 """Two speakers, one after the other."""
 
@@ -150,11 +150,16 @@ def test_speakers_of_two_channels_are_distinguished(client: OpenAI, gateway: Gat
         assert word_error_rate(sentence, said) <= MAX_SENTENCE_ERROR_RATE, said
     assert [segment.start for segment in told.segments] == sorted(segment.start for segment in told.segments)
     with pytest.raises(BadRequestError, match="a channel for each speaker"):
-        client.audio.transcriptions.create(file=wav(read(SAMPLE)), model="any", response_format="diarized_json")
+        client.audio.transcriptions.create(
+            file=wav(read_samples(SAMPLE_FILE)), model="any", response_format="diarized_json"
+        )
     place = DeepgramClientEnvironment(base=gateway.url, production="", agent="", agent_rest="")
     listen = DeepgramClient(api_key="any", environment=place).listen.v1.media.transcribe_file
     heard = listen(request=CALL, model="nova-3", multichannel=True, utterances=True, punctuate=False)
-    assert (heard.metadata.channels, heard.metadata.duration) == (2, pytest.approx(len(CALL) / 4 / RATE, abs=0.01))
+    assert (heard.metadata.channels, heard.metadata.duration) == (
+        2,
+        pytest.approx(len(CALL) / 4 / SAMPLE_RATE, abs=0.01),
+    )
     for channel, sentence in zip(heard.results.channels, (SENTENCES[0], SENTENCES[2]), strict=True):
         (best,) = channel.alternatives
         assert word_error_rate(sentence, best.transcript) <= MAX_SENTENCE_ERROR_RATE, best.transcript
@@ -168,25 +173,27 @@ def test_speakers_of_two_channels_are_distinguished(client: OpenAI, gateway: Gat
 
 def test_other_formats_contain_the_same_text(client: OpenAI) -> None:
     create = client.audio.transcriptions.create
-    whole = create(file=wav(read(SAMPLE)), model="whisper-1", language="en")
+    whole = create(file=wav(read_samples(SAMPLE_FILE)), model="whisper-1", language="en")
     assert word_error_rate(SPOKEN_TEXT, whole.text) <= MAX_ERROR_RATE
     assert whole.usage
-    text = str(create(file=wav(read(SAMPLE)), model="whisper-1", response_format="text"))
+    text = str(create(file=wav(read_samples(SAMPLE_FILE)), model="whisper-1", response_format="text"))
     assert text.split() == whole.text.split()
-    srt = str(create(file=wav(read(SAMPLE)), model="whisper-1", response_format="srt"))
+    srt = str(create(file=wav(read_samples(SAMPLE_FILE)), model="whisper-1", response_format="srt"))
     numbers, times, lines, empty = (srt.splitlines()[place::4] for place in range(4))
     assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
     assert " ".join(lines) == whole.text
     assert times == sorted(times)
     assert times[0].startswith("00:00:00,")
     assert set(empty) == {""}
-    vtt = str(create(file=wav(read(SAMPLE)), model="whisper-1", response_format="vtt"))
+    vtt = str(create(file=wav(read_samples(SAMPLE_FILE)), model="whisper-1", response_format="vtt"))
     assert vtt.splitlines()[:2] == ["WEBVTT", ""]
     assert vtt.splitlines()[2::3] == [span.replace(",", ".") for span in times]
 
 
 def test_a_stream_returns_text_during_the_transcription(client: OpenAI) -> None:
-    with client.audio.transcriptions.create(file=wav(read(SAMPLE)), model="whisper-1", stream=True) as stream:
+    with client.audio.transcriptions.create(
+        file=wav(read_samples(SAMPLE_FILE)), model="whisper-1", stream=True
+    ) as stream:
         events = list(stream)
     deltas = [event.delta for event in events if event.type == "transcript.text.delta"]
     assert len(deltas) >= MIN_DELTAS
@@ -207,9 +214,9 @@ def test_common_audio_formats_are_supported(client: OpenAI, container: str, code
 
 def test_an_hour_of_audio_needs_little_memory_and_has_correct_times(client: OpenAI, files: VoicePath) -> None:
     said, places_s = speech(SENTENCES[1:2], 0.0), (0.0, 1800.5, 3590.0)
-    hour = np.zeros(HOUR_S * RATE, np.int16)
+    hour = np.zeros(HOUR_S * SAMPLE_RATE, np.int16)
     for at_s in places_s:
-        hour[round(at_s * RATE) : round(at_s * RATE) + len(said)] = said
+        hour[round(at_s * SAMPLE_RATE) : round(at_s * SAMPLE_RATE) + len(said)] = said
     process = files.services["gateway"].process
     assert process
     before, most = memory_mib(process.pid), 0.0
@@ -256,7 +263,7 @@ def _kill_busy_engine(path: VoicePath, engines: dict[str, Service]) -> None:
     import redis  # noqa: PLC0415  the synchronous client, which only this thread uses
 
     settings = path.store_settings
-    password = settings.secret()
+    password = settings.read_password()
     with redis.Redis(port=settings.port, password=password, decode_responses=True) as store:
         while True:
             for lease in store.scan_iter("file:*:asr"):
@@ -276,7 +283,9 @@ def test_the_documented_program_transcribes_a_file(
     programs = re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL)
     (text,) = [each for each in programs if "import OpenAI" in each]
     monkeypatch.chdir(tmp_path)
-    Path("meeting.m4a").write_bytes(wav(read(SAMPLE)).getvalue())  # the content determines the format, not the name
+    Path("meeting.m4a").write_bytes(
+        wav(read_samples(SAMPLE_FILE)).getvalue()
+    )  # the content determines the format, not the name
     exec(compile(text.replace("http://127.0.0.1:8080", gateway.url), document.name, "exec"), {})  # noqa: S102
     words = " ".join(line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines())
     assert word_error_rate(SPOKEN_TEXT, words) <= MAX_ERROR_RATE

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from voice_ops.demo.command import SAMPLE, SAMPLE_TEXT, word_error_rate
+from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE, word_error_rate
 from voice_ops.demo.services import Gateway, VoicePath
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 PROGRAM = Path(__file__).parent / "frameworks/hear.py"
 PYTHON = Path(__file__).parents[2] / ".tools/frameworks/bin/python"
@@ -25,7 +25,7 @@ ENDED_WITHIN_S = 180
 async def test_framework_transcribes_the_sample_despite_a_killed_host(path: VoicePath, framework: str) -> None:
     """Killing an ASR host after the first sentence does not affect the transcript."""
     assert PYTHON.exists(), "`make test-voice ARGS=...` installs the frameworks"
-    gateway = path.start_gateway("gateway", free_port())
+    gateway = path.start_gateway("gateway", find_free_port())
     path.wait_ready()
     path.wait_for_capacity(gateway)
     await check_hearing(framework, gateway, lambda: path.services["asr-1"].stop(signal.SIGKILL), MAX_ERROR_RATE)
@@ -36,7 +36,7 @@ async def test_framework_transcribes_the_sample_despite_a_killed_host(path: Voic
 async def test_livekit_continues_after_a_dropped_socket(path: VoicePath, framework: str) -> None:
     """The gateway is killed and restarted at the same address, and the plugin reconnects automatically."""
     assert PYTHON.exists(), "`make test-voice ARGS=...` installs the frameworks"
-    gateway = path.start_gateway("gateway", free_port())
+    gateway = path.start_gateway("gateway", find_free_port())
     path.wait_ready()
     path.wait_for_capacity(gateway)
 
@@ -51,7 +51,7 @@ async def check_hearing(framework: str, gateway: Gateway, break_: Callable[[], o
     """Transcribe the sample with a framework, inject a fault after its first sentence, and check the result."""
     async with asyncio.timeout(ENDED_WITHIN_S):
         program = await asyncio.create_subprocess_exec(
-            *map(str, (PYTHON, PROGRAM, framework, gateway.url.partition("//")[2], SAMPLE)),
+            *map(str, (PYTHON, PROGRAM, framework, gateway.url.partition("//")[2], SAMPLE_FILE)),
             env={**os.environ, "PYTHONPATH": ""},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -61,5 +61,5 @@ async def check_hearing(framework: str, gateway: Gateway, break_: Callable[[], o
         await asyncio.to_thread(break_)
         out, err = await program.communicate()
     heard = " ".join([first, *out.decode().splitlines()])
-    said = SAMPLE_TEXT.read_text(encoding="utf-8")
+    said = SAMPLE_TEXT_FILE.read_text(encoding="utf-8")
     assert word_error_rate(said, heard) <= max_error_rate, f"{heard}\n{err.decode()[-3000:]}"

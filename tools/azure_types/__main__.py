@@ -16,7 +16,7 @@ from voice_ops.output import out, stop
 from voice_sandbox.azure import arm
 from voice_sandbox.azure.definitions import READ_ONLY, Node
 from voice_sandbox.azure.graph import short_type
-from voice_sandbox.azure.schema import DEFINITIONS, api_version
+from voice_sandbox.azure.schema import DEFINITIONS_FILE, api_version
 from voice_sandbox.azure.values import reveal
 from voice_sandbox.rehearsals.azure import Rehearsal
 
@@ -35,7 +35,7 @@ class Definitions:
         self._files = self._git("ls-tree", "-r", "--name-only", "HEAD", "generated").splitlines()
         self._types = cache(lambda file: json.loads(self._git("show", f"HEAD:{file}")))
 
-    def resource(self, name: str, names: NameTree) -> dict[str, Any]:
+    def find_resource(self, name: str, names: NameTree) -> dict[str, Any]:
         """Return the definition of a resource type, limited to the properties in ``names``.
 
         Raises:
@@ -47,47 +47,47 @@ class Definitions:
                 types = self._types(file)
                 for each in types:
                     if each["$type"] == "ResourceType" and each["name"].lower() == name.lower():
-                        return {"type": each["name"], "body": self._node(types, each["body"], names)}
+                        return {"type": each["name"], "body": self._convert_type(types, each["body"], names)}
         raise KeyError(name)
 
-    def _node(self, types: list[Any], reference: Mapping[str, str], names: NameTree | None) -> Node:
+    def _convert_type(self, types: list[Any], reference: Mapping[str, str], names: NameTree | None) -> Node:
         result = types[int(reference["$ref"].partition("#/")[2])]
         match result["$type"]:
             case "BooleanType":
                 node: Node = "bool"
             case "IntegerType":
-                node = {"int": _limits(result, "minValue", "maxValue")}
+                node = {"int": _select_limits(result, "minValue", "maxValue")}
             case "StringType":
                 pattern = {"pattern": result["pattern"]} if result.get("pattern") else {}
-                node = {"string": {**_limits(result, "minLength", "maxLength"), **pattern}}
+                node = {"string": {**_select_limits(result, "minLength", "maxLength"), **pattern}}
             case "StringLiteralType":
                 node = {"enum": [result["value"]]}
             case "UnionType":
-                node = self._union(types, result)
+                node = self._convert_union(types, result)
             case "ArrayType":
-                of = self._node(types, result["itemType"], names and names.get("*"))
-                node = {"list": {**_limits(result, "minLength", "maxLength"), "of": of}}
+                of = self._convert_type(types, result["itemType"], names and names.get("*"))
+                node = {"list": {**_select_limits(result, "minLength", "maxLength"), "of": of}}
             case "ObjectType" if names is not None:
-                node = self._object(types, result, names)
+                node = self._convert_object(types, result, names)
             case "DiscriminatedObjectType" if names is not None:
-                node = self._choice(types, result, names)
+                node = self._convert_choice(types, result, names)
             case _:
                 node = "any"
         return node
 
-    def _union(self, types: list[Any], type_: Mapping[str, Any]) -> Node:
+    def _convert_union(self, types: list[Any], type_: Mapping[str, Any]) -> Node:
         of = [types[int(each["$ref"].partition("#/")[2])] for each in type_["elements"]]
         values = [each["value"] for each in of if each["$type"] == "StringLiteralType"]
         # Microsoft.Compute no longer updates its list of VM sizes (the newest are of 2018), so sizes are validated by
         # the catalogue.
         return {"enum": values} if values and "Standard_A0" not in values else "any"
 
-    def _object(self, types: list[Any], type_: Mapping[str, Any], names: NameTree) -> Node:
+    def _convert_object(self, types: list[Any], type_: Mapping[str, Any], names: NameTree) -> Node:
         if type_.get("additionalProperties") and not type_["properties"]:
-            return {"map": self._node(types, type_["additionalProperties"], names.get("*", {}))}
-        return {"object": dict(self._properties(types, type_["properties"], names))}
+            return {"map": self._convert_type(types, type_["additionalProperties"], names.get("*", {}))}
+        return {"object": dict(self._convert_properties(types, type_["properties"], names))}
 
-    def _properties(
+    def _convert_properties(
         self, types: list[Any], properties: Mapping[str, Any], names: NameTree
     ) -> Iterator[tuple[str, Any]]:
         for name, each in properties.items():
@@ -95,11 +95,11 @@ class Definitions:
             # The SDK omits `properties`, and the parent has the children of `properties`.
             children = {**names, **names.get(name, {})} if name == "properties" else names.get(name)
             flags = each["flags"] & ~READ_ONLY if name == "name" else each["flags"]
-            yield name, [flags, "any" if read_only else self._node(types, each["type"], children)]
+            yield name, [flags, "any" if read_only else self._convert_type(types, each["type"], children)]
 
-    def _choice(self, types: list[Any], type_: Mapping[str, Any], names: NameTree) -> Node:
-        base = dict(self._properties(types, type_["baseProperties"], names))
-        of = {name: self._node(types, each, names) for name, each in type_["elements"].items()}
+    def _convert_choice(self, types: list[Any], type_: Mapping[str, Any], names: NameTree) -> Node:
+        base = dict(self._convert_properties(types, type_["baseProperties"], names))
+        of = {name: self._convert_type(types, each, names) for name, each in type_["elements"].items()}
         merged = {name: {"object": {**base, **node["object"]}} for name, node in of.items()}
         return {"choice": {"by": type_["discriminator"], "of": merged}}
 
@@ -110,7 +110,7 @@ class Definitions:
         ).stdout  # fmt: skip
 
 
-def _limits(type_: Mapping[str, Any], min_key: str, max_key: str) -> dict[str, int]:
+def _select_limits(type_: Mapping[str, Any], min_key: str, max_key: str) -> dict[str, int]:
     return {name: type_[key] for name, key in (("min", min_key), ("max", max_key)) if type_.get(key) is not None}
 
 
@@ -133,7 +133,7 @@ def names_by_type() -> dict[str, NameTree]:
         deployment = voice_blueprint.load(file)
         if deployment.azure_section is None:
             continue
-        with Rehearsal.of(deployment) as rehearsal:
+        with Rehearsal.for_deployment(deployment) as rehearsal:
             graphs = [done.up.graph for done in rehearsal.run()]
         for resource in (each for graph in graphs for each in graph.managed_resources()):
             if resource.type.startswith("azure-native:"):
@@ -151,13 +151,13 @@ def refresh(clone: Annotated[Path, typer.Argument(metavar="CLONE", help=CLONE_HE
     for kind, names in sorted(names_by_type().items()):
         name = f"{arm.arm_type(kind)}@{api_version(f'azure-native:{kind}')}"
         try:
-            definition = definitions.resource(name, names)
+            definition = definitions.find_resource(name, names)
         except KeyError:
             raise stop(f"{kind}: {REPOSITORY} has no {name} at {definitions.commit}", FAILED) from None
         resources[kind] = definition
     rows = ",\n".join(f"  {json.dumps(kind)}: {json.dumps(definition)}" for kind, definition in resources.items())
     origin = json.dumps({"repository": REPOSITORY, "commit": definitions.commit})
-    DEFINITIONS.write_text(f'{{\n "origin": {origin},\n "resources": {{\n{rows}\n }}\n}}\n', encoding="utf-8")
+    DEFINITIONS_FILE.write_text(f'{{\n "origin": {origin},\n "resources": {{\n{rows}\n }}\n}}\n', encoding="utf-8")
     out.print(f"{len(resources)} types from {definitions.commit}")
 
 

@@ -10,11 +10,11 @@ from tools.engine_tables import wheels
 from tools.engine_tables.names import MovedError
 from tools.engine_tables.recipes import RECIPES
 from tools.engine_tables.source import Tree
-from tools.engine_tables.tables import render, table
+from tools.engine_tables.tables import build_table, render
 from tools.engine_tables.wheels import UnavailableError
 from voice_blueprint import catalog
 from voice_blueprint.catalog import EngineVersion
-from voice_blueprint.engines.published.release import EngineTable, Origin, read
+from voice_blueprint.engines.published.release import EngineTable, Origin, parse_table
 from voice_ops.exits import FAILED, REFUSED
 from voice_ops.output import err, print_error, stop
 from voice_ops.progress import Progress
@@ -39,17 +39,17 @@ def refresh(
     for name in desired:
         if name not in RECIPES:
             raise stop(f"{name} has no table; available tables: {', '.join(RECIPES)}", REFUSED)
-    done = [_refreshed(catalog.engines()[name]) for name in desired]
+    done = [_refresh_table(catalog.engines()[name]) for name in desired]
     if not all(done):
         raise typer.Exit(FAILED)
 
 
-def _refreshed(engine: EngineVersion) -> bool:
+def _refresh_table(engine: EngineVersion) -> bool:
     """Write the table of an engine. Return True on success."""
     file = TABLES / f"{engine.name}.json"
     try:
         with Progress(err).phase(f"{engine.name} {engine.version}"):
-            text = render(_from_wheel(engine, file))
+            text = render(_table_from_wheel(engine, file))
     except (UnavailableError, MovedError) as error:
         print_error(f"{engine.name}: {error}")
         return False
@@ -59,13 +59,13 @@ def _refreshed(engine: EngineVersion) -> bool:
     return True
 
 
-def _from_wheel(engine: EngineVersion, committed: Path) -> EngineTable:
+def _table_from_wheel(engine: EngineVersion, committed: Path) -> EngineTable:
     package = engine.package or engine.name
-    before = read(committed.read_text(encoding="utf-8")).origin if committed.exists() else None
+    before = parse_table(committed.read_text(encoding="utf-8")).origin if committed.exists() else None
     known_sha256 = before.sha256 if before and before.version == engine.version else None
-    file = wheels.wheel(package, engine.version, known_sha256)
-    origin = Origin(distribution=package, version=engine.version, file=file.name, sha256=wheels.sha256(file))
-    return table(Tree.from_wheel(file), RECIPES[engine.name], origin)
+    file = wheels.fetch_wheel(package, engine.version, known_sha256)
+    origin = Origin(distribution=package, version=engine.version, file=file.name, sha256=wheels.hash_file(file))
+    return build_table(Tree.from_wheel(file), RECIPES[engine.name], origin)
 
 
 if __name__ == "__main__":

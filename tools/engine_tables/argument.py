@@ -3,9 +3,9 @@
 import ast
 from dataclasses import dataclass, field
 
-from tools.engine_tables.classes import Field, Hint, choices, default_value, described, hint
+from tools.engine_tables.classes import Field, Hint, annotation_hint, choice_settings, default_value, describe_value
 from tools.engine_tables.names import Definition, Scope
-from tools.engine_tables.values import Reader, called
+from tools.engine_tables.values import Reader, called_name
 from voice_blueprint.engines.published.release import Setting
 
 _MAX_CALL_DEPTH = 2
@@ -46,7 +46,7 @@ class Arguments:
         return ""
 
 
-def setting(reader: Reader, name: str, arguments: Arguments, sizes: frozenset[str]) -> Setting:
+def build_setting(reader: Reader, name: str, arguments: Arguments, sizes: frozenset[str]) -> Setting:
     """Return the setting that an ``add_argument`` call defines.
 
     Args:
@@ -66,14 +66,14 @@ def _passed_settings(reader: Reader, arguments: Arguments) -> dict[str, object]:
     for key, (node, scope) in arguments.passed_arguments.items():
         match key:
             case "type":
-                setting_fields["type"] = converter(reader, node, scope)
+                setting_fields["type"] = converter_type(reader, node, scope)
                 setting_fields |= {} if setting_fields["type"] == "json" else {"config": None}
             case "metavar" if reader.value_or(node, scope, None) == "JSON":
                 setting_fields["type"] = "json"
             case "choices":
                 allowed_values = reader.value_or(node, scope, [])
                 setting_fields |= (
-                    choices(allowed_values, extensible=False)
+                    choice_settings(allowed_values, extensible=False)
                     if isinstance(allowed_values, list) and allowed_values
                     else {}
                 )
@@ -91,7 +91,7 @@ def _passed_settings(reader: Reader, arguments: Arguments) -> dict[str, object]:
     return setting_fields
 
 
-def converter(reader: Reader, node: ast.expr, scope: Scope, depth: int = 0) -> str:
+def converter_type(reader: Reader, node: ast.expr, scope: Scope, depth: int = 0) -> str:
     """Return the type of the values that a converter (``type=`` of ``add_argument``) accepts."""
     names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
     if "json.loads" in ast.unparse(node):
@@ -101,8 +101,8 @@ def converter(reader: Reader, node: ast.expr, scope: Scope, depth: int = 0) -> s
             return kind
     if isinstance(node, ast.Name) and node.id in {"int", "float", "str"}:
         return node.id
-    if isinstance(node, ast.Call) and called(node) in {"optional_type", "parse_type"} and node.args:
-        return converter(reader, node.args[0], scope, depth)
+    if isinstance(node, ast.Call) and called_name(node) in {"optional_type", "parse_type"} and node.args:
+        return converter_type(reader, node.args[0], scope, depth)
     result = reader.definition(node, scope)
     if result and isinstance(result.node, ast.FunctionDef) and depth < _MAX_CALL_DEPTH:
         return _function_type(reader, result, depth)
@@ -112,7 +112,9 @@ def converter(reader: Reader, node: ast.expr, scope: Scope, depth: int = 0) -> s
 def _function_type(reader: Reader, function: Definition, depth: int) -> str:
     calls = [each for each in ast.walk(function.node) if isinstance(each, ast.Call)]
     kinds = [
-        called(call) if called(call) in {"float", "int"} else converter(reader, call.func, function.scope, depth + 1)
+        called_name(call)
+        if called_name(call) in {"float", "int"}
+        else converter_type(reader, call.func, function.scope, depth + 1)
         for call in calls
     ]
     return next((kind for kind in ("json", "size", "float", "int") if kind in kinds), "str")
@@ -130,7 +132,7 @@ def size_fields(reader: Reader) -> frozenset[str]:
 
 def _derive_arguments(reader: Reader, each: Field, sizes: frozenset[str]) -> dict[str, object]:
     """Return the settings that vLLM's ``get_kwargs`` derives from a field of a configuration class."""
-    allowed = hint(reader, each.annotation, each.scope)
+    allowed = annotation_hint(reader, each.annotation, each.scope)
     setting_fields: dict[str, object] = {
         "nullable": "none" in allowed.kinds and "bool" not in allowed.kinds,
         "default": default_value(reader, each),
@@ -141,27 +143,27 @@ def _derive_arguments(reader: Reader, each: Field, sizes: frozenset[str]) -> dic
 def _derived_type(name: str, allowed: Hint, sizes: frozenset[str]) -> dict[str, object]:
     kinds = allowed.kinds - {"none"}
     if "config" in kinds:
-        return described(allowed, kinds & {"config", "dict"})
+        return describe_value(allowed, kinds & {"config", "dict"})
     if allowed.kinds == {"bool", "str", "none"}:
         return {"type": "str", "nargs": "?"}
     if "bool" in kinds:
         return {"type": "bool"}
     if "literal" in kinds:
-        return choices(allowed.values, extensible="str" in kinds)
+        return choice_settings(allowed.values, extensible="str" in kinds)
     if kinds & {"tuple", "list", "set"} and allowed.items is not None:
         return _collection_arguments(allowed, allowed.items)
-    return _scalar(name, allowed, kinds, sizes)
+    return _scalar_arguments(name, allowed, kinds, sizes)
 
 
 def _collection_arguments(allowed: Hint, items: Hint) -> dict[str, object]:
-    setting_fields = described(items, items.kinds - {"none"})
+    setting_fields = describe_value(items, items.kinds - {"none"})
     return setting_fields | {
         "type": "str" if setting_fields["type"] == "any" else setting_fields["type"],
         "nargs": allowed.length or "+",
     }
 
 
-def _scalar(name: str, allowed: Hint, kinds: set[str], sizes: frozenset[str]) -> dict[str, object]:
+def _scalar_arguments(name: str, allowed: Hint, kinds: set[str], sizes: frozenset[str]) -> dict[str, object]:
     if "int" in kinds:
         return {"type": "size-or-auto" if name == "max_model_len" else "size" if name in sizes else "int"}
     if "float" in kinds:

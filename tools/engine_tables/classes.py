@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tools.engine_tables.names import Definition, Scope
 from tools.engine_tables.source import Node
-from tools.engine_tables.values import Reader, UnknownValueError, called
+from tools.engine_tables.values import Reader, UnknownValueError, called_name
 from voice_blueprint.engines.published.release import Setting
 
 _DECORATORS = {"config", "dataclass", "pydantic_dataclass"}
@@ -41,7 +41,7 @@ class Hint:
     length: int | None = None
     config: Definition | None = None
 
-    def add(self, other: "Hint") -> None:
+    def merge(self, other: "Hint") -> None:
         """Allow the values of another annotation as well."""
         self.kinds |= other.kinds
         self.values += [value for value in other.values if value not in self.values]
@@ -53,14 +53,14 @@ class Hint:
 def is_config(reader: Reader, cls: Definition) -> bool:
     """Return True if a class is a dataclass, according to its decorators."""
     decorators = [
-        called(each) if isinstance(each, ast.Call) else getattr(each, "id", getattr(each, "attr", ""))
+        called_name(each) if isinstance(each, ast.Call) else getattr(each, "id", getattr(each, "attr", ""))
         for parent in reader.ancestry(cls)
         for each in getattr(parent.node, "decorator_list", [])
     ]
     return any(name in _DECORATORS for name in decorators)
 
 
-def fields(reader: Reader, cls: Definition) -> dict[str, Field]:
+def class_fields(reader: Reader, cls: Definition) -> dict[str, Field]:
     """Return the fields of a configuration class by name. Inherited fields come first."""
     results: dict[str, Field] = {}
     for each in reversed(list(reader.ancestry(cls))):
@@ -79,17 +79,17 @@ def _is_constructor_argument(name: str, annotation: ast.expr, default: ast.expr 
     return not any(each.arg == "init" and getattr(each.value, "value", True) is False for each in keywords)
 
 
-def hint(reader: Reader, node: Node, scope: Scope) -> Hint:
+def annotation_hint(reader: Reader, node: Node, scope: Scope) -> Hint:
     """Return the values that an annotation allows."""
     match node:
         case ast.Constant(value=None):
             return Hint({"none"})
         case ast.Constant(value=str(text)):
-            return hint(reader, ast.parse(text, mode="eval").body, scope)
+            return annotation_hint(reader, ast.parse(text, mode="eval").body, scope)
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _union(reader, [left, right], scope)
+            return _union_hint(reader, [left, right], scope)
         case ast.Subscript():
-            return _subscript(reader, node, scope)
+            return _subscript_hint(reader, node, scope)
         case ast.Name(id="bool" | "int" | "float" | "str" as name):
             return Hint({name})
         case ast.Name(id="dict" | "list" | "tuple" | "set" as name):
@@ -100,32 +100,32 @@ def hint(reader: Reader, node: Node, scope: Scope) -> Hint:
     return Hint({"other"})
 
 
-def _union(reader: Reader, parts: list[ast.expr], scope: Scope) -> Hint:
+def _union_hint(reader: Reader, parts: list[ast.expr], scope: Scope) -> Hint:
     combined = Hint()
     for part in parts:
-        combined.add(hint(reader, part, scope))
+        combined.merge(annotation_hint(reader, part, scope))
     return combined
 
 
-def _subscript(reader: Reader, node: ast.Subscript, scope: Scope) -> Hint:
+def _subscript_hint(reader: Reader, node: ast.Subscript, scope: Scope) -> Hint:
     name = getattr(node.value, "id", getattr(node.value, "attr", ""))
     inside = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if name == "Literal":
         try:
-            return Hint({"literal"}, values=reader.literal(node, scope))
+            return Hint({"literal"}, values=reader.literal_values(node, scope))
         except UnknownValueError:
             return Hint({"other"})
     if name == "Union":
-        return _union(reader, inside, scope)
+        return _union_hint(reader, inside, scope)
     if name in _WRAPPERS:
-        combined = hint(reader, inside[0], scope)
+        combined = annotation_hint(reader, inside[0], scope)
         if name == "Optional":
             combined.kinds.add("none")
         return combined
     if name in _COLLECTIONS:
         open_ended = name not in {"tuple", "Tuple"} or any(getattr(each, "value", None) is ... for each in inside)
         length = None if open_ended else len(inside)
-        return Hint({_COLLECTIONS[name]}, items=hint(reader, inside[0], scope), length=length)
+        return Hint({_COLLECTIONS[name]}, items=annotation_hint(reader, inside[0], scope), length=length)
     return Hint({"dict"} if name in _MAPPINGS else {"other"})
 
 
@@ -135,11 +135,11 @@ def _hint_for_class(reader: Reader, class_definition: Definition) -> Hint:
             if is_config(reader, class_definition):
                 return Hint({"config"}, config=class_definition)
             if reader.is_enum(class_definition):
-                return Hint({"enum"}, values=_accepted_values(reader.members(class_definition)))
+                return Hint({"enum"}, values=_accepted_values(reader.enum_members(class_definition)))
             is_mapping = any(ast.unparse(base).partition("[")[0] in _MAPPINGS for base in bases)
             return Hint({"dict"} if is_mapping else {"other"})
         case ast.AnnAssign(value=ast.expr() as alias) | (ast.expr() as alias):
-            return hint(reader, alias, class_definition.scope)
+            return annotation_hint(reader, alias, class_definition.scope)
     return Hint({"other"})
 
 
@@ -148,14 +148,14 @@ def _accepted_values(members: dict[str, object]) -> list[object]:
     return [*members, *(value for value in members.values() if isinstance(value, int))]
 
 
-def argument_setting(reader: Reader, each: Field) -> Setting:
-    allowed = hint(reader, each.annotation, each.scope)
+def field_setting(reader: Reader, each: Field) -> Setting:
+    allowed = annotation_hint(reader, each.annotation, each.scope)
     kinds = allowed.kinds - {"none"}
     many = bool(kinds & {"list", "tuple", "set"})
     simple = len(kinds) == 1
     of = allowed.items if many and simple and allowed.items else allowed
     item_kinds = of.kinds - {"none"}
-    changes = described(of, item_kinds)
+    changes = describe_value(of, item_kinds)
     if many and simple:
         changes["nargs"] = allowed.length or "*"
     return Setting.model_validate(
@@ -163,14 +163,14 @@ def argument_setting(reader: Reader, each: Field) -> Setting:
     )
 
 
-def described(allowed: Hint, kinds: set[str]) -> dict[str, object]:
+def describe_value(allowed: Hint, kinds: set[str]) -> dict[str, object]:
     """Return the type, choices and class of a value that is not a collection, as fields of ``Setting``."""
     if kinds == {"config"} and allowed.config is not None:
         return {"type": "json", "config": getattr(allowed.config.node, "name", None)}
     if kinds == {"config", "dict"}:
         return {"type": "json"}
     if "literal" in kinds and kinds <= {"literal", "str"}:
-        return choices(allowed.values, extensible="str" in kinds)
+        return choice_settings(allowed.values, extensible="str" in kinds)
     if kinds == {"enum"}:
         return {"type": "any", "choices": tuple(allowed.values), "any_case": True}
     if kinds == {"int", "float"}:
@@ -180,7 +180,7 @@ def described(allowed: Hint, kinds: set[str]) -> dict[str, object]:
     return {"type": kinds.pop() if len(kinds) == 1 and kinds <= {"bool", "int", "float", "str"} else "any"}
 
 
-def choices(values: list[object], *, extensible: bool) -> dict[str, object]:
+def choice_settings(values: list[object], *, extensible: bool) -> dict[str, object]:
     """Return the type and choices of a setting that allows these values, as fields of ``Setting``."""
     literals = [value for value in values if isinstance(value, str | int | float) and not isinstance(value, bool)]
     if len(literals) != len(values):
@@ -195,7 +195,7 @@ def default_value(reader: Reader, each: Field) -> object:
     return reader.value_or(each.default, each.scope, None) if each.default is not None else None
 
 
-def closure(
+def reachable_classes(
     reader: Reader, roots: dict[str, Definition], without: frozenset[str]
 ) -> Iterator[tuple[str, dict[str, Field]]]:
     """Yield the name and fields of each root class, and recursively of the configuration classes of its fields.
@@ -209,10 +209,10 @@ def closure(
         if name in visited:
             continue
         visited.add(name)
-        own_fields = fields(reader, cls)
+        own_fields = class_fields(reader, cls)
         yield name, own_fields
         for each in own_fields.values():
-            allowed = hint(reader, each.annotation, each.scope)
+            allowed = annotation_hint(reader, each.annotation, each.scope)
             for config in (allowed.config, allowed.items.config if allowed.items else None):
                 if config is not None:
                     waiting[getattr(config.node, "name", "")] = config

@@ -4,15 +4,15 @@ import ast
 from dataclasses import dataclass, field, replace
 
 from tools.engine_tables.argument import Arguments, size_fields
-from tools.engine_tables.argument import setting as argument_setting
-from tools.engine_tables.classes import Field, fields
+from tools.engine_tables.argument import build_setting as argument_setting
+from tools.engine_tables.classes import Field, class_fields
 from tools.engine_tables.names import Definition, MovedError, Scope
 from tools.engine_tables.source import Module, Symbols, blocks, symbols
-from tools.engine_tables.values import Reader, called
+from tools.engine_tables.values import Reader, called_name
 from voice_blueprint.engines.published.release import Command, Setting
 
-_GROUPS = {"add_argument_group", "add_mutually_exclusive_group", "add_parser", "ArgumentParser"}
-_PARSER_METHODS = {*_GROUPS, "add_argument", "set_defaults", "parse_args", "add_subparsers", "format_help"}
+_GROUP_METHODS = {"add_argument_group", "add_mutually_exclusive_group", "add_parser", "ArgumentParser"}
+_PARSER_METHODS = {*_GROUP_METHODS, "add_argument", "set_defaults", "parse_args", "add_subparsers", "format_help"}
 _NEGATING_ACTION = "EnableDisableAction"
 """Name of vLLM's boolean action, which pairs ``--enable-x`` with ``--disable-x``."""
 
@@ -24,7 +24,7 @@ class FieldArguments:
     fields: dict[str, Field]
     changed: dict[str, Arguments] = field(default_factory=dict)
 
-    def of(self, name: str) -> Arguments:
+    def for_field(self, name: str) -> Arguments:
         """Return the arguments of a field. Each call returns the same object."""
         return self.changed.setdefault(name, Arguments(origin=self.fields.get(name)))
 
@@ -67,12 +67,12 @@ class FlagReader:
         Raises:
             MovedError: The distribution has no such function.
         """
-        result = self._reader.required(function)
+        result = self._reader.required_definition(function)
         if not isinstance(result.node, ast.FunctionDef):
             raise MovedError(function)
         owner = self._reader.find_definition(function.rpartition(".")[0])
         in_class = owner if owner and isinstance(owner.node, ast.ClassDef) else None
-        self._function(result, in_class, in_class, {})
+        self._interpret_function(result, in_class, in_class, {})
         return Command(
             flexible=self._flexible,
             read_from=tuple(sorted(self._files)),
@@ -80,7 +80,7 @@ class FlagReader:
             flags=tuple(sorted(self._flags.values(), key=lambda flag: flag.name)),
         )
 
-    def _function(
+    def _interpret_function(
         self,
         function: Definition,
         cls: Definition | None,
@@ -94,10 +94,10 @@ class FlagReader:
         parameters = {each.arg for each in node.args.args} - {"self", "cls"} - set(arguments)
         local = _local_names(node, module)
         frame = _Frame(self._reader.scope(module, local), local, cls, owner, parameters, dict(arguments))
-        self._block(node.body, frame)
+        self._interpret_block(node.body, frame)
         return next((each for each in arguments.values() if isinstance(each, FieldArguments)), None)
 
-    def _block(self, statements: list[ast.stmt], frame: _Frame) -> None:
+    def _interpret_block(self, statements: list[ast.stmt], frame: _Frame) -> None:
         for statement in statements:
             match statement:
                 case ast.FunctionDef() | ast.ClassDef():
@@ -107,25 +107,25 @@ class FlagReader:
                 ):
                     self._add_class(class_arguments, frame)
                 case ast.Assign(targets=[target], value=value):
-                    self._assignment(target, value, frame)
+                    self._interpret_assignment(target, value, frame)
                 case ast.Delete(targets=targets):
                     for target in targets:
-                        self._deletion(target, frame)
+                        self._interpret_deletion(target, frame)
                 case ast.Expr(value=ast.Call() as call) | ast.Return(value=ast.Call() as call):
-                    self._call(call, frame)
+                    self._interpret_call(call, frame)
             for block in blocks(statement):
-                self._block(block, frame)
+                self._interpret_block(block, frame)
 
-    def _assignment(self, target: ast.expr, value: ast.expr, frame: _Frame) -> None:
+    def _interpret_assignment(self, target: ast.expr, value: ast.expr, frame: _Frame) -> None:
         match target, value:
-            case ast.Name(id=name), ast.Call() if called(value) in _GROUPS:
+            case ast.Name(id=name), ast.Call() if called_name(value) in _GROUP_METHODS:
                 frame.parsers.add(name)
             case ast.Name(id=name), _ if (field_arguments := self._field_arguments(value, frame)) is not None:
                 frame.arguments[name] = field_arguments
             case ast.Name(id=name), ast.IfExp():
                 frame.local[name] = value
             case ast.Name(id=name), ast.Call():
-                result = self._call(value, frame)
+                result = self._interpret_call(value, frame)
                 if result is not None:
                     frame.arguments[name] = result
             case ast.Subscript(value=base, slice=ast.Constant(value=str(key))), _:
@@ -133,7 +133,7 @@ class FlagReader:
                 if isinstance(field_arguments, Arguments):
                     field_arguments.set(key, value, frame.scope)
 
-    def _deletion(self, target: ast.expr, frame: _Frame) -> None:
+    def _interpret_deletion(self, target: ast.expr, frame: _Frame) -> None:
         match target:
             case ast.Subscript(value=base, slice=ast.Constant(value=str(key))):
                 field_arguments = self._field_arguments(base, frame)
@@ -146,24 +146,24 @@ class FlagReader:
             case ast.Name(id=name):
                 return frame.arguments.get(name)
             case ast.Call(func=ast.Name(id="get_kwargs"), args=[ast.Name(id="cls")]) if frame.cls:
-                return FieldArguments(fields(self._reader, frame.cls))
+                return FieldArguments(class_fields(self._reader, frame.cls))
             case ast.Call(func=ast.Name(id="get_kwargs"), args=[cls]):
                 result = self._reader.definition(cls, frame.scope)
-                return FieldArguments(fields(self._reader, result)) if result else None
+                return FieldArguments(class_fields(self._reader, result)) if result else None
             case ast.Subscript(value=base, slice=ast.Constant(value=str(name))):
                 class_arguments = self._field_arguments(base, frame)
-                return class_arguments.of(name) if isinstance(class_arguments, FieldArguments) else None
+                return class_arguments.for_field(name) if isinstance(class_arguments, FieldArguments) else None
         return None
 
-    def _call(self, call: ast.Call, frame: _Frame) -> FieldArguments | None:
-        if called(call) == "add_argument":
-            self._argument(call, frame)
+    def _interpret_call(self, call: ast.Call, frame: _Frame) -> FieldArguments | None:
+        if called_name(call) == "add_argument":
+            self._interpret_argument(call, frame)
             return None
         names = [each.id for each in call.args if isinstance(each, ast.Name)]
         passed = {name: frame.arguments[name] for name in names if name in frame.arguments}
-        if called(call) in _PARSER_METHODS or not (passed or frame.parsers & set(names)):
+        if called_name(call) in _PARSER_METHODS or not (passed or frame.parsers & set(names)):
             return None
-        target, owner = self._target(call.func, frame)
+        target, owner = self._resolve_call(call.func, frame)
         if target is None or not isinstance(target.node, ast.FunctionDef):
             self._lost.add(ast.unparse(call.func))
             return None
@@ -172,32 +172,32 @@ class FlagReader:
             parameter: passed[name] for parameter, name in zip(parameters, names, strict=False) if name in passed
         }
         bound = frame.cls if ast.unparse(call.func).startswith(("cls.", "super().")) else owner
-        return self._function(target, bound, owner, renamed)
+        return self._interpret_function(target, bound, owner, renamed)
 
-    def _target(self, func: ast.expr, frame: _Frame) -> tuple[Definition | None, Definition | None]:
+    def _resolve_call(self, func: ast.expr, frame: _Frame) -> tuple[Definition | None, Definition | None]:
         """Return the called function and the class that defines the function."""
         match func:
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=attr) if frame.owner:
                 parents = list(self._reader.ancestry(frame.owner))[1:]
-                return next(((self._reader.method(each, attr), each) for each in parents), (None, None))
+                return next(((self._reader.find_member(each, attr), each) for each in parents), (None, None))
             case ast.Attribute(value=ast.Name(id="cls"), attr=attr) if frame.cls:
                 holders = (
                     parent
                     for parent in self._reader.ancestry(frame.cls)
                     if any(getattr(each, "name", None) == attr for each in getattr(parent.node, "body", []))
                 )
-                return self._reader.method(frame.cls, attr), next(holders, frame.cls)
+                return self._reader.find_member(frame.cls, attr), next(holders, frame.cls)
             case ast.Attribute(value=base, attr=attr):
                 owner = self._reader.definition(base, frame.scope)
                 if owner and isinstance(owner.node, ast.ClassDef):
-                    return self._reader.method(owner, attr), owner
+                    return self._reader.find_member(owner, attr), owner
         return self._reader.definition(func, frame.scope), None
 
     def _add_class(self, class_arguments: FieldArguments, frame: _Frame) -> None:
         for name in class_arguments.fields:
-            self._add([f"--{name.replace('_', '-')}"], class_arguments.of(name), frame.scope)
+            self._add_flag([f"--{name.replace('_', '-')}"], class_arguments.for_field(name), frame.scope)
 
-    def _argument(self, call: ast.Call, frame: _Frame) -> None:
+    def _interpret_argument(self, call: ast.Call, frame: _Frame) -> None:
         names = [
             self._reader.value_or(each, frame.scope, None) for each in call.args if not isinstance(each, ast.Starred)
         ]
@@ -209,7 +209,7 @@ class FlagReader:
             else:
                 arguments.set(keyword.arg, keyword.value, frame.scope)
         if texts:
-            self._add(texts, arguments, frame.scope)
+            self._add_flag(texts, arguments, frame.scope)
 
     def _spread_arguments(self, node: ast.expr, frame: _Frame, arguments: Arguments) -> Arguments:
         """Return the arguments of ``**node``, overridden by explicit arguments."""
@@ -228,7 +228,7 @@ class FlagReader:
             else arguments
         )
 
-    def _add(self, names: list[str], arguments: Arguments, scope: Scope) -> None:
+    def _add_flag(self, names: list[str], arguments: Arguments, scope: Scope) -> None:
         if arguments.action in {"help", "version"}:
             return
         name = next((each for each in names if each.startswith("--")), names[0])

@@ -9,9 +9,9 @@ from tools.engine_tables.source import Node
 from tools.engine_tables.values import Reader
 from voice_blueprint.engines.published.release import Kernel
 
-MAJORS = (8, 9, 10, 12)
+MAJOR_CAPABILITIES = (8, 9, 10, 12)
 """Major compute capabilities of data centre GPUs from Ampere on."""
-BLOCKS, TYPES, SUPPORTS_TYPE = (
+BLOCKS_METHOD, TYPES_ATTRIBUTE, SUPPORTS_TYPE_METHOD = (
     "get_supported_kernel_block_sizes",
     "supported_kv_cache_dtypes",
     "supports_kv_cache_dtype",
@@ -22,13 +22,13 @@ UNKNOWN = object()
 """Value of an expression that is only known at run time."""
 
 
-def kernels(reader: Reader, chooser: str) -> tuple[Kernel, ...]:
+def read_kernels(reader: Reader, chooser: str) -> tuple[Kernel, ...]:
     """Return the kernels from which a function selects, ordered by name.
 
     Raises:
         MovedError: The release has no such function.
     """
-    result = reader.required(chooser)
+    result = reader.required_definition(chooser)
     classes_by_name = {
         each.attr: cls
         for each in ast.walk(result.node)
@@ -38,14 +38,14 @@ def kernels(reader: Reader, chooser: str) -> tuple[Kernel, ...]:
     return tuple(
         Kernel(name=name, blocks=tuple(sorted(_block_sizes(reader, cls))), kv_types=types)
         for name, cls in sorted(classes_by_name.items())
-        if (types := dict(_types(reader, cls)))  # one that delegates to others has none
+        if (types := dict(_supported_types(reader, cls)))  # one that delegates to others has none
         and not any(_PredicateEvaluator(reader, cls, 0).call_method(layout) is True for layout in OTHER_LAYOUTS)
     )
 
 
 def _block_sizes(reader: Reader, cls: Definition) -> set[int]:
     """Return the block sizes of a kernel. A block must be a multiple of one of these sizes."""
-    method = reader.method(cls, BLOCKS)
+    method = reader.find_member(cls, BLOCKS_METHOD)
     returned = [each.value for each in ast.walk(method.node) if isinstance(each, ast.Return)] if method else []
     items = [item for each in returned if isinstance(each, ast.List) for item in each.elts]
     plain = [item.args[0] if isinstance(item, ast.Call) and item.args else item for item in items]
@@ -53,13 +53,13 @@ def _block_sizes(reader: Reader, cls: Definition) -> set[int]:
     return {size for size in sizes if not any(size % less == 0 for less in sizes if less < size)}
 
 
-def _types(reader: Reader, cls: Definition) -> Iterator[tuple[str, tuple[int, ...]]]:
-    declared = _PredicateEvaluator(reader, cls, 0).value(ast.parse(f"cls.{TYPES}", mode="eval").body)
+def _supported_types(reader: Reader, cls: Definition) -> Iterator[tuple[str, tuple[int, ...]]]:
+    declared = _PredicateEvaluator(reader, cls, 0).evaluate(ast.parse(f"cls.{TYPES_ATTRIBUTE}", mode="eval").body)
     for kind in declared if isinstance(declared, list) else ():
         majors = [
             major
-            for major in MAJORS
-            if _PredicateEvaluator(reader, cls, major).call_method(SUPPORTS_TYPE, kind) is not False
+            for major in MAJOR_CAPABILITIES
+            if _PredicateEvaluator(reader, cls, major).call_method(SUPPORTS_TYPE_METHOD, kind) is not False
         ]
         yield str(kind), tuple(majors)
 
@@ -75,7 +75,7 @@ class _PredicateEvaluator:
     values: Mapping[str, object] | None = None
 
     def call_method(self, name: str, *arguments: object) -> object:
-        method = self.reader.method(self.cls, name)
+        method = self.reader.find_member(self.cls, name)
         return self._evaluate_call(method, arguments) if method else UNKNOWN
 
     def _evaluate_call(self, function: Definition, arguments: tuple[object, ...]) -> object:
@@ -85,64 +85,66 @@ class _PredicateEvaluator:
         inner = _PredicateEvaluator(
             self.reader, self.cls, self.major, function, dict(zip(names, arguments, strict=False))
         )
-        return inner._block(function.node.body)
+        return inner._evaluate_block(function.node.body)
 
-    def _block(self, body: list[ast.stmt]) -> object:
+    def _evaluate_block(self, body: list[ast.stmt]) -> object:
         for index, statement in enumerate(body):
             match statement:
                 case ast.Return(value=ast.expr() as value):
-                    return self.value(value)
+                    return self.evaluate(value)
                 case ast.If(test=test, body=then, orelse=otherwise):
-                    is_true, rest = self.value(test), body[index + 1 :]
+                    is_true, rest = self.evaluate(test), body[index + 1 :]
                     if is_true is not UNKNOWN:
-                        return self._block([*(then if is_true else otherwise), *rest])
-                    one, other = self._block([*then, *rest]), self._block([*otherwise, *rest])
+                        return self._evaluate_block([*(then if is_true else otherwise), *rest])
+                    one, other = self._evaluate_block([*then, *rest]), self._evaluate_block([*otherwise, *rest])
                     return one if one == other else UNKNOWN
                 case ast.Expr(value=ast.Constant()):
                     continue
             return UNKNOWN
         return None
 
-    def value(self, node: Node) -> object:
+    def evaluate(self, node: Node) -> object:
         scope = (self.within or self.cls).scope
         match node:
             case ast.Name(id=name) if self.values and name in self.values:
                 return self.values[name]
-            case ast.Attribute(value=ast.Name(id="cls"), attr=name) if member := self.reader.method(self.cls, name):
+            case ast.Attribute(value=ast.Name(id="cls"), attr=name) if member := self.reader.find_member(
+                self.cls, name
+            ):
                 value_node = member.node.value if isinstance(member.node, ast.AnnAssign) else member.node
                 return self.reader.value_or(value_node, member.scope, UNKNOWN) if value_node else UNKNOWN
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                is_true = self.value(operand)
+                is_true = self.evaluate(operand)
                 return is_true if is_true is UNKNOWN else not is_true
             case ast.BoolOp(op=operator, values=parts):
                 return self._evaluate_boolean(parts, decides=isinstance(operator, ast.Or))
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
-                return _evaluate_comparison(operator, self.value(left), self.value(right))
+                return _evaluate_comparison(operator, self.evaluate(left), self.evaluate(right))
             case ast.Call():
-                return self._call_value(node)
+                return self._evaluate_call_node(node)
         return self.reader.value_or(node, scope, UNKNOWN)
 
     def _evaluate_boolean(self, parts: list[ast.expr], *, decides: bool) -> object:
         values = []
         for part in parts:
-            values.append(self.value(part))
+            values.append(self.evaluate(part))
             if values[-1] is not UNKNOWN and bool(values[-1]) is decides:
                 return decides
         return UNKNOWN if UNKNOWN in values else not decides
 
-    def _call_value(self, call: ast.Call) -> object:
-        arguments = tuple(map(self.value, call.args))
+    def _evaluate_call_node(self, call: ast.Call) -> object:
+        arguments = tuple(map(self.evaluate, call.args))
         match call:
             case ast.Call(func=ast.Attribute(attr="is_device_capability_family"), args=[_]) if isinstance(
                 arguments[0], int
             ):
                 return arguments[0] // 10 == self.major
             case ast.Call(func=ast.Attribute(attr="startswith", value=text), args=[_]):
-                value = self.value(text)
+                value = self.evaluate(text)
                 return UNKNOWN if value is UNKNOWN else str(value).startswith(str(arguments[0]))
             case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name)):
                 inherited = [
-                    result for each in self.reader.ancestry(self.cls) if (result := self.reader.method(each, name))
+                    result for each in self.reader.ancestry(self.cls) if (result := self.reader.find_member(each, name))
                 ]
                 above = next((each for each in inherited if self.within and each.node is not self.within.node), None)
                 return self._evaluate_call(above, arguments) if above else UNKNOWN
@@ -152,11 +154,11 @@ class _PredicateEvaluator:
         return self._evaluate_call(function, arguments) if function and not call.keywords else UNKNOWN
 
     def _evaluate_any(self, part: ast.expr, over: ast.comprehension) -> object:
-        items, name = self.value(over.iter), getattr(over.target, "id", "")
+        items, name = self.evaluate(over.iter), getattr(over.target, "id", "")
         if not isinstance(items, list):
             return UNKNOWN
         values = [
-            _PredicateEvaluator(self.reader, self.cls, self.major, self.within, {name: item}).value(part)
+            _PredicateEvaluator(self.reader, self.cls, self.major, self.within, {name: item}).evaluate(part)
             for item in items
         ]
         return True in values or (UNKNOWN if UNKNOWN in values else False)

@@ -45,11 +45,11 @@ class Names:
         match node:
             case ast.Name(id=name):
                 if name in scope.local:
-                    return self._follow(scope.local[name], scope)
-                return self._in_module(scope.module, name)
+                    return self._follow_import(scope.local[name], scope)
+                return self._resolve_in_module(scope.module, name)
             case ast.Attribute(value=value, attr=attr):
                 base = self.definition(value, scope)
-                return self._member(base, attr) if base else None
+                return self._resolve_member(base, attr) if base else None
         return None
 
     def find_definition(self, dotted: str) -> Definition | None:
@@ -58,9 +58,9 @@ class Names:
         if (module := self.tree.module(dotted)) is not None:
             return Definition(module.tree, self.scope(module))
         base = self.find_definition(module_name) if module_name else None
-        return self._member(base, name) if base else None
+        return self._resolve_member(base, name) if base else None
 
-    def required(self, dotted: str) -> Definition:
+    def required_definition(self, dotted: str) -> Definition:
         """Return the definition of a full dotted name that must exist.
 
         Raises:
@@ -71,27 +71,27 @@ class Names:
             raise MovedError(dotted)
         return result
 
-    def _member(self, base: Definition, name: str) -> Definition | None:
+    def _resolve_member(self, base: Definition, name: str) -> Definition | None:
         match base.node:
             case ast.Module():
-                return self._in_module(base.scope.module, name)
+                return self._resolve_in_module(base.scope.module, name)
             case ast.ClassDef():
-                return self.method(base, name)
+                return self.find_member(base, name)
             case ast.Call(func=func):  # an instance: its class's defaults, unless overridden by the call
                 for keyword in base.node.keywords:
                     if keyword.arg == name:
                         return Definition(keyword.value, base.scope)
                 cls = self.definition(func, base.scope)
-                return self._member(cls, name) if cls and isinstance(cls.node, ast.ClassDef) else None
+                return self._resolve_member(cls, name) if cls and isinstance(cls.node, ast.ClassDef) else None
         return None
 
-    def _in_module(self, module: Module, name: str) -> Definition | None:
+    def _resolve_in_module(self, module: Module, name: str) -> Definition | None:
         if name in module.symbols:
-            return self._follow(module.symbols[name], self.scope(module))
+            return self._follow_import(module.symbols[name], self.scope(module))
         starred = [each.module for key, each in module.symbols.items() if key[0] == "*" and isinstance(each, Import)]
         return next((result for each in starred if (result := self.find_definition(f"{each}.{name}"))), None)
 
-    def method(self, cls: Definition, name: str) -> Definition | None:
+    def find_member(self, cls: Definition, name: str) -> Definition | None:
         """Return the definition of a class member, which may be inherited."""
         for each in self.ancestry(cls):
             for statement in getattr(each.node, "body", []):
@@ -110,7 +110,7 @@ class Names:
             if result and isinstance(result.node, ast.ClassDef):
                 yield from self.ancestry(result)
 
-    def _follow(self, meaning: Node | Import | None, scope: Scope) -> Definition | None:
+    def _follow_import(self, meaning: Node | Import | None, scope: Scope) -> Definition | None:
         if isinstance(meaning, Import):
             if meaning.name is None:
                 return self.find_definition(meaning.module)

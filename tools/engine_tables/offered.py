@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tools.engine_tables.names import MovedError, Scope
 from tools.engine_tables.source import Module
-from tools.engine_tables.values import Reader, called
+from tools.engine_tables.values import Reader, called_name
 from voice_blueprint.engines.published.release import Endpoint, PublishedMetric
 
 _METHODS = {"get": "GET", "post": "POST", "put": "PUT", "delete": "DELETE", "patch": "PATCH", "websocket": "WEBSOCKET"}
@@ -18,7 +18,7 @@ _UNITS = {
 """Unit names in OpenTelemetry's Prometheus exporter. Other units are unchanged."""
 _METRIC_CONSTRUCTOR = re.compile(r"(counter|gauge|histogram|summary)\w*\(", re.IGNORECASE)
 _ENVIRONMENT_ACCESS = re.compile(r"\bgetenv\(|\benviron\b")
-_PER = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
+_RATE_UNITS = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
 
 
 def registered_names(reader: Reader, function: str, owner: str = "") -> list[str]:
@@ -33,7 +33,7 @@ def registered_names(reader: Reader, function: str, owner: str = "") -> list[str
     return sorted(results)
 
 
-def strings(reader: Reader, start: str) -> list[str]:
+def dotted_names(reader: Reader, start: str) -> list[str]:
     """Return the string literals in the source that are dotted names with a prefix."""
     pattern = re.compile(rf"{re.escape(start)}[a-z0-9_.]*[a-z0-9]")
     return sorted(
@@ -68,7 +68,7 @@ def _metrics_in(reader: Reader, node: ast.AST, scope: Scope, prefixes: Sequence[
         case ast.Tuple(elts=[ast.Constant(value=str(text)), *_]) | ast.Assign(value=ast.Constant(value=str(text))):
             if _is_metric(text, prefixes):
                 yield text, "unknown"  # separate from the call that creates the metric
-        case ast.Call() if kind := _kind(node):
+        case ast.Call() if kind := _metric_kind(node):
             unit = next((reader.value_or(each.value, scope, "") for each in node.keywords if each.arg == "unit"), "")
             named = [each.value for each in node.keywords if each.arg in {"name", "gauge_name"}]
             texts = [reader.value_or(argument, scope, None) for argument in [*node.args[:2], *named]]
@@ -86,14 +86,14 @@ def _mapping_metrics(
     reader: Reader, key: ast.expr | None, value: ast.expr, scope: Scope, prefixes: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the metric that an entry of a mapping defines. The key is the name, and the value's class is the kind."""
-    if key is not None and isinstance(value, ast.Call) and (kind := _kind(value)):
+    if key is not None and isinstance(value, ast.Call) and (kind := _metric_kind(value)):
         name = reader.value_or(key, scope, None)
         if isinstance(name, str) and _is_metric(name, prefixes):
             yield name, kind
 
 
-def _kind(call: ast.Call) -> str | None:
-    return next((kind for kind in _KINDS if kind in called(call).lower()), None)
+def _metric_kind(call: ast.Call) -> str | None:
+    return next((kind for kind in _KINDS if kind in called_name(call).lower()), None)
 
 
 def _is_metric(text: str, prefixes: Sequence[str]) -> bool:
@@ -106,17 +106,17 @@ def _prometheus_name(name: str, kind: str) -> str:
     base = re.sub(r"[^a-zA-Z0-9_:]", "_", bare)
     if kind == "counter":
         base = base.removesuffix("_total")
-    suffix = _unit(unit)
+    suffix = _prometheus_unit(unit)
     if suffix and not base.endswith(f"_{suffix}"):
         base = f"{base}_{suffix}"
     return f"{base}_total" if kind == "counter" else base
 
 
-def _unit(unit: str) -> str:
+def _prometheus_unit(unit: str) -> str:
     unit = re.sub(r"\{.*?\}", "", unit)
     top, slash, bottom = unit.partition("/")
     if slash:
-        return f"{_UNITS.get(top, top)}_per_{_PER.get(bottom, bottom)}"
+        return f"{_UNITS.get(top, top)}_per_{_RATE_UNITS.get(bottom, bottom)}"
     return _UNITS.get(unit, unit)
 
 
@@ -136,18 +136,18 @@ def _endpoints_in(reader: Reader, call: ast.Call, scope: Scope) -> Iterator[tupl
     if not isinstance(path, str) or not path.startswith("/"):
         return
     on = ast.unparse(call.func).rpartition(".")[0]
-    if called(call) in _METHODS and ("router" in on or "app" in on):
-        yield _METHODS[called(call)], _prefix(reader, call, scope) + path
-    elif called(call) in {"add_api_route", "api_route"}:
+    if called_name(call) in _METHODS and ("router" in on or "app" in on):
+        yield _METHODS[called_name(call)], _router_prefix(reader, call, scope) + path
+    elif called_name(call) in {"add_api_route", "api_route"}:
         entries = next((reader.value_or(each.value, scope, []) for each in call.keywords if each.arg == "methods"), [])
         for method in entries if isinstance(entries, list) else []:
             if str(method).lower() in _METHODS:
                 yield str(method), path
-    elif called(call) == "Mount":
+    elif called_name(call) == "Mount":
         yield "GET", path
 
 
-def _prefix(reader: Reader, call: ast.Call, scope: Scope) -> str:
+def _router_prefix(reader: Reader, call: ast.Call, scope: Scope) -> str:
     if not isinstance(call.func, ast.Attribute):
         return ""
     router = reader.definition(call.func.value, scope)
@@ -160,7 +160,7 @@ def variables_read(reader: Reader, prefix: str) -> dict[str, object]:
     results: dict[str, object] = {}
     for module in reader.tree.modules(pattern=_ENVIRONMENT_ACCESS, containing=prefix):
         for call in _calls(module):
-            if called(call) in {"getenv", "get"} and "os." in ast.unparse(call.func) and call.args:
+            if called_name(call) in {"getenv", "get"} and "os." in ast.unparse(call.func) and call.args:
                 name = reader.value_or(call.args[0], reader.scope(module), None)
                 if isinstance(name, str) and name.startswith(prefix):
                     results[name] = None
@@ -183,7 +183,7 @@ def variables_declared(reader: Reader, table: str) -> dict[str, object]:
 
 def variables_listed(reader: Reader, dotted: str) -> dict[str, object]:
     """Return the environment variables that a module lists by name."""
-    result = reader.required(dotted)
+    result = reader.required_definition(dotted)
     entries = reader.value_or(result.node, result.scope, None)
     if not isinstance(entries, list):
         raise MovedError(dotted)
@@ -192,7 +192,7 @@ def variables_listed(reader: Reader, dotted: str) -> dict[str, object]:
 
 def settings_variables(reader: Reader, prefix: str, mapping: str) -> dict[str, object]:
     """Return an environment variable and its default for each setting in a mapping of definitions."""
-    result = reader.required(mapping)
+    result = reader.required_definition(mapping)
     node = result.node.value if isinstance(result.node, ast.AnnAssign) else result.node
     values: dict[str, object] = {}
     for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():

@@ -55,7 +55,7 @@ class Tree:
             for path in paths
             if path.endswith(".py")
         }
-        self.module = functools.cache(self._module)
+        self.module = functools.cache(self._parse_module)
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> "Tree":
@@ -84,7 +84,7 @@ class Tree:
             if containing in text and pattern.search(text) and (module := self.module(name)):
                 yield module
 
-    def _module(self, name: str) -> Module | None:
+    def _parse_module(self, name: str) -> Module | None:
         path = self._paths.get(name)
         if path is None:
             return None
@@ -100,12 +100,12 @@ def symbols(body: list[ast.stmt], package: str) -> Symbols:
     """Return the first binding of each name in a block of statements."""
     matches: Symbols = {}
     for statement in body:
-        for name, meaning in _bound(statement, package):
+        for name, meaning in _bindings(statement, package):
             matches.setdefault(name, meaning)
     return matches
 
 
-def _bound(statement: ast.stmt, package: str) -> Iterator[tuple[str, Node | Import]]:
+def _bindings(statement: ast.stmt, package: str) -> Iterator[tuple[str, Node | Import]]:
     match statement:
         case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
             yield statement.name, statement

@@ -5,9 +5,9 @@ import json
 from pydantic import JsonValue
 
 from tools.engine_tables import offered
-from tools.engine_tables.classes import argument_setting, closure
+from tools.engine_tables.classes import field_setting, reachable_classes
 from tools.engine_tables.flags import FlagReader
-from tools.engine_tables.kernels import kernels
+from tools.engine_tables.kernels import read_kernels
 from tools.engine_tables.names import Definition
 from tools.engine_tables.recipes import Recipe
 from tools.engine_tables.source import Tree
@@ -15,7 +15,7 @@ from tools.engine_tables.values import Reader
 from voice_blueprint.engines.published.release import Command, EngineTable, Origin, Setting
 
 
-def table(tree: Tree, recipe: Recipe, origin: Origin) -> EngineTable:
+def build_table(tree: Tree, recipe: Recipe, origin: Origin) -> EngineTable:
     """Return the table of a distribution that a recipe describes.
 
     Raises:
@@ -30,38 +30,38 @@ def table(tree: Tree, recipe: Recipe, origin: Origin) -> EngineTable:
         origin=origin,
         extends=recipe.extends,
         commands=commands,
-        configs=_configs(reader, recipe, commands),
+        configs=_config_settings(reader, recipe, commands),
         connectors={
             kind: tuple(offered.registered_names(reader, function, owner))
             for kind, (owner, function) in recipe.connectors.items()
         },
         connector_settings=tuple(
-            offered.strings(reader, recipe.connector_settings) if recipe.connector_settings else []
+            offered.dotted_names(reader, recipe.connector_settings) if recipe.connector_settings else []
         ),
         metrics=offered.metrics(reader, recipe.metrics) if recipe.metrics else (),
         endpoints=offered.endpoints(reader, recipe.endpoints),
-        kernels=kernels(reader, recipe.kernels) if recipe.kernels else (),
-        environment=_environment(reader, recipe),
+        kernels=read_kernels(reader, recipe.kernels) if recipe.kernels else (),
+        environment=_environment_variables(reader, recipe),
     )
 
 
-def _configs(reader: Reader, recipe: Recipe, commands: dict[str, Command]) -> dict[str, tuple[Setting, ...]]:
-    roots = {name.rpartition(".")[2]: reader.required(name) for name in recipe.configs}
+def _config_settings(reader: Reader, recipe: Recipe, commands: dict[str, Command]) -> dict[str, tuple[Setting, ...]]:
+    roots = {name.rpartition(".")[2]: reader.required_definition(name) for name in recipe.configs}
     for flag in (flag for command in commands.values() for flag in command.flags):
-        if flag.config and (cls := _class(reader, recipe.config_folder, flag.config)):
+        if flag.config and (cls := _find_class(reader, recipe.config_folder, flag.config)):
             roots[flag.config] = cls
     return {
-        name: tuple(argument_setting(reader, each) for each in fields.values())
-        for name, fields in sorted(closure(reader, roots, recipe.not_configs))
+        name: tuple(field_setting(reader, each) for each in fields.values())
+        for name, fields in sorted(reachable_classes(reader, roots, recipe.not_configs))
     }
 
 
-def _class(reader: Reader, folder: str, name: str) -> Definition | None:
+def _find_class(reader: Reader, folder: str, name: str) -> Definition | None:
     modules = reader.tree.modules(folder, f"class {name}")
     return next((result for module in modules if (result := reader.find_definition(f"{module.name}.{name}"))), None)
 
 
-def _environment(reader: Reader, recipe: Recipe) -> dict[str, JsonValue]:
+def _environment_variables(reader: Reader, recipe: Recipe) -> dict[str, JsonValue]:
     results: dict[str, object] = {}
     for function_name, arguments in recipe.environment.items():
         results |= offered.VARIABLES[function_name](reader, **arguments)

@@ -47,7 +47,7 @@ class Reader(Names):
             for base in getattr(each.node, "bases", [])
         )
 
-    def members(self, enum: Definition) -> dict[str, object]:
+    def enum_members(self, enum: Definition) -> dict[str, object]:
         """Return the members of an enumeration. The name replaces a value that is neither a text nor an integer."""
         results: dict[str, object] = {}
         for name, node in class_names(enum.node).items():
@@ -85,7 +85,7 @@ class Reader(Names):
         if isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
             return {str(self.value(key, scope)): self.value(value, scope) for key, value in pairs if key}
-        return [value for item in node.elts for value in self._items(item, scope)]
+        return [value for item in node.elts for value in self._evaluate_item(item, scope)]
 
     def _operation_value(self, node: Node, scope: Scope) -> object:
         match node:
@@ -101,7 +101,7 @@ class Reader(Names):
                 return self.value(body if self.value(test, scope) else orelse, scope)
         raise UnknownValueError(ast.unparse(node))
 
-    def _items(self, item: ast.expr, scope: Scope) -> list[object]:
+    def _evaluate_item(self, item: ast.expr, scope: Scope) -> list[object]:
         if not isinstance(item, ast.Starred):
             return [self.value(item, scope)]
         inner = self.value(item.value, scope)
@@ -120,7 +120,7 @@ class Reader(Names):
         if isinstance(node, ast.Attribute):
             owner = self.definition(node.value, scope)
             if owner and isinstance(owner.node, ast.ClassDef) and self.is_enum(owner):
-                members = self.members(owner)
+                members = self.enum_members(owner)
                 if node.attr in members:
                     return members[node.attr]
             if node.attr in {"value", "name"} and isinstance(node.value, ast.Attribute):
@@ -134,14 +134,14 @@ class Reader(Names):
         raise UnknownValueError(ast.unparse(node))
 
     def _call_value(self, call: ast.Call, scope: Scope) -> object:
-        name = called(call)
+        name = called_name(call)
         arguments = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
         if name in {"field", "Field"}:
             return self._field_value(call, arguments, scope)
         if name in self._registries:
             return list(self._registries[name])
         if name == "get_args":
-            return self.literal(call.args[0], scope)
+            return self.literal_values(call.args[0], scope)
         if name == "get_field":
             return self.value(ast.Attribute(call.args[0], str(self.value(call.args[1], scope))), scope)
         if name in {"getenv", "get"} and "os." in ast.unparse(call.func):
@@ -157,7 +157,7 @@ class Reader(Names):
     def _evaluate_list(self, node: ast.expr, scope: Scope) -> object:
         result = self.definition(node, scope)
         if result and isinstance(result.node, ast.ClassDef) and self.is_enum(result):
-            return list(self.members(result).values())
+            return list(self.enum_members(result).values())
         return self.value(node, scope)
 
     @staticmethod
@@ -196,7 +196,7 @@ class Reader(Names):
                 return self._evaluate_list(source, scope)
         raise UnknownValueError(ast.unparse(node))
 
-    def literal(self, node: Node, scope: Scope) -> list[object]:
+    def literal_values(self, node: Node, scope: Scope) -> list[object]:
         """Return the values that a ``Literal`` type allows. Aliases and unions of literals are resolved.
 
         Raises:
@@ -208,19 +208,19 @@ class Reader(Names):
                 return [
                     value
                     for item in items
-                    for value in ([item.value] if isinstance(item, ast.Constant) else self.literal(item, scope))
+                    for value in ([item.value] if isinstance(item, ast.Constant) else self.literal_values(item, scope))
                 ]
             case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-                return [*self.literal(left, scope), *self.literal(right, scope)]
+                return [*self.literal_values(left, scope), *self.literal_values(right, scope)]
             case ast.Name() | ast.Attribute():
                 result = self.definition(node, scope)
                 if result is not None and result.node is not node:
                     alias = result.node.value if isinstance(result.node, ast.AnnAssign) else result.node
                     if alias is not None:
-                        return self.literal(alias, result.scope)
+                        return self.literal_values(alias, result.scope)
         raise UnknownValueError(ast.unparse(node))
 
 
-def called(call: ast.Call) -> str:
+def called_name(call: ast.Call) -> str:
     """Return the last part of the called function's name, or "" if the function has no name."""
     return str(getattr(call.func, "id", getattr(call.func, "attr", "")))

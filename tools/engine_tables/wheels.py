@@ -8,16 +8,16 @@ import tempfile
 from pathlib import Path
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "voice-serve" / "wheels"
-PYTHON = "3.12"
+PYTHON_VERSION = "3.12"
 PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (17, 27, 28, 31, 34, 35))
-_LAST_LINES = 5
+_MAX_ERROR_LINES = 5
 
 
 class UnavailableError(Exception):
     """A published file cannot be downloaded."""
 
 
-def wheel(package: str, version: str, known_sha256: str | None = None) -> Path:
+def fetch_wheel(package: str, version: str, known_sha256: str | None = None) -> Path:
     """Return the path of a published wheel. Download the wheel unless it is in the cache.
 
     Args:
@@ -31,7 +31,7 @@ def wheel(package: str, version: str, known_sha256: str | None = None) -> Path:
         (
             file
             for file in CACHE.glob(f"{package.replace('-', '_')}-{version}-*.whl")
-            if known_sha256 in {None, sha256(file)}
+            if known_sha256 in {None, hash_file(file)}
         ),
         None,
     )
@@ -44,7 +44,7 @@ def wheel(package: str, version: str, known_sha256: str | None = None) -> Path:
         return arrived.rename(CACHE / arrived.name)
 
 
-def sha256(file: Path) -> str:
+def hash_file(file: Path) -> str:
     """Return the SHA-256 hash of a file, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -55,7 +55,7 @@ def _download(package: str, version: str, known_sha256: str | None, folder: Path
     desired = folder / "wanted.txt"
     desired.write_text(f"{package}=={version}" + (f" --hash=sha256:{known_sha256}" if known_sha256 else "") + "\n")
     command = [
-        *(_pip(), "download", "--no-deps", "--only-binary=:all:", "--python-version", PYTHON),
+        *(_pip(), "download", "--no-deps", "--only-binary=:all:", "--python-version", PYTHON_VERSION),
         *(f"--platform={platform}" for platform in PLATFORMS),
         *("--dest", str(folder), "--requirement", str(desired)),
     ]
@@ -63,7 +63,7 @@ def _download(package: str, version: str, known_sha256: str | None, folder: Path
     result = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603
     if result.returncode:
         lines = [line for line in result.stderr.splitlines() if line.startswith("ERROR")] or result.stderr.splitlines()
-        raise UnavailableError(f"pip cannot download {package} {version}: {' '.join(lines[-_LAST_LINES:])}")
+        raise UnavailableError(f"pip cannot download {package} {version}: {' '.join(lines[-_MAX_ERROR_LINES:])}")
 
 
 def _pip() -> str:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from typing import Literal
 
-from voice_userdata.values import AfXdp, Bake, Container, HealthCommand, HealthPort, HostBoot, Preparation, Vfio
+from voice_userdata.values import AfXdp, BakeJob, Container, HealthCommand, HealthPort, HostBoot, PreparationJob, Vfio
 
 SIZE_LIMIT_BYTES = 16_384
 """EC2's limit of user data before encoding.
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html"""
-TOKEN_BYTES = 160
+MAX_TOKEN_BYTES = 160
 """Maximum length of a resolved CDK token: the ARN of a secret or target group with names of 64 characters and the
 longest partition and region. The token itself has about 20 bytes."""
 _TOKEN = re.compile(r"\$\{Token\[[^\]]*\]\}")
@@ -42,8 +42,8 @@ HOST_ACTIONS = (
 )
 """Permissions of a host's role, in addition to those of its containers. Only VFIO needs those for the load balancer."""
 
-_ALWAYS_BEFORE = ("lib", "need")
-_NO_STEP_NAMES = {"lib", "need", "signature", "cold_start", "lifecycle", "drain", "every_boot"}
+_INITIAL_STEPS = ("lib", "need")
+_FILES_WITHOUT_STEP = {"lib", "need", "signature", "cold_start", "lifecycle", "drain", "every_boot"}
 _FINAL_STEPS = ("runtime", "images", "state_secret", "containers", "lifecycle", "drain", "every_boot")
 
 
@@ -57,11 +57,11 @@ def render(boot: HostBoot) -> str:
     Raises:
         ValueError: A value spans several lines, or the script exceeds EC2's limit.
     """
-    bodies = "\n".join(_body(step) for step in _files(boot))
+    bodies = "\n".join(_read_step(step) for step in _step_files(boot))
     packed = base64.b64encode(bz2.compress(bodies.encode())).decode()
-    parts = ["#!/bin/bash", "set -Eeuo pipefail", *_assignments(boot), _UNPACK.format(packed), 'main "$@"']
+    parts = ["#!/bin/bash", "set -Eeuo pipefail", *_value_assignments(boot), _UNPACK.format(packed), 'main "$@"']
     script = "\n".join(parts) + "\n"
-    size = deployed_bytes(script)
+    size = max_deployed_bytes(script)
     if size > SIZE_LIMIT_BYTES:
         raise ValueError(
             f"user data of {boot.fleet} is {size} bytes, but EC2 accepts only {SIZE_LIMIT_BYTES}: "
@@ -70,17 +70,17 @@ def render(boot: HostBoot) -> str:
     return script
 
 
-def unpacked(script: str) -> str:
+def unpack(script: str) -> str:
     """Return a script with its steps as plain text, for people and tools. The result may exceed EC2's limit."""
     return _PACKED_BODY.sub(lambda found: bz2.decompress(base64.b64decode(found[1])).decode(), script)
 
 
-def deployed_bytes(script: str) -> int:
+def max_deployed_bytes(script: str) -> int:
     """Return the maximum size of a script after CloudFormation has resolved the CDK's tokens."""
-    return len(_TOKEN.sub("x" * TOKEN_BYTES, script).encode())
+    return len(_TOKEN.sub("x" * MAX_TOKEN_BYTES, script).encode())
 
 
-def render_bake(bake: Bake, function: Literal["bake", "check"]) -> str:
+def render_bake(bake: BakeJob, function: Literal["bake", "check"]) -> str:
     """Render the script that EC2 Image Builder runs on the build machine of a host image.
 
     Image Builder first runs the function ``bake``, then ``check``.
@@ -93,30 +93,30 @@ def render_bake(bake: Bake, function: Literal["bake", "check"]) -> str:
         "VFIO_DRIVERS": bake.vfio_drivers,
         "SIGNING_KEY": bake.signing_key,
     }
-    steps = ["lib", "need", "runtime", *_signature(bake), "images", *(["huge_pages"] if pages else []), "bake"]
+    steps = ["lib", "need", "runtime", *_signature_steps(bake), "images", *(["huge_pages"] if pages else []), "bake"]
     parts = [
         "set -Eeuo pipefail",
         *(f"{name}={_quote(str(value))}" for name, value in values.items() if value is not None),
-        _array("CONTAINERS", list(bake.images)),
+        _bash_array("CONTAINERS", list(bake.images)),
         f"declare -A IMAGE=({' '.join(f'[{name}]={_quote(uri)}' for name, uri in bake.images.items())})",
-        *(_body(step) for step in steps),
+        *(_read_step(step) for step in steps),
         f"main {function}",
     ]
     return "\n".join(parts) + "\n"
 
 
-def render_preparation(job: Preparation) -> str:
+def render_preparation(job: PreparationJob) -> str:
     """Render the user data of the host that creates a fleet's artifacts."""
     name, uri = job.image
     disks = ["instance_store"] if job.instance_store_mount else []
     steps = [*disks, *([job.accelerator] if job.accelerator else []), "runtime", "images", "prepare"]
-    bodies = ["lib", "need", *_signature(job), *steps]
+    bodies = ["lib", "need", *_signature_steps(job), *steps]
     values = {
         "REGION": job.region,
         "ARTIFACTS": job.artifacts.source,
         "ARTIFACTS_DIR": job.artifacts.directory,
         "ARTIFACTS_USER": job.artifacts.user_id,
-        "MOUNTED_AT": job.mounted_at,
+        "MOUNTED_AT": job.cache_mount_path,
         "INSTANCE_STORE": job.instance_store_mount,
         "GPUS": "yes" if job.accelerator == "gpu" else None,
         "SHARED_MEMORY_MIB": job.shared_memory_mib,
@@ -126,19 +126,19 @@ def render_preparation(job: Preparation) -> str:
         "#!/bin/bash",
         "set -Eeuo pipefail",
         *(f"{name}={_quote(str(value))}" for name, value in values.items() if value is not None),
-        _array("STEPS", ["need aws awscli-2", *(["need mkfs.xfs xfsprogs"] if disks else []), *steps]),
-        _array("DEVICES", []),
-        _array("CONTAINERS", [name]),
-        _array("COMMAND", list(job.command)),
-        f"ENVIRONMENT={_lines(_variables(job.environment))}",
+        _bash_array("STEPS", ["need aws awscli-2", *(["need mkfs.xfs xfsprogs"] if disks else []), *steps]),
+        _bash_array("DEVICES", []),
+        _bash_array("CONTAINERS", [name]),
+        _bash_array("COMMAND", list(job.command)),
+        f"ENVIRONMENT={_quote_lines(_format_variables(job.environment))}",
         f"declare -A IMAGE=([{name}]={_quote(uri)})",
-        *(_body(step) for step in bodies),
+        *(_read_step(step) for step in bodies),
         "main",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _files(boot: HostBoot) -> list[str]:
+def _step_files(boot: HostBoot) -> list[str]:
     """Return the names of the step files, in the order in which they run.
 
     AF_XDP creates the queues that ENA Express tunes; VFIO changes the interface that containers use.
@@ -153,13 +153,13 @@ def _files(boot: HostBoot) -> list[str]:
         ("neuron", boot.accelerator == "neuron"),
         ("gpu", boot.accelerator == "gpu"),
         ("artifacts", boot.artifacts),
-        ("cold_start", boot.starting),
+        ("cold_start", boot.timed_container),
         ("signature", boot.signing_key),
     )
-    return [*_ALWAYS_BEFORE, *(name for name, enabled in optional if enabled), *_FINAL_STEPS]
+    return [*_INITIAL_STEPS, *(name for name, enabled in optional if enabled), *_FINAL_STEPS]
 
 
-def _signature(of: Bake | Preparation) -> list[str]:
+def _signature_steps(of: BakeJob | PreparationJob) -> list[str]:
     return ["signature"] if of.signing_key else []
 
 
@@ -176,20 +176,20 @@ def _boot_steps(boot: HostBoot) -> list[str]:
         needs.append("need mkfs.xfs xfsprogs")
     if boot.signing_key:
         needs.append("need openssl openssl")
-    steps = needs + [name for name in _files(boot) if name not in _NO_STEP_NAMES]
-    if boot.starting:
+    steps = needs + [name for name in _step_files(boot) if name not in _FILES_WITHOUT_STEP]
+    if boot.timed_container:
         pull = steps.index("images")
         steps[pull : pull + 1] = ["before_pull", "images", "after_pull"]
     return steps
 
 
-def _body(step: str) -> str:
+def _read_step(step: str) -> str:
     text = (files("voice_userdata") / "steps" / f"{step}.sh").read_text(encoding="utf-8")
     lines = (line.strip() for line in re.sub(r"\s*\\\n\s*", " ", text).splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("#"))
 
 
-def _assignments(boot: HostBoot) -> list[str]:
+def _value_assignments(boot: HostBoot) -> list[str]:
     hooks = boot.hooks
     af_xdp = boot.data_path if isinstance(boot.data_path, AfXdp) else None
     target_group = boot.data_path.ip_target_group_arn if isinstance(boot.data_path, Vfio) else None
@@ -199,7 +199,7 @@ def _assignments(boot: HostBoot) -> list[str]:
         "GROUP": boot.auto_scaling_group,
         "LAUNCH_HOOK": hooks.launch,
         "TERMINATE_HOOK": hooks.terminate,
-        "HEARTBEAT_EVERY_S": hooks.heartbeat_every_s,
+        "HEARTBEAT_EVERY_S": hooks.heartbeat_interval_s,
         "READY_BUDGET_S": hooks.ready_budget_s,
         "DRAIN_BUDGET_S": hooks.drain_budget_s,
         "LOG_GROUP": boot.log_group,
@@ -215,17 +215,17 @@ def _assignments(boot: HostBoot) -> list[str]:
         "ARTIFACTS": boot.artifacts.source if boot.artifacts else None,
         "ARTIFACTS_DIR": boot.artifacts.directory if boot.artifacts else None,
         "ARTIFACTS_USER": boot.artifacts.user_id if boot.artifacts else None,
-        "STARTING": boot.starting.name if boot.starting else "",
-        "START_LOG": _start_log(boot.starting) if boot.starting else None,
+        "STARTING": boot.timed_container.name if boot.timed_container else "",
+        "START_LOG": _start_log(boot.timed_container) if boot.timed_container else None,
         "TARGET_GROUP": target_group or "",
         "SIGNING_KEY": boot.signing_key,
     }
     return [
         *(f"{name}={_quote(str(value))}" for name, value in values.items() if value is not None),
-        _array("BOOT_STEPS", _boot_steps(boot)),
-        _array("DEVICES", []),
-        _array("CONTAINERS", [container.name for container in boot.containers]),
-        f"COMMON={_lines(_variables(boot.shared_environment))}",
+        _bash_array("BOOT_STEPS", _boot_steps(boot)),
+        _bash_array("DEVICES", []),
+        _bash_array("CONTAINERS", [container.name for container in boot.containers]),
+        f"COMMON={_quote_lines(_format_variables(boot.shared_environment))}",
         _container_tables(boot),
     ]
 
@@ -238,8 +238,8 @@ def _container_tables(boot: HostBoot) -> str:
     """Return associative arrays with the values of each container. A container without a value has no entry."""
     tables: dict[str, Callable[[Container], Iterable[str]]] = {
         "IMAGE": lambda c: [c.image_uri],
-        "ENVIRONMENT": lambda c: _variables(c.environment),
-        "OPTIONS": lambda c: _options(boot, c),
+        "ENVIRONMENT": lambda c: _format_variables(c.environment),
+        "OPTIONS": lambda c: _docker_options(boot, c),
         "COMMAND": lambda c: c.arguments,
         "RUN_AS": lambda c: [str(c.user_id)],
         "WRITABLE": lambda c: [mount.source for mount in c.mounts if mount.writable],
@@ -249,11 +249,11 @@ def _container_tables(boot: HostBoot) -> str:
     rendered = []
     for table, of in tables.items():
         entries = [(container.name, list(of(container))) for container in boot.containers]
-        rendered.append(f"{table}=({' '.join(f'[{name}]={_lines(lines)}' for name, lines in entries if lines)})")
+        rendered.append(f"{table}=({' '.join(f'[{name}]={_quote_lines(lines)}' for name, lines in entries if lines)})")
     return "declare -A " + " ".join(rendered)
 
 
-def _options(boot: HostBoot, container: Container) -> list[str]:
+def _docker_options(boot: HostBoot, container: Container) -> list[str]:
     """Return the arguments of ``docker run`` that differ between containers and do not depend on the host."""
     options = []
     if container.shared_memory_mib:
@@ -273,23 +273,23 @@ def _options(boot: HostBoot, container: Container) -> list[str]:
     return options
 
 
-def _variables(environment: Mapping[str, str]) -> list[str]:
+def _format_variables(environment: Mapping[str, str]) -> list[str]:
     return [f"{name}={value}" for name, value in environment.items()]
 
 
-def _array(name: str, items: list[str]) -> str:
+def _bash_array(name: str, items: list[str]) -> str:
     return f"{name}=({' '.join(map(_quote, items))})"
 
 
-def _lines(items: Iterable[str]) -> str:
-    return shlex.quote("\n".join(map(_one_line, items)))
+def _quote_lines(items: Iterable[str]) -> str:
+    return shlex.quote("\n".join(map(_require_one_line, items)))
 
 
 def _quote(value: str) -> str:
-    return shlex.quote(_one_line(value))
+    return shlex.quote(_require_one_line(value))
 
 
-def _one_line(value: str) -> str:
+def _require_one_line(value: str) -> str:
     if "\n" in value or "\r" in value or "\0" in value:
         raise ValueError(f"{value!r} spans several lines, which environment files and argument lists do not support")
     return value

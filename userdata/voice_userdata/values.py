@@ -24,7 +24,7 @@ from voice_blueprint.contract.environment import (
 from voice_blueprint.contract.metrics import StartPhase
 from voice_blueprint.contract.network import ENA_EXPRESS_MTU, XDP_MTU, Tier
 
-POLL_S = 5
+POLL_INTERVAL_S = 5
 """Interval at which a host checks its containers and its metadata."""
 
 HOST_VARIABLES = frozenset(
@@ -41,12 +41,12 @@ def _require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def _check_variables(of: str, environment: Mapping[str, str]) -> None:
+def _check_variables(owner: str, environment: Mapping[str, str]) -> None:
     for name in environment:
-        _require(_VARIABLE.fullmatch(name) is not None, f"{of}: {name!r} is not a valid variable name")
+        _require(_VARIABLE.fullmatch(name) is not None, f"{owner}: {name!r} is not a valid variable name")
     _require(
         VALKEY_PASSWORD.name not in environment,
-        f"{of}: {VALKEY_PASSWORD.name} is a secret, and every process of the host can read user data",
+        f"{owner}: {VALKEY_PASSWORD.name} is a secret, and every process of the host can read user data",
     )
 
 
@@ -83,14 +83,14 @@ class LifecycleHooks:
 
     def __post_init__(self) -> None:
         _require(
-            self.heartbeat_s >= 3 * POLL_S,
-            f"heartbeat_s={self.heartbeat_s} is shorter than three polls of {POLL_S} s",
+            self.heartbeat_s >= 3 * POLL_INTERVAL_S,
+            f"heartbeat_s={self.heartbeat_s} is shorter than three polls of {POLL_INTERVAL_S} s",
         )
 
     @property
-    def heartbeat_every_s(self) -> int:
+    def heartbeat_interval_s(self) -> int:
         """A third of the heartbeat timeout, rounded down to whole polls, so that two heartbeats may be lost."""
-        return self.heartbeat_s // 3 // POLL_S * POLL_S
+        return self.heartbeat_s // 3 // POLL_INTERVAL_S * POLL_INTERVAL_S
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class HealthCommand:
     """Readiness check of a container: a command that runs inside the container must succeed."""
 
     command: str
-    interval_s: int = POLL_S
+    interval_s: int = POLL_INTERVAL_S
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ class HostBoot:
         accelerator: Devices that must be visible before containers start.
         artifacts: Artifacts to download before containers start; ``None`` if engines download from a hub.
         signing_key: Key that must have signed an image before it is pulled, as returned by
-            ``voice_blueprint.signing.key_line``; ``None`` without verification.
+            ``voice_blueprint.signing.pem_body``; ``None`` without verification.
     """
 
     deployment: str
@@ -295,16 +295,16 @@ class HostBoot:
             self._check_reserved(container.name, container.environment, HOST_VARIABLES | self.shared_environment.keys())
 
     @staticmethod
-    def _check_reserved(of: str, environment: Mapping[str, str], reserved: frozenset[str]) -> None:
+    def _check_reserved(owner: str, environment: Mapping[str, str], reserved: frozenset[str]) -> None:
         overridden = sorted(environment.keys() & reserved)
-        _require(not overridden, f"{of}: {', '.join(overridden)} is set by HostBoot or by the host")
+        _require(not overridden, f"{owner}: {', '.join(overridden)} is set by HostBoot or by the host")
 
     def _limit_mtu(self, limit: int, name: str) -> None:
         mtu = self.mtu or 9001
         _require(mtu <= limit, f"{name} supports an MTU of at most {limit}, not {mtu}: set mtu")
 
     @property
-    def starting(self) -> Container | None:
+    def timed_container(self) -> Container | None:
         """The container whose start-up phases are measured."""
         return next((container for container in self.containers if container.start_log is not None), None)
 
@@ -323,13 +323,13 @@ class HostBoot:
             own[HUGE_PAGE_SIZE_MIB.name] = str(self.huge_pages.size_mib)
         return own
 
-    def variables_for(self, container: Container) -> frozenset[str]:
-        """Return the names of all variables of a container."""
+    def variable_names_for(self, container: Container) -> frozenset[str]:
+        """Return the names of all variables that a container receives: the host's, the shared ones and its own."""
         return HOST_VARIABLES | self.shared_environment.keys() | container.environment.keys()
 
 
 @dataclass(frozen=True)
-class Bake:
+class BakeJob:
     """Values of a host image, in addition to AWS's base image.
 
     Attributes:
@@ -347,13 +347,13 @@ class Bake:
 
 
 @dataclass(frozen=True)
-class Preparation:
+class PreparationJob:
     """A job in which an engine downloads and compiles its model, for the hosts of its fleet.
 
     Attributes:
         image: Name of the engine's image, and the URI of the image with its digest.
         command: Arguments of the engine's container, including the program.
-        mounted_at: Path of the cache in the container.
+        cache_mount_path: Path of the cache in the container.
         signing_key: As in ``HostBoot``.
     """
 
@@ -362,7 +362,7 @@ class Preparation:
     command: tuple[str, ...]
     environment: Mapping[str, str]
     artifacts: Artifacts
-    mounted_at: str
+    cache_mount_path: str
     instance_store_mount: str | None = None
     accelerator: Literal["neuron", "gpu"] | None = None
     shared_memory_mib: int | None = None

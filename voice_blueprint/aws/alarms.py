@@ -55,7 +55,7 @@ def evaluation_range(rule: AlarmRule) -> int:
     return rule.evaluation_periods + 2
 
 
-def evaluate(rule: AlarmRule, datapoints: Sequence[float | None], current: AlarmState) -> AlarmState:
+def evaluate_alarm(rule: AlarmRule, datapoints: Sequence[float | None], current: AlarmState) -> AlarmState:
     """Return the alarm's state after the newest period.
 
     CloudWatch retrieves more periods than N (the evaluation range) and falls back on the missing-data rule
@@ -68,7 +68,7 @@ def evaluate(rule: AlarmRule, datapoints: Sequence[float | None], current: Alarm
     """
     present = [value for value in datapoints if value is not None]
     if not present:
-        return _without_data(rule.missing_data, current)
+        return _state_without_data(rule.missing_data, current)
     window = present[-rule.evaluation_periods :]
     breaching = sum(map(rule.breaches, window))
     if breaching >= rule.datapoints_to_alarm:
@@ -88,7 +88,7 @@ def evaluate(rule: AlarmRule, datapoints: Sequence[float | None], current: Alarm
     return current
 
 
-def _without_data(missing_data: MissingData, current: AlarmState) -> AlarmState:
+def _state_without_data(missing_data: MissingData, current: AlarmState) -> AlarmState:
     return {
         MissingData.MISSING: AlarmState.INSUFFICIENT_DATA,
         MissingData.IGNORE: current,
@@ -100,7 +100,7 @@ def _without_data(missing_data: MissingData, current: AlarmState) -> AlarmState:
 _IN_ALARM = re.compile(r'ALARM\("?([^")]+)"?\)')
 
 
-def any_in_alarm(rule: str, states: Mapping[str, AlarmState]) -> bool:
+def is_composite_in_alarm(rule: str, states: Mapping[str, AlarmState]) -> bool:
     """Return True if the rule of a composite alarm evaluates to true.
 
     Args:

@@ -27,7 +27,7 @@ def step_adjustment(bands: Sequence[Band], distance: float) -> int:
     return 0
 
 
-def alarm_for(rule: ScalingRule) -> AlarmRule:
+def alarm_rule_for(rule: ScalingRule) -> AlarmRule:
     return AlarmRule(
         comparison=rule.comparison,
         threshold=rule.threshold,
@@ -60,7 +60,7 @@ class GroupSize:
         return min(max(hosts, self.minimum), self.maximum)
 
 
-def desired_after(size: GroupSize, adjustment: int) -> int:
+def desired_capacity_after(size: GroupSize, adjustment: int) -> int:
     """Return the desired capacity after a ``ChangeInCapacity`` step adjustment.
 
     Scale-out starts from the hosts that have completed their warm-up, so a breach that lasts while hosts warm up does

@@ -44,7 +44,7 @@ class Fleet:
         return self.max_hosts // self.groups + self.warm_hosts
 
     @property
-    def vcpus(self) -> tuple[int, int]:
+    def vcpu_range(self) -> tuple[int, int]:
         """Number of vCPUs that count against a quota, at the minimum and at the maximum, including the warm pool."""
         low, high = self.min_hosts + self.warm_hosts, self.max_hosts + self.warm_hosts
         return low * self.instance_type.vcpus, high * self.instance_type.vcpus

@@ -26,11 +26,11 @@ LOG_NAMESPACE = "VoiceServe/Logs"
 """Parent of the namespaces of metric filters. Each deployment has a namespace of its own, since metric filters cannot
 add constant dimensions."""
 
-_EDGE = (Tier.GATEWAY, Tier.AGENT)
-_HOSTS = (Tier.VAD, Tier.ASR)
+_EDGE_TIERS = (Tier.GATEWAY, Tier.AGENT)
+_HOST_TIERS = (Tier.VAD, Tier.ASR)
 
 
-def _service(
+def _service_metrics(
     namespace: str, tiers: tuple[Tier, ...], dimensions: tuple[str, ...], metrics: dict[str, tuple[Unit, str]]
 ) -> list[Metric]:
     return [
@@ -42,21 +42,21 @@ def _service(
 SERVICE_METRICS: dict[tuple[str, str], Metric] = {
     (metric.namespace, metric.name): metric
     for metric in (
-        *_service(API_GATEWAY, _EDGE, ("ApiName", "Stage"), {
+        *_service_metrics(API_GATEWAY, _EDGE_TIERS, ("ApiName", "Stage"), {
             "Count": ("Count", "Requests of the session API."),
             "4XXError": ("Count", "Requests that the caller got wrong; the average is their share."),
             "5XXError": ("Count", "Requests that failed on our side; the average is their share."),
             "Latency": ("Milliseconds", "Request to end of response; an event stream lasts as long as it is open."),
         }),
-        *_service(AUTO_SCALING, _HOSTS, ("AutoScalingGroupName",), {
+        *_service_metrics(AUTO_SCALING, _HOST_TIERS, ("AutoScalingGroupName",), {
             "GroupInServiceInstances": ("None", "Hosts that carry load."),
             "GroupPendingInstances": ("None", "Hosts that were launched and are not ready yet."),
         }),
-        *_service(CONTAINER_SERVICE, _EDGE, ("ClusterName", "ServiceName"), {
+        *_service_metrics(CONTAINER_SERVICE, _EDGE_TIERS, ("ClusterName", "ServiceName"), {
             "CPUUtilization": ("Percent", "Share of the vCPUs that the tasks reserve."),
             "MemoryUtilization": ("Percent", "Share of the memory that the tasks reserve."),
         }),
-        *_service(ELASTICACHE, (Tier.STATE,), ("CacheClusterId",), {
+        *_service_metrics(ELASTICACHE, (Tier.STATE,), ("CacheClusterId",), {
             "DatabaseMemoryUsagePercentage": ("Percent", "Memory in use; at 100 keys near their end are evicted."),
             "EngineCPUUtilization": ("Percent", "The one thread that runs commands."),
             "ReplicationLag": ("Seconds", "How far a replica is behind; the primary publishes none."),
@@ -64,14 +64,15 @@ SERVICE_METRICS: dict[tuple[str, str], Metric] = {
             "Evictions": ("Count", "Keys dropped for want of memory."),
             "SuccessfulReadRequestLatency": ("Microseconds", "Inside the engine, without the network."),
         }),
-        *_service(NAT_GATEWAY, (Tier.AWS,), ("NatGatewayId",), {
+        *_service_metrics(NAT_GATEWAY, (Tier.AWS,), ("NatGatewayId",), {
             "ErrorPortAllocation": ("Count", "Connections that failed because a destination had no free port."),
         }),
-        *_service(NETWORK_LOAD_BALANCER, (Tier.VAD, Tier.GATEWAY, Tier.AGENT), ("TargetGroup", "LoadBalancer"), {
+        *_service_metrics(
+            NETWORK_LOAD_BALANCER, (Tier.VAD, Tier.GATEWAY, Tier.AGENT), ("TargetGroup", "LoadBalancer"), {
             "HealthyHostCount": ("Count", "Targets that pass the health check."),
             "UnHealthyHostCount": ("Count", "Targets that fail the health check."),
         }),
-        *_service(NETWORK_LOAD_BALANCER, (Tier.PUBLIC_LOAD_BALANCER,), ("LoadBalancer",), {
+        *_service_metrics(NETWORK_LOAD_BALANCER, (Tier.PUBLIC_LOAD_BALANCER,), ("LoadBalancer",), {
             "ActiveFlowCount_TLS": ("Count", "Open TLS connections of callers."),
             "ActiveFlowCount_UDP": ("Count", "Live RTP flows of callers."),
             "ClientTLSNegotiationErrorCount": ("Count", "Handshakes that callers aborted."),
@@ -97,7 +98,7 @@ class LogMetric:
     value: str = "1"
 
 
-def _counter(name: str, meaning: str, *tiers: Tier) -> Metric:
+def _log_counter(name: str, meaning: str, *tiers: Tier) -> Metric:
     return Metric(name, "Count", "log-filter", meaning, tiers, dimensions=(), namespace=LOG_NAMESPACE)
 
 
@@ -110,14 +111,15 @@ _REJECTED_PATTERN = (
 LOG_METRICS: dict[str, LogMetric] = {
     log_metric.metric.name: log_metric
     for log_metric in (
-        LogMetric(_counter("VadHostsAbandoned", "VAD hosts that gave up their launch.", Tier.VAD),
+        LogMetric(_log_counter("VadHostsAbandoned", "VAD hosts that gave up their launch.", Tier.VAD),
                   _ABANDONED_PATTERN, "vad"),
-        LogMetric(_counter("AsrHostsAbandoned", "ASR hosts that gave up their launch.", Tier.ASR),
+        LogMetric(_log_counter("AsrHostsAbandoned", "ASR hosts that gave up their launch.", Tier.ASR),
                   _ABANDONED_PATTERN, "asr"),
-        LogMetric(_counter("GatewayErrors", "Errors that the gateway logged.", Tier.GATEWAY),
+        LogMetric(_log_counter("GatewayErrors", "Errors that the gateway logged.", Tier.GATEWAY),
                   f'{{ $.{LOG_LEVEL_FIELD} = "error" }}', "gateway"),
-        LogMetric(_counter("InternalPacketsRejected", "Packets between our own addresses that no flow of the contract "
-                           "allows. Packets from the internet are not counted: scanners send them all day.", *_HOSTS),
+        LogMetric(_log_counter("InternalPacketsRejected", "Packets between our own addresses that no flow of the "
+                               "contract allows. Packets from the internet are not counted: scanners send them all "
+                               "day.", *_HOST_TIERS),
                   _REJECTED_PATTERN, "flow-logs", "$packets"),
     )
 }  # fmt: skip

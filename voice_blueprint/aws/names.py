@@ -20,52 +20,52 @@ ELASTICACHE_ID_LENGTH = 40
 https://docs.aws.amazon.com/AmazonElastiCache/latest/APIReference/API_CreateReplicationGroup.html"""
 
 
-def stack(deployment: Deployment, tier: str) -> str:
+def stack_name(deployment: Deployment, tier: str) -> str:
     return f"{deployment.name}-{tier}"
 
 
-def fleet_tier(fleet: str) -> str:
+def fleet_stack_suffix(fleet: str) -> str:
     """Return the last part of the stack name of an ASR fleet."""
     return f"asr-{fleet}"
 
 
-def group(deployment: Deployment, fleet: str, zone: str | None = None) -> str:
+def group_name(deployment: Deployment, fleet: str, zone: str | None = None) -> str:
     """Return the name of an Auto Scaling group. The VAD fleet has one group in each zone."""
     suffix = f"-{zone.removeprefix(deployment.aws.region)}" if zone else ""
     return f"{deployment.name}-{fleet}{suffix}"
 
 
-def vad_groups(deployment: Deployment) -> list[str]:
+def vad_group_names(deployment: Deployment) -> list[str]:
     """Return the names of the VAD fleet's groups in the order of the zones."""
-    return [group(deployment, VAD_FLEET, zone) for zone in deployment.aws.availability_zones]
+    return [group_name(deployment, VAD_FLEET, zone) for zone in deployment.aws.availability_zones]
 
 
-def job(deployment: Deployment, fleet: str) -> str:
+def job_template_name(deployment: Deployment, fleet: str) -> str:
     """Return the name of the launch template for the job that uploads a fleet's artifacts to the bucket."""
     return f"{deployment.name}-{fleet}-artifacts"
 
 
-def scaling_alarm(deployment: Deployment, fleet: str, rule: ScalingRule) -> str:
+def scaling_alarm_name(deployment: Deployment, fleet: str, rule: ScalingRule) -> str:
     return f"{deployment.name}-{fleet}-{rule.name}"
 
 
-def baked_tags(deployment: Deployment, fleet: str) -> dict[str, str]:
+def machine_image_tags(deployment: Deployment, fleet: str) -> dict[str, str]:
     """Return the tags of the machine images of a fleet's pipeline."""
     return {DEPLOYMENT_TAG: deployment.name, "voice-serve:fleet": fleet}
 
 
-def state_prefix(deployment: Deployment) -> str:
+def state_user_prefix(deployment: Deployment) -> str:
     """Return the prefix of the state store's user ids."""
     return f"{deployment.name}-state"
 
 
-def state_group(deployment: Deployment) -> str:
+def state_group_id(deployment: Deployment) -> str:
     """Return the id of the state store's replication group, which depends on the restored snapshot."""
-    prefix, snapshot = state_prefix(deployment), deployment.aws.state.restore_from
-    return state_part(prefix, _checksum(snapshot)) if snapshot else prefix
+    prefix, snapshot = state_user_prefix(deployment), deployment.aws.state.restore_from
+    return state_part_id(prefix, _checksum(snapshot)) if snapshot else prefix
 
 
-def state_host(deployment: Deployment) -> str:
+def state_host_parameter(deployment: Deployment) -> str:
     """Return the name of the parameter with the state store's endpoint."""
     return f"/voice/{deployment.name}/state-host"
 
@@ -75,7 +75,7 @@ def rollout_parameter(deployment: Deployment) -> str:
     return f"/voice/{deployment.name}/rollout"
 
 
-def state_part(prefix: str, part: str) -> str:
+def state_part_id(prefix: str, part: str) -> str:
     """Return the id of a part of the state store. A long id is truncated and ends with its checksum."""
     full_id = f"{prefix}-{part}"
     if len(full_id) <= ELASTICACHE_ID_LENGTH:
@@ -88,28 +88,28 @@ def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
-def state_nodes(deployment: Deployment) -> list[str]:
+def state_node_ids(deployment: Deployment) -> list[str]:
     """Return the ids of the state store's nodes in ElastiCache. A failover changes roles, not ids."""
     nodes = deployment.aws.state.replicas + 1
-    return [f"{state_group(deployment)}-{number:03d}" for number in range(1, nodes + 1)]
+    return [f"{state_group_id(deployment)}-{number:03d}" for number in range(1, nodes + 1)]
 
 
-def alert_alarm(deployment: Deployment, alert: str, target: str | None = None) -> str:
+def alert_alarm_name(deployment: Deployment, alert: str, target: str | None = None) -> str:
     """Return the name of an alert's alarm, for one of its targets if it has several."""
     return "-".join(filter(None, (deployment.name, "alert", alert, target)))
 
 
-def alert_topic(deployment: Deployment) -> str:
+def alert_topic_name(deployment: Deployment) -> str:
     """Return the name of the SNS topic for operators."""
     return f"{deployment.name}-alerts"
 
 
-def budget(deployment: Deployment) -> str:
+def budget_name(deployment: Deployment) -> str:
     """Return the name of the monthly cost budget."""
     return f"{deployment.name}-monthly"
 
 
-def dashboard(deployment: Deployment, topic: str) -> str:
+def dashboard_name(deployment: Deployment, topic: str) -> str:
     return f"{deployment.name}-{topic}"
 
 

@@ -8,7 +8,7 @@ from voice_blueprint.file.model.agents import AgentPods
 from voice_blueprint.file.model.azure_callers import Callers
 from voice_blueprint.file.model.base import HostCount
 
-NODE_CPUS = 1.0
+RESERVED_NODE_CPUS = 1.0
 """Number of CPUs of a node that Kubernetes and the DaemonSets use. ASSUMED."""
 AGENT_CPUS = 1.0
 """Number of CPUs of an agent's pod, whose process uses one core."""
@@ -33,10 +33,10 @@ def cpu_pods(callers: Callers | None, agents: AgentPods | None) -> dict[str, tup
     return {tier.value: (cpus + SIDECAR_CPUS, replicas) for tier, (cpus, replicas) in tier_pods.items()}
 
 
-def cpu_nodes(vm_size: str, pods: list[float], required_cpus: float) -> int:
+def required_cpu_nodes(vm_size: str, pods: list[float], required_cpus: float) -> int:
     """Return the number of nodes of a size for pods that request ``required_cpus`` CPUs in total.
 
     CPUs of each node may remain unused, at most as many as the largest pod requests.
     """
-    node_cpus = catalog.vm_sizes()[vm_size].vcpus - NODE_CPUS
+    node_cpus = catalog.vm_sizes()[vm_size].vcpus - RESERVED_NODE_CPUS
     return math.ceil(required_cpus / max(node_cpus - max(pods) + 1, 1))

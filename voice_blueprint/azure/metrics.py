@@ -2,13 +2,13 @@
 
 from enum import StrEnum
 
-SERVICE_SERIES = "voice_service"
+SERVICE_METRIC_LABEL = "voice_service"
 """Label with the service's name."""
 
-POOL_SERIES = "voice_pool"
+POOL_METRIC_LABEL = "voice_pool"
 """Label with the GPU pool's name."""
 
-ROLE_SERIES = "voice_role"
+ROLE_METRIC_LABEL = "voice_role"
 """Label with the engine's role in its cell; other engines do not have it."""
 
 SCRAPE_INTERVAL_S = 15
@@ -109,25 +109,25 @@ CONTAINER_CPU = "container_cpu_usage_seconds_total"
 """Metric of the kubelets for each container, which the cluster's Prometheus agent collects by default."""
 
 START_SECONDS = "voice:pod_start_seconds"
-"""Result of our recording rules: start-up time of a pod by phase (`PHASE_SERIES`)."""
+"""Result of our recording rules: start-up time of a pod by phase (`PHASE_METRIC_LABEL`)."""
 
-PHASE_SERIES = "phase"
+PHASE_METRIC_LABEL = "phase"
 
 
 class CellRole(StrEnum):
-    """Values of ``ROLE_SERIES``."""
+    """Values of ``ROLE_METRIC_LABEL``."""
 
     PREFILL = "prefill"
     DECODE = "decode"
 
 
-def total(metric: EngineMetric | SpeechMetric, **labels: str) -> str:
+def sum_query(metric: EngineMetric | SpeechMetric, **labels: str) -> str:
     """Return PromQL for the sum of a metric over all series with these labels."""
     selector = ",".join(f'{name}="{value}"' for name, value in labels.items())
     return f"sum({metric}{{{selector}}})"
 
 
-def p95(histogram: str, **labels: str) -> str:
+def p95_query(histogram: str, **labels: str) -> str:
     """Return PromQL for the 95th percentile over five minutes."""
     selector = ",".join(f'{name}="{value}"' for name, value in labels.items())
     return f"histogram_quantile(0.95, sum by (le) (rate({histogram}_bucket{{{selector}}}[5m])))"

@@ -23,51 +23,51 @@ API_SERVER_APP = "6dae42f8-4368-4678-94ff-3960e28e3630"
 
 # --- Resources --------------------------------------------------------------------------------------------
 
-_SUFFIX = 6
+_SUFFIX_DIGITS = 6
 """Number of hexadecimal digits that make a name unique to the subscription. The probability of a collision is one in 16
 million."""
 
 
-def resource_group(deployment: Deployment) -> str:
+def resource_group_name(deployment: Deployment) -> str:
     """Return the name of the resource group that contains everything except the nodes."""
     return deployment.name
 
 
-def node_resource_group(deployment: Deployment) -> str:
+def node_resource_group_name(deployment: Deployment) -> str:
     """Return the name of the resource group that AKS creates for the nodes."""
     return f"{deployment.name}-nodes"
 
 
-def cluster(deployment: Deployment) -> str:
+def cluster_name(deployment: Deployment) -> str:
     return deployment.name
 
 
-def registry(deployment: Deployment, subscription: str) -> str:
+def registry_name(deployment: Deployment, subscription: str) -> str:
     """Return the name of the container registry: globally unique, 5 to 50 letters and digits."""
     return f"voice{deployment.name.replace('-', '')}{_digest(deployment, subscription)}"
 
 
-def vault(deployment: Deployment, subscription: str) -> str:
+def vault_name(deployment: Deployment, subscription: str) -> str:
     """Return the name of the key vault: globally unique, 3 to 24 characters."""
-    return _short_name(deployment, subscription, limit=24)
+    return _unique_name(deployment, subscription, limit=24)
 
 
-def grafana(deployment: Deployment, subscription: str) -> str:
+def grafana_name(deployment: Deployment, subscription: str) -> str:
     """Return the name of the Grafana workspace: globally unique, 2 to 23 characters."""
-    return _short_name(deployment, subscription, limit=23)
+    return _unique_name(deployment, subscription, limit=23)
 
 
-def state_store(deployment: Deployment, subscription: str) -> str:
+def state_store_name(deployment: Deployment, subscription: str) -> str:
     """Return the name of the state store: unique in its region, at most 60 characters."""
-    return _short_name(deployment, subscription, limit=60)
+    return _unique_name(deployment, subscription, limit=60)
 
 
-def archive(deployment: Deployment, subscription: str) -> str:
+def archive_account_name(deployment: Deployment, subscription: str) -> str:
     """Return the name of the storage account of transcripts: globally unique, 3 to 24 letters and digits."""
-    return f"voice{deployment.name.replace('-', '')}"[: 24 - _SUFFIX] + _digest(deployment, subscription)
+    return f"voice{deployment.name.replace('-', '')}"[: 24 - _SUFFIX_DIGITS] + _digest(deployment, subscription)
 
 
-def part(deployment: Deployment, role: str) -> str:
+def resource_name(deployment: Deployment, role: str) -> str:
     """Return the name of any other resource, such as ``production-azure-nat``."""
     return f"{deployment.name}-{role}"
 
@@ -92,17 +92,17 @@ def runbook_url(deployment: Deployment, alert: str) -> str:
     return f"{deployment.azure.observability.runbook_url}/azure/{alert}.md"
 
 
-def _short_name(deployment: Deployment, subscription: str, *, limit: int) -> str:
-    stem = deployment.name[: limit - _SUFFIX - 1].rstrip("-")
+def _unique_name(deployment: Deployment, subscription: str, *, limit: int) -> str:
+    stem = deployment.name[: limit - _SUFFIX_DIGITS - 1].rstrip("-")
     return f"{stem}-{_digest(deployment, subscription)}"
 
 
 def _digest(deployment: Deployment, subscription: str) -> str:
-    return hashlib.sha256(f"{subscription}/{deployment.name}".encode()).hexdigest()[:_SUFFIX]
+    return hashlib.sha256(f"{subscription}/{deployment.name}".encode()).hexdigest()[:_SUFFIX_DIGITS]
 
 
 @dataclass(frozen=True)
-class IdParts:
+class ResourceIdParts:
     """Parts of a resource id."""
 
     subscription: str
@@ -110,7 +110,7 @@ class IdParts:
     name: str
 
     @classmethod
-    def of(cls, identifier: str) -> "IdParts":
+    def parse(cls, identifier: str) -> "ResourceIdParts":
         """Parse ``/subscriptions/S/resourceGroups/G/providers/.../NAME``."""
         parts = identifier.split("/")
         return cls(parts[2], parts[4], parts[-1])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 ANY_RANGES = frozenset({"*", "any", "internet"})
 """Azure's names for all addresses, in lower case."""
-MAX_SHARE = 2**-8
+MAX_ADDRESS_SHARE = 2**-8
 """Share of the address space above which ranges do not identify a single organisation. It is a /8, the largest range of
 one organisation (https://www.iana.org/assignments/ipv4-address-space)."""
 
@@ -55,17 +55,17 @@ def admits_any_address(ranges: Iterable[str]) -> bool:
     texts = [text.strip() for text in ranges]
     if any(text.lower() in ANY_RANGES for text in texts):
         return True
-    networks = [network for text in texts if (network := _network(text))]
+    networks = [network for text in texts if (network := _parse_network(text))]
     v4 = (each for each in networks if isinstance(each, IPv4Network))
     v6 = (each for each in networks if isinstance(each, IPv6Network))
     shares = (
         sum(each.num_addresses for each in collapse_addresses(v4)) / 2**32,
         sum(each.num_addresses for each in collapse_addresses(v6)) / 2**128,
     )
-    return max(shares) > MAX_SHARE
+    return max(shares) > MAX_ADDRESS_SHARE
 
 
-def _network(text: str) -> IPv4Network | IPv6Network | None:
+def _parse_network(text: str) -> IPv4Network | IPv6Network | None:
     try:
         return ip_network(text, strict=False)
     except ValueError:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.file.model.azure import TopologyPolicy
 
-Nodes = frozenset[int]
+NumaNodes = frozenset[int]
 """A set of NUMA nodes."""
 
 
@@ -46,7 +46,7 @@ class FreeResources:
     cpus: tuple[int, ...]
     gpus: tuple[int, ...]
 
-    def without(self, *gpus: int) -> "FreeResources":
+    def without_gpus(self, *gpus: int) -> "FreeResources":
         """Return the free resources except for some GPUs, which other pods use."""
         return replace(self, gpus=tuple(gpu for gpu in self.gpus if gpu not in gpus))
 
@@ -56,24 +56,24 @@ class Admission:
     """The kubelet's decision about a container.
 
     Attributes:
-        admitted: Whether the container starts. A rejected pod fails with ``TopologyAffinityError`` and is not
+        is_admitted: Whether the container starts. A rejected pod fails with ``TopologyAffinityError`` and is not
             rescheduled.
         gpus: The allocated GPUs.
         nodes: NUMA nodes that resources are allocated from first; empty if the policy does not align resources.
-        preferred: Whether every resource is on the same, smallest set of NUMA nodes.
+        is_preferred: Whether every resource is on the same, smallest set of NUMA nodes.
         reason: Reason for a rejection.
     """
 
-    admitted: bool
+    is_admitted: bool
     gpus: tuple[int, ...] = ()
-    nodes: Nodes = frozenset()
-    preferred: bool = False
+    nodes: NumaNodes = frozenset()
+    is_preferred: bool = False
     reason: str = ""
 
 
 class _Hint(NamedTuple):
-    nodes: Nodes
-    preferred: bool
+    nodes: NumaNodes
+    is_preferred: bool
 
 
 def kube_reserved_cpus(size: VmSize) -> float:
@@ -85,7 +85,7 @@ def kube_reserved_cpus(size: VmSize) -> float:
     return 0.14 + 0.01 * max(0, size.vcpus - 4)
 
 
-def empty_node(size: VmSize, reserved_cpus: int | None = None) -> FreeResources:
+def empty_node_resources(size: VmSize, reserved_cpus: int | None = None) -> FreeResources:
     """Return the resources of an empty node.
 
     Args:
@@ -113,15 +113,15 @@ def admit(size: VmSize, free: FreeResources, request: Request, policy: TopologyP
         return Admission(True, _preferred_gpus(size, free.gpus, request.gpus))
     offers = _resource_hints(size, free, request)
     if policy is TopologyPolicy.SINGLE_NUMA_NODE:
-        offers = [[hint for hint in hints if hint.preferred and len(hint.nodes) == 1] for hints in offers]
-    merged_hint = _merge(offers, frozenset(range(len(size.numa_nodes))))
-    if policy is not TopologyPolicy.BEST_EFFORT and not merged_hint.preferred:
+        offers = [[hint for hint in hints if hint.is_preferred and len(hint.nodes) == 1] for hints in offers]
+    merged_hint = _merge_hints(offers, frozenset(range(len(size.numa_nodes))))
+    if policy is not TopologyPolicy.BEST_EFFORT and not merged_hint.is_preferred:
         return Admission(False, nodes=merged_hint.nodes, reason=_refusal_reason(size, request, policy))
     local_gpus = tuple(gpu for gpu in free.gpus if _numa_node(size, gpu) in merged_hint.nodes)
     remote_gpus = tuple(gpu for gpu in free.gpus if gpu not in local_gpus)
     gpus = _preferred_gpus(size, local_gpus, min(request.gpus, len(local_gpus)))
     gpus += _preferred_gpus(size, remote_gpus, request.gpus - len(gpus))
-    return Admission(True, tuple(sorted(gpus)), merged_hint.nodes, merged_hint.preferred)
+    return Admission(True, tuple(sorted(gpus)), merged_hint.nodes, merged_hint.is_preferred)
 
 
 def admit_pods(
@@ -130,22 +130,22 @@ def admit_pods(
     """Yield the decisions about containers that start one after another on the same node."""
     for request in requests:
         admission = admit(size, free, request, policy)
-        if admission.admitted:
-            free = FreeResources(_remaining_cpus(free.cpus, request.cpus or 0, admission.nodes), free.gpus).without(
-                *admission.gpus
-            )
+        if admission.is_admitted:
+            free = FreeResources(
+                _remaining_cpus(free.cpus, request.cpus or 0, admission.nodes), free.gpus
+            ).without_gpus(*admission.gpus)
         yield admission
 
 
-def share_nvlink(size: VmSize, gpus: Sequence[int]) -> bool:
+def are_nvlink_connected(size: VmSize, gpus: Sequence[int]) -> bool:
     """Return True if NVLink connects all GPUs with each other. A single GPU needs no link."""
     return len(gpus) <= 1 or set(gpus) <= set(size.nvlink_domain(gpus[0]))
 
 
 def admitted_cpus(size: VmSize, gpus: int, policy: TopologyPolicy) -> range | None:
     """Return the CPU requests with which a policy admits a container with this number of GPUs to an empty node."""
-    free = empty_node(size)
-    fit = [cpus for cpus in range(1, size.vcpus + 1) if admit(size, free, Request(gpus, cpus), policy).admitted]
+    free = empty_node_resources(size)
+    fit = [cpus for cpus in range(1, size.vcpus + 1) if admit(size, free, Request(gpus, cpus), policy).is_admitted]
     return range(fit[0], fit[-1] + 1) if fit else None
 
 
@@ -161,14 +161,14 @@ def _resource_hints(size: VmSize, free: FreeResources, request: Request) -> list
     """Return the hints for each requested resource of a container."""
     offers = []
     if request.cpus:
-        offers.append(_hints([node.vcpus for node in size.numa_nodes], free.cpus, request.cpus))
+        offers.append(_numa_hints([node.vcpus for node in size.numa_nodes], free.cpus, request.cpus))
     if request.gpus:
         all_nodes = _gpus_by_node(size, range(size.gpu_count))
-        offers.append(_hints(all_nodes, _gpus_by_node(size, free.gpus), request.gpus))
+        offers.append(_numa_hints(all_nodes, _gpus_by_node(size, free.gpus), request.gpus))
     return offers
 
 
-def _hints(total: Sequence[int], free: Sequence[int], amount: int) -> list[_Hint]:
+def _numa_hints(total: Sequence[int], free: Sequence[int], amount: int) -> list[_Hint]:
     """Return every set of NUMA nodes with enough free resources for a request.
 
     Sets as small as those of an empty node are preferred.
@@ -186,35 +186,38 @@ def _fewest_nodes(total: Sequence[int], amount: int) -> int:
     return min(sizes, default=len(total))
 
 
-def _node_sets(count: int) -> Iterator[Nodes]:
+def _node_sets(count: int) -> Iterator[NumaNodes]:
     for length in range(1, count + 1):
         yield from map(frozenset, itertools.combinations(range(count), length))
 
 
-def _merge(offers: list[list[_Hint]], all_nodes: Nodes) -> _Hint:
+def _merge_hints(offers: list[list[_Hint]], all_nodes: NumaNodes) -> _Hint:
     """Return the best intersection of one hint per resource."""
     # If no merge is preferred, the resource that needs the most nodes determines the desired number of nodes.
     desired = max((min((len(hint.nodes) for hint in hints), default=0) for hints in offers), default=0)
     merged_hint: _Hint | None = None
     for hints in itertools.product(*offers):
         nodes = all_nodes.intersection(*(hint.nodes for hint in hints))
-        preferred = all(hint.preferred and hint.nodes == hints[0].nodes for hint in hints)
-        if nodes and (merged_hint is None or _rank(_Hint(nodes, preferred), desired) < _rank(merged_hint, desired)):
+        preferred = all(hint.is_preferred and hint.nodes == hints[0].nodes for hint in hints)
+        if nodes and (
+            merged_hint is None
+            or _merge_sort_key(_Hint(nodes, preferred), desired) < _merge_sort_key(merged_hint, desired)
+        ):
             merged_hint = _Hint(nodes, preferred)
     return merged_hint or _Hint(all_nodes, False)
 
 
-def _rank(hint: _Hint, gpu_count: int) -> tuple[bool, bool, int, int]:
-    """Return the sort key of a merge.
+def _merge_sort_key(hint: _Hint, desired_nodes: int) -> tuple[bool, bool, int, int]:
+    """Return the key by which merged hints are sorted.
 
     Preferred merges sort first, then those whose number of nodes is closest to the desired one (fewer before more),
     then those with low node numbers.
     """
     count = len(hint.nodes)
     mask = sum(1 << node for node in hint.nodes)
-    if hint.preferred:
+    if hint.is_preferred:
         return False, False, count, mask
-    return True, count > gpu_count, abs(count - gpu_count), mask
+    return True, count > desired_nodes, abs(count - desired_nodes), mask
 
 
 def _preferred_gpus(size: VmSize, gpus: Sequence[int], count: int) -> tuple[int, ...]:
@@ -225,10 +228,12 @@ def _preferred_gpus(size: VmSize, gpus: Sequence[int], count: int) -> tuple[int,
     Its best-effort policy scores NVLink far above PCIe (``github.com/NVIDIA/go-gpuallocator``).
     """
     groups = itertools.combinations(sorted(gpus), count)
-    return min(groups, key=lambda group: -sum(share_nvlink(size, pair) for pair in itertools.combinations(group, 2)))
+    return min(
+        groups, key=lambda group: -sum(are_nvlink_connected(size, pair) for pair in itertools.combinations(group, 2))
+    )
 
 
-def _remaining_cpus(free: tuple[int, ...], cpus: int, nodes: Nodes) -> tuple[int, ...]:
+def _remaining_cpus(free: tuple[int, ...], cpus: int, nodes: NumaNodes) -> tuple[int, ...]:
     """Return the free CPUs of each NUMA node after an allocation.
 
     The nodes of the alignment are used first, in ascending order.

@@ -16,7 +16,7 @@ from voice_blueprint.file.model.azure_callers import GatewayPods, VadPods
 from voice_blueprint.file.model.edge import GatewayService
 from voice_blueprint.file.model.load import Measured
 
-Kind = Literal["measured", "published", "assumed"]
+BoundKind = Literal["measured", "published", "assumed"]
 
 STREAMS_PER_CORE = 2_000
 """Streams per polled core of a VAD host: half of what the data plane's benchmark handles without loss on a shared x86
@@ -26,7 +26,7 @@ SOCKET_STREAMS_PER_CORE = 500
 """Streams per core that polls kernel sockets in a pod: a quarter of ``STREAMS_PER_CORE``, since the kernel also needs
 CPU time. ASSUMED."""
 
-VAD_STREAMS = 8_192
+MAX_VAD_STREAMS = 8_192
 """Maximum number of streams of the VAD module (images/vad-dataplane/src/vad)."""
 
 PACKET_BYTES, PACKETS_PER_S = 640 + 12 + 28, 50
@@ -36,7 +36,7 @@ LARGEST_MODEL, SESSION_TOKENS = "whisper-large-v3", 448
 """Model and tokens per session that determine how many sessions fit in an accelerator's memory, regardless of the
 served model: the largest Whisper with a full decoder."""
 
-CPU_WORK = {"Systran/faster-whisper-base": 0.36, "Systran/faster-whisper-tiny.en": 0.16}
+CPU_S_PER_SPEECH_S = {"Systran/faster-whisper-base": 0.36, "Systran/faster-whisper-tiny.en": 0.16}
 """Seconds of CPU time that our engine uses per second of speech, by model, including partial transcripts: measured on a
 shared x86 machine in int8 (docs/measurements.md, the voice path)."""
 
@@ -56,7 +56,7 @@ addresses for many more (voice_blueprint/azure/ranges.py). Each instance provide
 which is 2,500 connections, 2.22 Mbit/s or, with a web application firewall, ten requests per second.
 https://learn.microsoft.com/azure/application-gateway/understanding-pricing"""
 
-GATEWAY_WORK = 0.28
+GATEWAY_CPU_S_PER_MINUTE = 0.28
 """Seconds of CPU time that a gateway process uses per minute of a call, at 120 concurrent calls: measured on a shared
 x86 machine on 2026-11-22 (docs/measurements.md, the gateway). ``CORE_SPEED`` is applied to it."""
 
@@ -68,7 +68,7 @@ STORE_SHARE = 0.75
 """Usable share of a node's memory: ElastiCache reserves a quarter for snapshots and replication
 (``reserved-memory-percent``). https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/redis-memory-management.html"""
 
-STORE_FILL = 0.78
+MAX_STORE_FILL = 0.78
 """Share of a store's maximum calls that is planned for the peak: `valkey-memory-high` fires at 80 %, and the number of
 calls varies by its square root."""
 
@@ -80,7 +80,7 @@ REDIS_SHARE = 0.8
 """Usable share of the memory of Azure Managed Redis. A fifth is reserved for replication.
 https://learn.microsoft.com/azure/redis/best-practices-memory-management"""
 
-UTTERANCE_S, CHUNKS_PER_S = 30, 10
+MAX_UTTERANCE_S, CHUNKS_PER_S = 30, 10
 """Maximum duration of an utterance before its final transcript, for which its chunks are kept, and the number of chunks
 per second."""
 
@@ -91,7 +91,7 @@ FINALS_BYTES = 128 * 1024
 """Size of the finals of an archived session, which are kept until its end: ten minutes of speech with 150 words per
 minute and 80 bytes per word. ASSUMED."""
 
-STORE_BYTES_PER_CALL = UTTERANCE_S * CHUNKS_PER_S * CHUNK_DATAGRAM_BYTES + TRANSCRIPT_BYTES
+STORE_BYTES_PER_CALL = MAX_UTTERANCE_S * CHUNKS_PER_S * CHUNK_DATAGRAM_BYTES + TRANSCRIPT_BYTES
 
 
 @dataclass(frozen=True)
@@ -104,50 +104,52 @@ class Bound:
 
     name: Literal["slots", "memory", "compute", "packets", "network", "sockets"]
     calls: int
-    kind: Kind
+    kind: BoundKind
     source: str
 
 
 Bounds = tuple[Bound, ...]
 
 
-def binding_bound(bounds: Bounds) -> Bound:
+def limiting_bound(bounds: Bounds) -> Bound:
     """Return the bound that allows the fewest calls."""
     return min(bounds, key=lambda bound: bound.calls)
 
 
-def gateway_task(gateway: GatewayService) -> Bounds:
+def gateway_task_bounds(gateway: GatewayService) -> Bounds:
     """Return the bounds of a gateway task, whose process uses at most one core.
 
     A measured value replaces the assumed one.
     """
-    return _gateway(gateway.vcpu, gateway.memory_gib, gateway.sockets_per_task, "sockets_per_task", gateway.measured)
+    return _gateway_bounds(
+        gateway.vcpu, gateway.memory_gib, gateway.sockets_per_task, "sockets_per_task", gateway.measured
+    )
 
 
-def gateway_sockets(gateway: GatewayService) -> int:
+def max_gateway_sockets(gateway: GatewayService) -> int:
     """Return the maximum number of sockets of a gateway task, which rejects further ones."""
-    return binding_bound(gateway_task(gateway)).calls * SOCKETS_PER_CALL
+    return limiting_bound(gateway_task_bounds(gateway)).calls * SOCKETS_PER_CALL
 
 
-def gateway_pod(gateway: GatewayPods) -> Bounds:
+def gateway_pod_bounds(gateway: GatewayPods) -> Bounds:
     """Return the bounds of a gateway pod on Azure."""
-    return _gateway(gateway.cpus, gateway.memory_gib, gateway.sockets_per_pod, "sockets_per_pod")
+    return _gateway_bounds(gateway.cpus, gateway.memory_gib, gateway.sockets_per_pod, "sockets_per_pod")
 
 
-def gateway_pod_sockets(gateway: GatewayPods) -> int:
+def max_gateway_pod_sockets(gateway: GatewayPods) -> int:
     """Return the maximum number of sockets of a gateway pod, which rejects further ones."""
-    return binding_bound(gateway_pod(gateway)).calls * SOCKETS_PER_CALL
+    return limiting_bound(gateway_pod_bounds(gateway)).calls * SOCKETS_PER_CALL
 
 
-def _gateway(
+def _gateway_bounds(
     vcpu: float, memory_gib: int, max_sockets: int | None, setting: str, measured: Measured | None = None
 ) -> Bounds:
     compute = Bound(
         "compute",
-        int(60 / GATEWAY_WORK * CORE_SPEED * min(1.0, vcpu)),
+        int(60 / GATEWAY_CPU_S_PER_MINUTE * CORE_SPEED * min(1.0, vcpu)),
         "assumed",
-        f"{GATEWAY_WORK:g} s of an x86 core for a minute of a call, {CORE_SPEED:g} of that speed on the one core of "
-        f"{vcpu:g} vCPU that one process uses",
+        f"{GATEWAY_CPU_S_PER_MINUTE:g} s of an x86 core for a minute of a call, {CORE_SPEED:g} of that speed on the "
+        f"one core of {vcpu:g} vCPU that one process uses",
     )
     sockets = (memory_gib * 1024 - GATEWAY_BASE_MIB) * 1024 // SOCKET_KIB
     memory = Bound("memory", sockets // SOCKETS_PER_CALL, "assumed", f"{SOCKET_KIB} KiB a socket of {memory_gib} GiB")
@@ -158,7 +160,7 @@ def _gateway(
     return (*results, Bound("sockets", max_sockets // SOCKETS_PER_CALL, "assumed", source))
 
 
-def vad_host(vad: VadFleet) -> Bounds:
+def vad_host_bounds(vad: VadFleet) -> Bounds:
     """Return the bounds of a VAD host. A measured value replaces the assumption per polled core."""
     kind, queues = catalog.instance_types()[vad.instance_type], vad.data_path.rx_queues
     packets = Bound(
@@ -170,34 +172,34 @@ def vad_host(vad: VadFleet) -> Bounds:
     network = int(kind.network_gbps * 1e9 / 8 / (PACKET_BYTES * PACKETS_PER_S))
     return (
         _measured_bound(vad.measured) if vad.measured else packets,
-        Bound("slots", VAD_STREAMS, "published", "streams of the VAD module"),
+        Bound("slots", MAX_VAD_STREAMS, "published", "streams of the VAD module"),
         Bound("network", network, "published", f"{kind.network_gbps:g} Gbit/s of {kind.name}, L16 at 16 kHz"),
     )
 
 
-def vad_pod(vad: VadPods) -> Bounds:
+def vad_pod_bounds(vad: VadPods) -> Bounds:
     """Return the bounds of a VAD pod, in which all CPUs except one poll."""
     polled_cores = vad.cpus - 1
     source = f"{SOCKET_STREAMS_PER_CORE:,} streams on each of {polled_cores} polled cores, with kernel sockets"
     return (
         Bound("packets", SOCKET_STREAMS_PER_CORE * polled_cores, "assumed", source),
-        Bound("slots", VAD_STREAMS, "published", "streams of the VAD module"),
+        Bound("slots", MAX_VAD_STREAMS, "published", "streams of the VAD module"),
     )
 
 
-def asr_host(fleet: AsrFleet) -> Bounds:
+def asr_host_bounds(fleet: AsrFleet) -> Bounds:
     """Return the bounds of a host of an ASR fleet. Without a supported engine, the bound is 0 calls."""
     kind = catalog.instance_types()[fleet.instance_type]
     measured = (_measured_bound(fleet.measured),) if fleet.measured else ()
     if fleet.vllm:
         slots = Bound("slots", fleet.vllm.load.sessions, "assumed", "vllm.load.sessions of the deployment file")
-        return (slots, _vllm_memory(fleet), *measured)
+        return (slots, _vllm_memory_bound(fleet), *measured)
     if kind.accelerator is None:
-        return measured or (_cores(kind, fleet.model or DEFAULT_MODELS["cpu"]),)
-    return (_memory(kind, kind.accelerator), *measured)
+        return measured or (_cpu_bound(kind, fleet.model or DEFAULT_MODELS["cpu"]),)
+    return (_accelerator_memory_bound(kind, kind.accelerator), *measured)
 
 
-def store(state: StateStore, *, archives: bool) -> Bounds:
+def store_bounds(state: StateStore, *, archives: bool) -> Bounds:
     """Return the number of calls that the memory of a node of the state store allows.
 
     Each call needs the audio and transcript of one utterance, and the finals of the call until they are archived.
@@ -208,7 +210,7 @@ def store(state: StateStore, *, archives: bool) -> Bounds:
     node = catalog.cache_node_types()[state.node_type]
     size = STORE_BYTES_PER_CALL + (FINALS_BYTES if archives else 0)
     calls = int(node.memory_gib * 2**30 * STORE_SHARE / size)
-    each = f"{size / 1e6:.1f} MB a call: {UTTERANCE_S} s of audio and a transcript"
+    each = f"{size / 1e6:.1f} MB a call: {MAX_UTTERANCE_S} s of audio and a transcript"
     return (Bound("memory", calls, "assumed", f"{STORE_SHARE:.0%} of {node.memory_gib:g} GiB, {each}"),)
 
 
@@ -216,7 +218,7 @@ def _measured_bound(measurement: Measured) -> Bound:
     return Bound("compute", measurement.calls, "measured", f"{measurement.conditions}, {measurement.date}")
 
 
-def _vllm_memory(fleet: AsrFleet) -> Bound:
+def _vllm_memory_bound(fleet: AsrFleet) -> Bound:
     try:
         engine_sizing = size_fleet(fleet)
     except DoesNotFitError as refusal:
@@ -229,8 +231,8 @@ def _vllm_memory(fleet: AsrFleet) -> Bound:
     )
 
 
-def _cores(kind: InstanceType, model: str) -> Bound:
-    work = CPU_WORK.get(model)
+def _cpu_bound(kind: InstanceType, model: str) -> Bound:
+    work = CPU_S_PER_SPEECH_S.get(model)
     if work is None:
         return Bound("compute", 0, "assumed", f"the speed of {model} on CPUs is not known")
     calls = int(kind.vcpus * CORE_SPEED / (work * SPEECH_SHARE))
@@ -238,12 +240,12 @@ def _cores(kind: InstanceType, model: str) -> Bound:
     return Bound("compute", calls, "assumed", f"{source}, {SPEECH_SHARE:.0%} speech")
 
 
-def _memory(kind: InstanceType, accelerator: Accelerator) -> Bound:
+def _accelerator_memory_bound(kind: InstanceType, accelerator: Accelerator) -> Bound:
     chip = catalog.gpus().get(accelerator.model) or Gpu(
         name=accelerator.model, memory_gib=accelerator.memory_gib, compute_capability=(0, 0), source=kind.source
     )
     model = catalog.models()[LARGEST_MODEL]
-    each = kv_memory(model, chip).bytes // session_bytes(model, SESSION_TOKENS)
+    each = kv_memory(model, chip).total_bytes // session_bytes(model, SESSION_TOKENS)
     source = (
         f"memory of {accelerator.count} x {accelerator.model} for {LARGEST_MODEL}: a ceiling, speed is not measured"
     )

@@ -10,8 +10,8 @@ from voice_blueprint.capacity.tiers import (
     TARGET_UTILIZATION,
     Capacity,
     agent_capacity,
-    by_tier,
     caller_capacities,
+    calls_by_tier,
     capacities,
 )
 from voice_blueprint.engines.sizing.service import PoolCapacity, pool_capacities
@@ -23,17 +23,17 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad
 from voice_blueprint.file.source import Location
 
-CONVERSATION_WORK = 4.6
+CONVERSATION_CPU_S_PER_MINUTE = 4.6
 """Seconds of CPU time that an agent process uses per minute of a conversation: measured manually on a shared x86
 machine on 2026-11-23, commit 4d6c2bdf; no benchmark repeats it."""
 
-CONVERSATIONS_PER_CORE = 8
+MAX_CONVERSATIONS_PER_CORE = 8
 """Maximum number of conversations per core. 13 would saturate a core, but the models for voice and turn detection must
 respond immediately. ASSUMED."""
 
 
 @dataclass(frozen=True)
-class Link:
+class ChainStage:
     """A stage in which a conversation occupies a slot: a tier, or a service that transcribes, answers or speaks.
 
     Attributes:
@@ -69,12 +69,12 @@ class Link:
         return max(1, math.ceil(conversations * self.units.max / (self.most * TARGET_UTILIZATION)))
 
 
-def conversations_in(load: CallLoad) -> tuple[float, int]:
+def concurrent_conversations(load: CallLoad) -> tuple[float, int]:
     """Return the mean and the peak number of concurrent conversations of a load."""
     return load.calls * load.conversation_share, math.ceil(peak_calls(load) * load.conversation_share)
 
 
-def aws_conversation_chain(aws: Aws) -> tuple[Link, ...]:
+def aws_conversation_chain(aws: Aws) -> tuple[ChainStage, ...]:
     """Return the stages of a conversation on AWS: the agents, followed by each tier of a call.
 
     Without agents, there are no stages.
@@ -85,10 +85,12 @@ def aws_conversation_chain(aws: Aws) -> tuple[Link, ...]:
         return ()
     tasks = HostCount(min=aws.agents.tasks.min, max=aws.agents.tasks.max)
     agents_capacity = agent_capacity(aws.agents, tasks, ("aws", "agents", "tasks"))
-    return _chain((agents_capacity, *(each for each in capacities(aws) if not is_bypassed_by(each.tier, aws.agents))))
+    return _tier_stages(
+        (agents_capacity, *(each for each in capacities(aws) if not is_bypassed_by(each.tier, aws.agents)))
+    )
 
 
-def azure_conversation_chain(azure: Azure) -> tuple[Link, ...]:
+def azure_conversation_chain(azure: Azure) -> tuple[ChainStage, ...]:
     """Return the stages of a conversation on a cluster, including the services that transcribe, answer and speak.
 
     A service that cannot work has no slots.
@@ -104,14 +106,18 @@ def azure_conversation_chain(azure: Azure) -> tuple[Link, ...]:
     tiers = [each for each in caller_capacities(callers) if not is_bypassed_by(each.tier, agents)]
     engines = []
     if agents.listening == "transcript":
-        engines += [_engine(azure, callers.asr.model, [pool for pool in results if pool.model == callers.asr.model])]
+        engines += [
+            _engine_stage(azure, callers.asr.model, [pool for pool in results if pool.model == callers.asr.model])
+        ]
     for engine, share in ((agents.chat, 1.0), (agents.speech, SPEECH_SHARE)):
         if isinstance(engine, ClusterService):
-            engines.append(_engine(azure, engine.service, [r for r in results if r.service == engine.service], share))
-    return (*_chain((agents_capacity, *tiers)), *filter(None, engines))
+            engines.append(
+                _engine_stage(azure, engine.service, [r for r in results if r.service == engine.service], share)
+            )
+    return (*_tier_stages((agents_capacity, *tiers)), *filter(None, engines))
 
 
-def conversation_chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
+def conversation_chains(deployment: Deployment) -> Iterator[tuple[ChainStage, ...]]:
     """Yield the stages of a conversation for each section with agents, starting with the agents.
 
     Raises:
@@ -123,26 +129,28 @@ def conversation_chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
         yield chain
 
 
-def _engine(azure: Azure, name: str, capacities: list[PoolCapacity], share: float = 1.0) -> Link | None:
+def _engine_stage(azure: Azure, name: str, capacities: list[PoolCapacity], share: float = 1.0) -> ChainStage | None:
     """Return the replicas of a service as a stage. Each conversation occupies a session for ``share`` of its time."""
     if not capacities:
         return None
     index = next(index for index, service in enumerate(azure.services) if service.name == capacities[0].service)
     low, high = (
         int(sum(count * pool.sessions for pool, count in zip(capacities, counts, strict=True)) / share)
-        for counts in ([pool.low for pool in capacities], [pool.high for pool in capacities])
+        for counts in ([pool.min_replicas for pool in capacities], [pool.max_replicas for pool in capacities])
     )
-    units = HostCount(min=sum(pool.low for pool in capacities), max=sum(pool.high for pool in capacities))
+    units = HostCount(
+        min=sum(pool.min_replicas for pool in capacities), max=sum(pool.max_replicas for pool in capacities)
+    )
     source = " and ".join(f"{pool.sessions:,} sessions a replica on {pool.pool}" for pool in capacities)
     if share < 1:
         source += f", each conversation {share:.0%} of its time"
-    return Link(name, units, low, high, ("azure", "services", index, "replicas"), source)
+    return ChainStage(name, units, low, high, ("azure", "services", index, "replicas"), source)
 
 
-def _chain(capacities: tuple[Capacity, ...]) -> tuple[Link, ...]:
+def _tier_stages(capacities: tuple[Capacity, ...]) -> tuple[ChainStage, ...]:
     links = []
-    for tier, (low, high) in by_tier(capacities).items():
+    for tier, (low, high) in calls_by_tier(capacities).items():
         parts = [each for each in capacities if each.tier is tier]
         units = HostCount(min=sum(each.units.min for each in parts), max=sum(each.units.max for each in parts))
-        links.append(Link(tier.value, units, low, high, parts[0].location, parts[0].binding.source))
+        links.append(ChainStage(tier.value, units, low, high, parts[0].location, parts[0].limiting_bound.source))
     return tuple(links)

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog
 from voice_blueprint.capacity.bounds import (
+    MAX_STORE_FILL,
     REDIS_GB,
     REDIS_SHARE,
     STORE_BYTES_PER_CALL,
-    STORE_FILL,
-    binding_bound,
-    store,
+    limiting_bound,
+    store_bounds,
 )
 from voice_blueprint.capacity.tiers import Capacity, caller_capacities, capacities, peak_calls_for
 from voice_blueprint.contract.network import Tier
@@ -21,7 +21,7 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad
 
 
-def load_for(tier: Tier, load: CallLoad, agents: AgentRules | None) -> CallLoad:
+def load_on_tier(tier: Tier, load: CallLoad, agents: AgentRules | None) -> CallLoad:
     """Return the part of a load that reaches a tier.
 
     Audio that the language model consumes bypasses the transcription tiers.
@@ -36,12 +36,14 @@ def is_bypassed_by(tier: Tier, agents: AgentRules | None) -> bool:
     return agents is not None and agents.listening == "audio" and tier in {Tier.VAD, Tier.ASR}
 
 
-def sized_callers(callers: Callers, agents: AgentRules | None, load: CallLoad) -> Iterator[tuple[Capacity, str]]:
+def recommended_caller_sizes(
+    callers: Callers, agents: AgentRules | None, load: CallLoad
+) -> Iterator[tuple[Capacity, str]]:
     """Yield each caller tier of an Azure section with its recommended settings for a load, as YAML."""
     for each in caller_capacities(callers):
-        tier_load = load_for(each.tier, load, agents)
+        tier_load = load_on_tier(each.tier, load, agents)
         if each.tier is Tier.STATE:
-            required_gb = peak_calls(load) / STORE_FILL * STORE_BYTES_PER_CALL / 1e9 / REDIS_SHARE
+            required_gb = peak_calls(load) / MAX_STORE_FILL * STORE_BYTES_PER_CALL / 1e9 / REDIS_SHARE
             yield each, next((sku for sku, gb in REDIS_GB.items() if gb >= required_gb), "none: use `cells`")
             continue
         low, high = each.units_for(tier_load.calls), each.units_for(peak_calls(tier_load))
@@ -53,19 +55,19 @@ def recommended_sizes(aws: Aws, load: CallLoad) -> Iterator[tuple[Capacity, str]
 
     For a tier that serves no calls, the reason is yielded instead.
     """
-    units = units_for(aws, load)
+    units = units_by_fleet(aws, load)
     for each in capacities(aws):
         if each.tier is Tier.STATE:
-            calls = math.ceil(peak_calls(load) / STORE_FILL)
-            yield each, _node_type(aws.state, calls, archives=aws.edge.archive is not None)
+            calls = math.ceil(peak_calls(load) / MAX_STORE_FILL)
+            yield each, _cheapest_node_type(aws.state, calls, archives=aws.edge.archive is not None)
         elif each.name in units:
             low, high = (count // each.parts for count in units[each.name])
             yield each, f"{{min: {low}, max: {high}}}"
         else:
-            yield each, f"other hosts: {each.binding.source}"
+            yield each, f"other hosts: {each.limiting_bound.source}"
 
 
-def units_for(aws: Aws, load: CallLoad) -> dict[str, tuple[int, int]]:
+def units_by_fleet(aws: Aws, load: CallLoad) -> dict[str, tuple[int, int]]:
     """Return the number of hosts or tasks that a load requires at its mean and at its peak, by fleet.
 
     The shares of the ASR fleets are kept.
@@ -77,19 +79,20 @@ def units_for(aws: Aws, load: CallLoad) -> dict[str, tuple[int, int]]:
     units = {}
     for each in results:
         share = each.max_calls / asr if each.tier is Tier.ASR else 1.0
-        tier_load = load_for(each.tier, load, aws.agents)
+        tier_load = load_on_tier(each.tier, load, aws.agents)
         low, high = (each.units_for(calls * share) for calls in (tier_load.calls, peak_calls(tier_load)))
         units[each.name] = low, max(high, low + each.parts)
     return units
 
 
-def _node_type(state: StateStore, calls: int, *, archives: bool) -> str:
+def _cheapest_node_type(state: StateStore, calls: int, *, archives: bool) -> str:
     """Return the cheapest node type with enough capacity, preferably of the same family."""
     family = state.node_type.rpartition(".")[0]
     suitable_types = [
         kind
         for kind in catalog.cache_node_types().values()
-        if binding_bound(store(state.model_copy(update={"node_type": kind.name}), archives=archives)).calls >= calls
+        if limiting_bound(store_bounds(state.model_copy(update={"node_type": kind.name}), archives=archives)).calls
+        >= calls
     ]
     if not suitable_types:
         return "none in the catalogue: use fewer calls, or `cells`"
@@ -103,7 +106,7 @@ def exceeds_one_deployment(deployment: Deployment) -> bool:
     if aws := deployment.aws_section:
         state_stores = (aws.state.model_copy(update={"node_type": name}) for name in catalog.cache_node_types())
         max_calls = max(
-            binding_bound(store(kind, archives=aws.edge.archive is not None)).calls for kind in state_stores
+            limiting_bound(store_bounds(kind, archives=aws.edge.archive is not None)).calls for kind in state_stores
         )
     else:
         max_calls = int(max(REDIS_GB.values()) * 1e9 * REDIS_SHARE / STORE_BYTES_PER_CALL)

@@ -5,19 +5,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from voice_blueprint.capacity.bounds import (
+    MAX_STORE_FILL,
     REDIS_GB,
     REDIS_SHARE,
     STORE_BYTES_PER_CALL,
-    STORE_FILL,
     Bound,
     Bounds,
-    asr_host,
-    binding_bound,
-    gateway_pod,
-    gateway_task,
-    store,
-    vad_host,
-    vad_pod,
+    asr_host_bounds,
+    gateway_pod_bounds,
+    gateway_task_bounds,
+    limiting_bound,
+    store_bounds,
+    vad_host_bounds,
+    vad_pod_bounds,
 )
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.agents import AgentRules
@@ -55,17 +55,17 @@ class Capacity:
     parts: int = 1
 
     @property
-    def binding(self) -> Bound:
+    def limiting_bound(self) -> Bound:
         """The bound that determines the calls per unit."""
-        return binding_bound(self.bounds)
+        return limiting_bound(self.bounds)
 
     @property
     def calls(self) -> int:
         """Calls per unit."""
-        return self.binding.calls
+        return self.limiting_bound.calls
 
     @property
-    def low(self) -> int:
+    def min_calls(self) -> int:
         """Calls at the minimum number of units."""
         return self.units.min * self.calls
 
@@ -83,7 +83,7 @@ class Capacity:
             ValueError: A unit serves no calls.
         """
         if not self.calls:
-            raise ValueError(f"{self.name} supports no calls: {self.binding.source}")
+            raise ValueError(f"{self.name} supports no calls: {self.limiting_bound.source}")
         return self.parts * max(1, math.ceil(calls / (self.calls * TARGET_UTILIZATION * self.parts)))
 
     @property
@@ -101,17 +101,19 @@ def capacities(aws: Aws) -> tuple[Capacity, ...]:
     vad = HostCount(min=per_zone.min * zones, max=per_zone.max * zones)
     gateway = HostCount(min=tasks.min, max=tasks.max)
     return (
-        Capacity(Tier.GATEWAY, "gateway", gateway, gateway_task(aws.edge.gateway), ("aws", "edge", "gateway", "tasks")),
-        Capacity(Tier.VAD, "vad", vad, vad_host(aws.vad), ("aws", "vad", "hosts_per_zone"), zones),
+        Capacity(
+            Tier.GATEWAY, "gateway", gateway, gateway_task_bounds(aws.edge.gateway), ("aws", "edge", "gateway", "tasks")
+        ),
+        Capacity(Tier.VAD, "vad", vad, vad_host_bounds(aws.vad), ("aws", "vad", "hosts_per_zone"), zones),
         *(
-            Capacity(Tier.ASR, fleet.name, fleet.hosts, asr_host(fleet), ("aws", "asr", index, "hosts"))
+            Capacity(Tier.ASR, fleet.name, fleet.hosts, asr_host_bounds(fleet), ("aws", "asr", index, "hosts"))
             for index, fleet in enumerate(aws.asr)
         ),
         Capacity(
             Tier.STATE,
             "state",
             HostCount(min=1, max=1),
-            store(aws.state, archives=aws.edge.archive is not None),
+            store_bounds(aws.state, archives=aws.edge.archive is not None),
             ("aws", "state", "node_type"),
         ),
     )
@@ -129,15 +131,19 @@ def caller_capacities(callers: Callers) -> tuple[Capacity, ...]:
     memory_bound = Bound("memory", memory, "assumed", f"{REDIS_SHARE:.0%} of {REDIS_GB[callers.state.sku]:g} GB")
     return (
         Capacity(
-            Tier.GATEWAY, "gateway", gateway.replicas, gateway_pod(gateway), (*location, "edge", "gateway", "replicas")
+            Tier.GATEWAY,
+            "gateway",
+            gateway.replicas,
+            gateway_pod_bounds(gateway),
+            (*location, "edge", "gateway", "replicas"),
         ),
-        Capacity(Tier.VAD, "vad", vad.replicas, vad_pod(vad), (*location, "vad", "replicas")),
+        Capacity(Tier.VAD, "vad", vad.replicas, vad_pod_bounds(vad), (*location, "vad", "replicas")),
         Capacity(Tier.ASR, "asr", asr.replicas, (slots,), (*location, "asr", "replicas")),
         Capacity(Tier.STATE, "state", HostCount(min=1, max=1), (memory_bound,), (*location, "state", "sku")),
     )
 
 
-def caller_tiers_for(deployment: Deployment) -> tuple[Capacity, ...]:
+def caller_tier_capacities(deployment: Deployment) -> tuple[Capacity, ...]:
     """Return the capacities of the tiers that serve callers.
 
     A deployment with both sections uses those of AWS. Without callers, there are none.
@@ -148,7 +154,7 @@ def caller_tiers_for(deployment: Deployment) -> tuple[Capacity, ...]:
     return caller_capacities(callers) if callers else ()
 
 
-def mean_by_chance(slots: int) -> float:
+def mean_of_random_calls(slots: int) -> float:
     """Return the mean number of randomly assigned calls per host at which a host is hardly ever full.
 
     It is the largest mean for which mean + HOST_LOAD_DEVIATIONS * sqrt(mean) does not exceed the slots of a host.
@@ -168,13 +174,13 @@ def agent_bound(agents: AgentRules) -> Bound:
 
 def peak_calls_for(tier: Tier, max_calls: int) -> int:
     """Return the number of peak calls for which a tier with this maximum is sized."""
-    return int(max_calls * STORE_FILL) if tier is Tier.STATE else max_calls
+    return int(max_calls * MAX_STORE_FILL) if tier is Tier.STATE else max_calls
 
 
-def by_tier(capacities: Iterable[Capacity]) -> dict[Tier, tuple[int, int]]:
+def calls_by_tier(capacities: Iterable[Capacity]) -> dict[Tier, tuple[int, int]]:
     """Return the calls of each tier at the minimum and the maximum number of units."""
     ranges: dict[Tier, tuple[int, int]] = {}
     for each in capacities:
         low, max_calls = ranges.get(each.tier, (0, 0))
-        ranges[each.tier] = low + each.low, max_calls + each.max_calls
+        ranges[each.tier] = low + each.min_calls, max_calls + each.max_calls
     return ranges

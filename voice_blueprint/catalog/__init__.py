@@ -7,7 +7,7 @@ from pydantic import Field
 from voice_blueprint.base import Model
 from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.catalog.inference import EngineVersion, Gpu, LiveStreams, ModelCard
-from voice_blueprint.catalog.reading import table
+from voice_blueprint.catalog.reading import table_reader
 
 __all__ = [
     "Accelerator",
@@ -153,25 +153,25 @@ class ServicePrice(Model):
     source: str
 
 
-instance_types = table("instance_types.yaml", InstanceType)
+instance_types = table_reader("instance_types.yaml", InstanceType)
 """Every EC2 instance type that a fleet can run on, by name."""
-cache_node_types = table("cache_node_types.yaml", CacheNodeType)
+cache_node_types = table_reader("cache_node_types.yaml", CacheNodeType)
 """Every ElastiCache node type for the state store, by name."""
-limits = table("limits.yaml", Limit, key="id")
+limits = table_reader("limits.yaml", Limit, key="id")
 """Limits other than vCPU quotas, by id."""
-quotas = table("quotas.yaml", Quota, key="code")
+quotas = table_reader("quotas.yaml", Quota, key="code")
 """EC2 vCPU quotas by their Service Quotas code."""
-regions = table("regions.yaml", Region)
+regions = table_reader("regions.yaml", Region)
 """AWS regions by name."""
-service_prices = table("prices.yaml", ServicePrice, key="item")
+service_prices = table_reader("prices.yaml", ServicePrice, key="item")
 """List prices of services other than instances, cache nodes and VMs, by item."""
-gpus = table("gpus.yaml", Gpu)
+gpus = table_reader("gpus.yaml", Gpu)
 """GPU models by name; ``Accelerator.model`` and ``VmSize.gpu`` refer to them."""
-models = table("models.yaml", ModelCard)
+models = table_reader("models.yaml", ModelCard)
 """Models that an engine can serve, by name."""
-live_streams = table("streams.yaml", LiveStreams)
+live_streams = table_reader("streams.yaml", LiveStreams)
 """Published measurements of live transcription, by name."""
-engines = table("engines.yaml", EngineVersion)
+engines = table_reader("engines.yaml", EngineVersion)
 """Pinned versions of engines and related tools, by name. No other file contains versions."""
-vm_sizes = table("vm_sizes.yaml", VmSize)
+vm_sizes = table_reader("vm_sizes.yaml", VmSize)
 """Azure VM sizes that a node pool can run on, by name."""

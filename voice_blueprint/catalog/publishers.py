@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from voice_blueprint.base import Model
-from voice_blueprint.catalog.reading import table
+from voice_blueprint.catalog.reading import table_reader
 
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 
@@ -71,5 +71,5 @@ class PublishedImage(Model):
         return installed is not None and str(PurePosixPath(installed).parent) in (*self.path, *(self.inherited or ()))
 
 
-published_images = table("publishers.yaml", PublishedImage, key="engine")
+published_images = table_reader("publishers.yaml", PublishedImage, key="engine")
 """Publishers' images by the name of their engine in the catalogue."""

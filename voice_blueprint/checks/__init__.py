@@ -13,7 +13,7 @@ from voice_blueprint.checks.base import Check, Finding, Level, Violation, check
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.suggestion import suggestion
 
-__all__ = ["CHECKS", "Check", "Finding", "Level", "Violation", "applicable", "refusals", "run"]
+__all__ = ["CHECKS", "Check", "Finding", "Level", "Violation", "applicable_checks", "blocking_messages", "run_checks"]
 
 
 @check(
@@ -22,7 +22,7 @@ __all__ = ["CHECKS", "Check", "Finding", "Level", "Violation", "applicable", "re
     source="voice_blueprint/checks",
     acceptable=False,
 )
-def accepted_checks_exist(deployment: Deployment) -> Iterator[Violation]:
+def check_accepted_checks_exist(deployment: Deployment) -> Iterator[Violation]:
     checks_by_id = {checks_by_id.id: checks_by_id for checks_by_id in CHECKS}
     for index, accepted in enumerate(deployment.accepted_checks):
         at = ("accepted_checks", index, "id")
@@ -43,14 +43,14 @@ def _collect_checks(*modules: ModuleType) -> tuple[Check, ...]:
 
 AWS_CHECKS = _collect_checks(vad_host, capacity, machines, load, network, edge, scaling)
 AZURE_CHECKS = _collect_checks(azure_capacity, pools, topology, sizing, models, azure_callers)
-COMMON_CHECKS = (*_collect_checks(engines, callers, supply, live, agents, limits), accepted_checks_exist)
+COMMON_CHECKS = (*_collect_checks(engines, callers, supply, live, agents, limits), check_accepted_checks_exist)
 REGION_CHECKS = _collect_checks(regions)
 """Checks that compare all regions."""
 CHECKS: tuple[Check, ...] = (*AWS_CHECKS, *REGION_CHECKS, *AZURE_CHECKS, *COMMON_CHECKS)
 """All checks in the order of reporting."""
 
 
-def applicable(deployment: Deployment) -> tuple[Check, ...]:
+def applicable_checks(deployment: Deployment) -> tuple[Check, ...]:
     """Return the checks that apply to a deployment."""
     return (
         *(AWS_CHECKS if deployment.aws_section else ()),
@@ -59,20 +59,20 @@ def applicable(deployment: Deployment) -> tuple[Check, ...]:
     )
 
 
-def run(deployment: Deployment) -> list[Finding]:
+def run_checks(deployment: Deployment) -> list[Finding]:
     """Run all checks that apply to a deployment, and return their findings, errors first."""
     reasons = {accepted.id: accepted.reason for accepted in deployment.accepted_checks}
-    first, *other_regions = deployment.in_regions()
-    results = [(rule, violation) for rule in applicable(first) for violation in rule.examine(first)]
+    first, *other_regions = deployment.region_deployments()
+    results = [(rule, violation) for rule in applicable_checks(first) for violation in rule.check_deployment(first)]
     for index, other in enumerate(other_regions):
         # A finding that is identical in the first region is reported once.
         results += [
             (rule, _in_other_region(deployment, index, violation))
             for rule in (*AWS_CHECKS, *COMMON_CHECKS)
-            for violation in rule.examine(other)
+            for violation in rule.check_deployment(other)
             if (rule, violation) not in results
         ]
-    results += [(rule, violation) for rule in REGION_CHECKS for violation in rule.examine(deployment)]
+    results += [(rule, violation) for rule in REGION_CHECKS for violation in rule.check_deployment(deployment)]
     findings = [
         Finding(rule, violation, reasons.get(rule.id) if rule.acceptable else None) for rule, violation in results
     ]
@@ -92,6 +92,6 @@ def _in_other_region(deployment: Deployment, index: int, violation: Violation) -
     return replace(violation, location=at, message=f"in {other.region} {violation.message}")
 
 
-def refusals(deployment: Deployment) -> list[str]:
+def blocking_messages(deployment: Deployment) -> list[str]:
     """Return a line for each finding that prevents a deploy."""
-    return [result.text(deployment.source) for result in run(deployment) if result.blocks]
+    return [result.format_line(deployment.source) for result in run_checks(deployment) if result.is_blocking]

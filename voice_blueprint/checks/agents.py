@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog
 from voice_blueprint.capacity.conversations import (
-    CONVERSATION_WORK,
-    CONVERSATIONS_PER_CORE,
-    Link,
+    CONVERSATION_CPU_S_PER_MINUTE,
+    MAX_CONVERSATIONS_PER_CORE,
+    ChainStage,
+    concurrent_conversations,
     conversation_chains,
-    conversations_in,
 )
 from voice_blueprint.catalog.inference import ModelCard, Task
-from voice_blueprint.checks.azure.sizing import growth
-from voice_blueprint.checks.base import Violation, check, location_text
+from voice_blueprint.checks.azure.sizing import scale_out_remedy
+from voice_blueprint.checks.base import Violation, check, format_location
 from voice_blueprint.file.model.agents import AgentPods, AwsAgents, ClusterService, Endpoint
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location
@@ -20,19 +20,19 @@ from voice_blueprint.file.source import Location
 
 @check(
     "agents-fit-core",
-    f"An agent process has one core, which supports at most {CONVERSATIONS_PER_CORE} conversations.",
+    f"An agent process has one core, which supports at most {MAX_CONVERSATIONS_PER_CORE} conversations.",
     source="voice_blueprint/capacity: CPU time of a conversation",
 )
-def agents_fit_core(deployment: Deployment) -> Iterator[Violation]:
-    for at, agents in _agents(deployment):
-        if agents.conversations > CONVERSATIONS_PER_CORE:
-            share = agents.conversations * CONVERSATION_WORK / 60
+def check_agents_fit_core(deployment: Deployment) -> Iterator[Violation]:
+    for at, agents in _agent_sections(deployment):
+        if agents.conversations > MAX_CONVERSATIONS_PER_CORE:
+            share = agents.conversations * CONVERSATION_CPU_S_PER_MINUTE / 60
             yield Violation(
                 (*at, "conversations"),
                 f"{agents.conversations} conversations need {share:.0%} of a process's one core "
-                f"({CONVERSATION_WORK:g} s per minute each), which delays the detection of speech and of the end of "
-                "a turn",
-                f"set conversations to at most {CONVERSATIONS_PER_CORE}, and run more processes",
+                f"({CONVERSATION_CPU_S_PER_MINUTE:g} s per minute each), which delays the detection of speech and of "
+                "the end of a turn",
+                f"set conversations to at most {MAX_CONVERSATIONS_PER_CORE}, and run more processes",
             )
 
 
@@ -41,12 +41,12 @@ def agents_fit_core(deployment: Deployment) -> Iterator[Violation]:
     "Agents admit no more conversations than their ASR, language model and speech services support.",
     source="voice_blueprint/capacity: bounds with their sources (`voice plan` shows them)",
 )
-def agents_fit_tiers(deployment: Deployment) -> Iterator[Violation]:
-    for agents, *others in _chains(deployment):
+def check_agents_fit_tiers(deployment: Deployment) -> Iterator[Violation]:
+    for agents, *others in _conversation_chains(deployment):
         for each in others:
             if agents.most > each.most:
                 max_conversations = each.most * agents.units.max // agents.most
-                at = location_text(agents.location)
+                at = format_location(agents.location)
                 reduction = (
                     f"set {at}.max to {max_conversations}" if max_conversations >= agents.units.min else f"lower {at}"
                 )
@@ -54,7 +54,7 @@ def agents_fit_tiers(deployment: Deployment) -> Iterator[Violation]:
                     agents.location,
                     f"agents admit up to {agents.most:,} conversations, but {each.name} supports {each.most:,} "
                     f"({each.source})",
-                    f"{reduction}, or raise the maximum of {each.name} ({location_text(each.location)})",
+                    f"{reduction}, or raise the maximum of {each.name} ({format_location(each.location)})",
                 )
 
 
@@ -63,21 +63,21 @@ def agents_fit_tiers(deployment: Deployment) -> Iterator[Violation]:
     "At their maximum, agents and their language model and speech services support the peak of the load.",
     source="voice_blueprint/capacity; the load's `conversation_share`",
 )
-def load_fits_agents(deployment: Deployment) -> Iterator[Violation]:
+def check_load_fits_agents(deployment: Deployment) -> Iterator[Violation]:
     load = deployment.load
     services = [each.name for each in deployment.azure_section.services] if deployment.azure_section else []
-    for agents, *others in _chains(deployment):
+    for agents, *others in _conversation_chains(deployment):
         # The load applies to the AWS section if there is one.
         if load is None or (agents.location[0] == "azure" and deployment.aws_section):
             continue
-        mean, peak = conversations_in(load)
+        mean, peak = concurrent_conversations(load)
         for each in (agents, *(other for other in others if other.name in services)):
             if each.most >= peak:
                 continue
             low, high = each.units_for(mean), each.units_for(peak)
-            remedy = f"set {location_text(each.location)} to {{min: {low}, max: {max(high, low + 1)}}}"
+            remedy = f"set {format_location(each.location)} to {{min: {low}, max: {max(high, low + 1)}}}"
             if each is not agents:
-                remedy = growth(deployment.azure, each.name, high - each.units.max)
+                remedy = scale_out_remedy(deployment.azure, each.name, high - each.units.max)
             yield Violation(
                 each.location,
                 f"{each.name} supports at most {each.most:,} conversations, but the load's peak is {peak:,} "
@@ -91,9 +91,9 @@ def load_fits_agents(deployment: Deployment) -> Iterator[Violation]:
     "The licence of an endpoint's voice, or an agreement, allows the use of the deployment.",
     source="https://huggingface.co/mistralai/Voxtral-4B-TTS-2603 (CC BY-NC 4.0); each model's row names its licence",
 )
-def voice_licence_allows_use(deployment: Deployment) -> Iterator[Violation]:
-    for at, agents in _agents(deployment):
-        card = _card(agents.speech.model) if isinstance(agents.speech, Endpoint) else None
+def check_voice_licence_allows_use(deployment: Deployment) -> Iterator[Violation]:
+    for at, agents in _agent_sections(deployment):
+        card = _find_model_card(agents.speech.model) if isinstance(agents.speech, Endpoint) else None
         section = deployment.azure if at[0] == "azure" else deployment.aws.agents
         assert section is not None  # noqa: S101  the section that contains the agents
         accepted_models = {each.model for each in section.model_agreements}
@@ -112,8 +112,8 @@ def voice_licence_allows_use(deployment: Deployment) -> Iterator[Violation]:
     "A language model that receives audio supports audio input.",
     source="voice_blueprint/catalog/models.yaml: the task audio-chat; models outside the catalogue are not checked",
 )
-def chat_model_hears(deployment: Deployment) -> Iterator[Violation]:
-    for at, agents in _agents(deployment):
+def check_chat_model_hears(deployment: Deployment) -> Iterator[Violation]:
+    for at, agents in _agent_sections(deployment):
         if agents.listening != "audio":
             continue
         chat = agents.chat
@@ -122,7 +122,7 @@ def chat_model_hears(deployment: Deployment) -> Iterator[Violation]:
             model_name = next((each.model for each in services if each.name == chat.service), None)
         else:
             model_name = chat.model
-        card = _card(model_name)
+        card = _find_model_card(model_name)
         if card and card.task is not Task.AUDIO_CHAT:
             audio_models = ", ".join(each.name for each in catalog.models().values() if each.task is Task.AUDIO_CHAT)
             yield Violation(
@@ -132,17 +132,17 @@ def chat_model_hears(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-def _card(model_name: str | None) -> ModelCard | None:
+def _find_model_card(model_name: str | None) -> ModelCard | None:
     return next((each for each in catalog.models().values() if model_name in (each.name, each.repository)), None)
 
 
-def _agents(deployment: Deployment) -> Iterator[tuple[Location, AwsAgents | AgentPods]]:
+def _agent_sections(deployment: Deployment) -> Iterator[tuple[Location, AwsAgents | AgentPods]]:
     for cloud, section in (("aws", deployment.aws_section), ("azure", deployment.azure_section)):
         if section and section.agents:
             yield (cloud, "agents"), section.agents
 
 
-def _chains(deployment: Deployment) -> Iterator[tuple[Link, ...]]:
+def _conversation_chains(deployment: Deployment) -> Iterator[tuple[ChainStage, ...]]:
     """Yield the stages of a conversation for each section with agents, starting with the agents."""
     try:
         yield from conversation_chains(deployment)

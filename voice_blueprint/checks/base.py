@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import ParamSpec
 
 from voice_blueprint.checks.azure.cluster import Cluster, read_cluster
-from voice_blueprint.checks.engine_gpus import EngineGpus, cluster_engines, served_by
+from voice_blueprint.checks.engine_gpus import EngineGpus, cluster_engines, deployment_engines
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location, SourceMap
@@ -38,7 +38,7 @@ class Violation:
     remedy: str
 
 
-def location_text(location: Location) -> str:
+def format_location(location: Location) -> str:
     """Return a location in the file in readable form, such as ``aws.asr[1].hosts``."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
 
@@ -57,8 +57,8 @@ class Check:
     Attributes:
         about: The rule in one sentence.
         source: Source of the rule.
-        judge: Evaluation of the rule on a cluster; policies apply it to the resources of the Pulumi programs. ``None``
-            for a rule that only applies to the file.
+        check_cluster: Evaluation of the rule on a cluster; policies apply it to the resources of the Pulumi programs.
+            ``None`` for a rule that only applies to the file.
         acceptable: Whether the deployment file may accept a violation. Violations that prevent the rendering of
             templates cannot be accepted.
     """
@@ -67,20 +67,20 @@ class Check:
     level: Level
     about: str
     source: str
-    examine: DeploymentCheckFunction
-    judge: ClusterCheckFunction | None = None
+    check_deployment: DeploymentCheckFunction
+    check_cluster: ClusterCheckFunction | None = None
     acceptable: bool = True
 
 
 def check(
-    id_: str, about: str, *, source: str, level: Level = Level.ERROR, acceptable: bool = True
+    id_: str, description: str, *, source: str, level: Level = Level.ERROR, acceptable: bool = True
 ) -> Callable[[DeploymentCheckFunction], Check]:
     """Return a decorator that creates a check from a function over deployments."""
-    return lambda examine: Check(id_, level, about, source, examine, acceptable=acceptable)
+    return lambda examine: Check(id_, level, description, source, examine, acceptable=acceptable)
 
 
 def cluster_check(
-    id_: str, about: str, *, source: str, acceptable: bool = True
+    id_: str, description: str, *, source: str, acceptable: bool = True
 ) -> Callable[[ClusterCheckFunction], Check]:
     """Return a decorator that creates a check of level error from a function over clusters.
 
@@ -92,31 +92,33 @@ def cluster_check(
             # Two engines of a pod may report the same problem in the same line.
             return iter(dict.fromkeys(judge(read_cluster(deployment.azure))))
 
-        return Check(id_, Level.ERROR, about, source, examine, judge, acceptable)
+        return Check(id_, Level.ERROR, description, source, examine, judge, acceptable)
 
     return decorate
 
 
-JudgeEngines = Callable[[Iterable[EngineGpus]], Iterator[Violation]]
+EngineCheckFunction = Callable[[Iterable[EngineGpus]], Iterator[Violation]]
 """Function that yields the violations of a rule by engines on GPUs, on either cloud."""
 
 
 def engine_check(
-    id_: str, about: str, *, source: str, level: Level = Level.ERROR, acceptable: bool = True
-) -> Callable[[JudgeEngines], Check]:
+    id_: str, description: str, *, source: str, level: Level = Level.ERROR, acceptable: bool = True
+) -> Callable[[EngineCheckFunction], Check]:
     """Return a decorator that creates a check from a function over engines.
 
     Errors are also evaluated on the resources of the Pulumi programs.
     """
 
-    def decorate(judge: JudgeEngines) -> Check:
+    def decorate(judge: EngineCheckFunction) -> Check:
         def examine(deployment: Deployment) -> Iterator[Violation]:
-            return iter(dict.fromkeys(judge(served_by(deployment))))
+            return iter(dict.fromkeys(judge(deployment_engines(deployment))))
 
         def check_cluster(cluster: Cluster) -> Iterator[Violation]:
             return judge(cluster_engines(cluster))
 
-        return Check(id_, level, about, source, examine, check_cluster if level is Level.ERROR else None, acceptable)
+        return Check(
+            id_, level, description, source, examine, check_cluster if level is Level.ERROR else None, acceptable
+        )
 
     return decorate
 
@@ -124,7 +126,7 @@ def engine_check(
 _P = ParamSpec("_P")
 
 
-def refusal(
+def violation_if_unfit(
     at: Location, subject: str, check_fit: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
 ) -> Iterator[Violation]:
     """Yield a violation with the message of the sizing, or nothing if the engine fits.
@@ -146,15 +148,15 @@ class Finding:
 
     check: Check
     violation: Violation
-    accepted_because: str | None
+    acceptance_reason: str | None
     """Reason of the operator, if the deployment file accepts this check."""
 
     @property
-    def blocks(self) -> bool:
+    def is_blocking(self) -> bool:
         """Whether the finding prevents a deploy."""
-        return self.check.level is Level.ERROR and self.accepted_because is None
+        return self.check.level is Level.ERROR and self.acceptance_reason is None
 
-    def text(self, source: SourceMap) -> str:
+    def format_line(self, source: SourceMap) -> str:
         """Return the location, the problem and the remedy on one line."""
         at = self.violation
         return f"{source.file}:{source.line(at.location)}: [{self.check.id}] {at.message}; {at.remedy}"

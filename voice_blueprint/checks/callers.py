@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from voice_blueprint.checks.base import Violation, check
-from voice_blueprint.day import DayError, day
+from voice_blueprint.day import DayError, design_day
 from voice_blueprint.file.model.agents import AgentPods, AwsAgents, Endpoint
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_blueprint.file.model.edge import CallerRules, JwtAuthorizer, NoAuthorizer
 from voice_blueprint.file.source import Location
 
-LOCAL_NAMES = (
+LOCAL_TOP_LEVEL_DOMAINS = (
     *("localhost", "local", "internal", "test", "invalid", "example"),
     *("arpa", "home", "corp", "lan"),
 )
@@ -27,8 +27,8 @@ RENEWALS_PER_TTL = 2
     "A caller who reconnects within the grace period has a valid token for a session that still exists.",
     source="images/gateway/src/voice_gateway: a token is verified when a caller reconnects; event streams renew it",
 )
-def session_limits_agree(deployment: Deployment) -> Iterator[Violation]:
-    for at, rules in _rules(deployment):
+def check_session_limits_agree(deployment: Deployment) -> Iterator[Violation]:
+    for at, rules in _caller_rules(deployment):
         min_validity_s = rules.token_ttl_s // RENEWALS_PER_TTL
         if rules.reconnect_grace_s > min_validity_s:
             yield Violation(
@@ -56,8 +56,8 @@ def session_limits_agree(deployment: Deployment) -> Iterator[Violation]:
     source="images/gateway/src/voice_gateway/transcript_routes.py: a transcript belongs to the caller that opened the "
     "session",
 )
-def archive_knows_callers(deployment: Deployment) -> Iterator[Violation]:
-    for at, rules in _rules(deployment):
+def check_archive_knows_callers(deployment: Deployment) -> Iterator[Violation]:
+    for at, rules in _caller_rules(deployment):
         authorizer = getattr(rules, "authorizer", None)
         if rules.archive and isinstance(authorizer, NoAuthorizer):
             yield Violation(
@@ -73,12 +73,12 @@ def archive_knows_callers(deployment: Deployment) -> Iterator[Violation]:
     "The mean call of the load is no longer than a session, nor than the longest call of an engine.",
     source="images/gateway/src/voice_gateway/session_routes.py: a session ends after session_max_s",
 )
-def calls_fit_session(deployment: Deployment) -> Iterator[Violation]:
+def check_calls_fit_session(deployment: Deployment) -> Iterator[Violation]:
     if deployment.load is None:
         return
     mean_s, minutes = deployment.load.minutes_each * 60, deployment.load.minutes_each
-    limits = [("session_max_s", rules.session_max_s) for _, rules in _rules(deployment)]
-    limits += [(f"longest_call_s of {name}", seconds) for name, seconds in _longest_calls(deployment)]
+    limits = [("session_max_s", rules.session_max_s) for _, rules in _caller_rules(deployment)]
+    limits += [(f"longest_call_s of {name}", seconds) for name, seconds in _longest_call_limits(deployment)]
     for name, limit_s in limits:
         if mean_s > limit_s:
             yield Violation(
@@ -94,16 +94,16 @@ def calls_fit_session(deployment: Deployment) -> Iterator[Violation]:
     "The CSV file in `load.curve` is readable, and matches the mean and the peak of the load.",
     source="voice_blueprint/day.py: cost, simulation and alerts use the same day",
 )
-def day_fits_load(deployment: Deployment) -> Iterator[Violation]:
+def check_day_fits_load(deployment: Deployment) -> Iterator[Violation]:
     if deployment.load is None:
         return
     try:
-        day(deployment)
+        design_day(deployment)
     except DayError as error:
         yield Violation(("load", "curve"), str(error), "create the file, or use flat, business-day or spike")
 
 
-def _longest_calls(deployment: Deployment) -> Iterator[tuple[str, int]]:
+def _longest_call_limits(deployment: Deployment) -> Iterator[tuple[str, int]]:
     loads = (
         [(each.name, each.vllm.load) for each in deployment.aws_section.asr if each.vllm]
         if deployment.aws_section
@@ -124,12 +124,12 @@ def _longest_calls(deployment: Deployment) -> Iterator[tuple[str, int]]:
     "In production, web pages with access to the session API are on the public internet.",
     source="https://fetch.spec.whatwg.org/#origin-header; any program on a caller's machine can serve localhost",
 )
-def origins_are_public(deployment: Deployment) -> Iterator[Violation]:
+def check_origins_are_public(deployment: Deployment) -> Iterator[Violation]:
     if deployment.environment is not Environment.PRODUCTION:
         return
-    for at, rules in _rules(deployment):
+    for at, rules in _caller_rules(deployment):
         for index, origin in enumerate(rules.allowed_origins):
-            if is_local(origin):
+            if is_local_url(origin):
                 yield Violation(
                     (*at, "allowed_origins", index),
                     f"{origin} is on the caller's own machine or network, where any program can serve it",
@@ -143,11 +143,11 @@ def origins_are_public(deployment: Deployment) -> Iterator[Violation]:
     "Outside the sandbox, no program uses an address of the machine that it runs on.",
     source="RFC 6761, section 6.3 (localhost)",
 )
-def endpoints_are_reachable(deployment: Deployment) -> Iterator[Violation]:
+def check_endpoints_are_reachable(deployment: Deployment) -> Iterator[Violation]:
     if deployment.environment is Environment.SANDBOX:
         return
-    for at, url in _endpoints(deployment):
-        if is_local(url, private=False):
+    for at, url in _called_urls(deployment):
+        if is_local_url(url, private=False):
             yield Violation(
                 at,
                 f"{url} is an address of the task or pod itself, or of its link",
@@ -155,7 +155,7 @@ def endpoints_are_reachable(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-def is_local(url: str, *, private: bool = True) -> bool:
+def is_local_url(url: str, *, private: bool = True) -> bool:
     """Return True if a URL refers to a single machine or link.
 
     With ``private``, URLs of private networks count as well.
@@ -165,12 +165,12 @@ def is_local(url: str, *, private: bool = True) -> bool:
         address = ipaddress.ip_address(host)
     except ValueError:
         parent, _, last_label = host.rpartition(".")
-        return last_label in LOCAL_NAMES or not parent if private else last_label == "localhost"
+        return last_label in LOCAL_TOP_LEVEL_DOMAINS or not parent if private else last_label == "localhost"
     is_host_local = address.is_loopback or address.is_unspecified or address.is_link_local
     return is_host_local or (private and not address.is_global)
 
 
-def _endpoints(deployment: Deployment) -> Iterator[tuple[Location, str]]:
+def _called_urls(deployment: Deployment) -> Iterator[tuple[Location, str]]:
     """Yield every URL that a program of the deployment calls, with its location in the file."""
     sections: list[tuple[Location, AwsAgents | AgentPods | None]] = []
     if deployment.aws_section:
@@ -179,7 +179,7 @@ def _endpoints(deployment: Deployment) -> Iterator[tuple[Location, str]]:
             yield ("aws", "edge", "authorizer", "issuer"), authorizer.issuer
     if deployment.azure_section:
         sections.append((("azure",), deployment.azure_section.agents))
-    for at, rules in _rules(deployment):
+    for at, rules in _caller_rules(deployment):
         if rules.trace_collector:
             yield (*at, "trace_collector"), rules.trace_collector
     for at, agents in sections:
@@ -190,7 +190,7 @@ def _endpoints(deployment: Deployment) -> Iterator[tuple[Location, str]]:
             yield (*at, "agents", "tools_url"), agents.tools_url
 
 
-def _rules(deployment: Deployment) -> Iterator[tuple[Location, CallerRules]]:
+def _caller_rules(deployment: Deployment) -> Iterator[tuple[Location, CallerRules]]:
     if deployment.aws_section:
         yield ("aws", "edge"), deployment.aws_section.edge
     if deployment.azure_section and deployment.azure_section.callers:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from voice_blueprint import catalog
 from voice_blueprint.catalog import Gpu
 from voice_blueprint.checks.azure.cluster import Cluster, Engine, FindingLocation, read_cluster
-from voice_blueprint.engines.sizing.service import TRANSCRIBES, fleet_widths
+from voice_blueprint.engines.sizing.service import TRANSCRIPTION_TASKS, tensor_parallel_sizes
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.source import Location
@@ -39,7 +39,7 @@ def cluster_engines(cluster: Cluster) -> Iterator[EngineGpus]:
             yield EngineGpus(pod.name, pod.title, engine, pod.pool.gpu, pod.location, pod.pool_location)
 
 
-def served_by(deployment: Deployment) -> Iterator[EngineGpus]:
+def deployment_engines(deployment: Deployment) -> Iterator[EngineGpus]:
     """Yield the engines of a deployment: vLLM on the hosts of AWS fleets, and the services on Azure."""
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         if fleet.vllm:
@@ -58,10 +58,10 @@ def _host_engine(fleet: AsrFleet, at: Location) -> EngineGpus:
     engine = Engine(
         model,
         "vllm",
-        TRANSCRIBES,
+        TRANSCRIPTION_TASKS,
         # An engine uses as many GPUs of the host as it needs; a model that does not fit all of them does not fit the
         # host.
-        fleet_widths(model, accelerator.count if accelerator else 1)[-1],
+        tensor_parallel_sizes(model, accelerator.count if accelerator else 1)[-1],
         options.load,
         options.kv_cache_type,
         options.quantization,

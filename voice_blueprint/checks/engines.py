@@ -7,16 +7,16 @@ from voice_blueprint import catalog
 from voice_blueprint.catalog import Gpu, ModelCard
 from voice_blueprint.catalog.inference import Architecture
 from voice_blueprint.checks.azure.cluster import Engine
-from voice_blueprint.checks.azure.sizing import growth
-from voice_blueprint.checks.base import Level, Violation, check, engine_check, refusal
+from voice_blueprint.checks.azure.sizing import scale_out_remedy
+from voice_blueprint.checks.base import Level, Violation, check, engine_check, violation_if_unfit
 from voice_blueprint.checks.engine_gpus import EngineGpus
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.whisper import DEFAULT_MODELS
 from voice_blueprint.engines.sizing.fit import check_engine, check_load, check_memory
-from voice_blueprint.engines.sizing.host import host_parts
-from voice_blueprint.engines.sizing.memory import KvMemory, replication, weights_gib
+from voice_blueprint.engines.sizing.host import pod_memory_by_purpose
+from voice_blueprint.engines.sizing.memory import KvMemory, kv_head_copies, weights_gib
 from voice_blueprint.engines.sizing.result import DoesNotFitError
-from voice_blueprint.engines.sizing.service import fleet_engine, size_service
+from voice_blueprint.engines.sizing.service import size_fleet_engine, size_service
 from voice_blueprint.engines.sizing.tts import size_tts
 from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.deployment import Deployment
@@ -33,15 +33,15 @@ IMAGE_BY_ENGINE = {"vllm": Image.ASR_VLLM, "vllm-omni": Image.TTS_OMNI}
     source="https://docs.vllm.ai/projects/vllm-omni and https://docs.vllm.ai/en/stable/models/supported_models.html",
     acceptable=False,
 )
-def engine_serves_model(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
+def check_engine_serves_model(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     for candidate in engines:
         card, engine = candidate.engine.model, candidate.engine
-        if not _supports_task(engine, card):
+        if not _supports_model(engine, card):
             yield Violation(
-                candidate.location.at("model"),
+                candidate.location.child("model"),
                 f"{candidate.name} runs image {IMAGE_BY_ENGINE[engine.kind]} for {', '.join(sorted(engine.tasks))}, "
                 f"but {card.name} is a {card.task} model for {card.served_by}",
-                f"use one of {', '.join(c.name for c in catalog.models().values() if _supports_task(engine, c))}, or "
+                f"use one of {', '.join(c.name for c in catalog.models().values() if _supports_model(engine, c))}, or "
                 "another kind of service",
             )
 
@@ -53,13 +53,13 @@ def engine_serves_model(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     "support FP8 from compute capability 8.9)",
     acceptable=False,
 )
-def kv_type_supported(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
+def check_kv_type_supported(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     for candidate in engines:
         engine, gpu = candidate.engine, candidate.gpu
         kv_type = engine.kv_cache_type
         if kv_type is KvCacheType.FP8 and engine.model.served_by == "vllm" and gpu:
-            at = candidate.location.at("kv_cache_type")
-            yield from refusal(at, candidate.title, check_engine, engine.model, gpu, kv_type, 1)
+            at = candidate.location.child("kv_cache_type")
+            yield from violation_if_unfit(at, candidate.title, check_engine, engine.model, gpu, kv_type, 1)
 
 
 @engine_check(
@@ -68,10 +68,12 @@ def kv_type_supported(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     source="each model's max_context_tokens in the catalogue, from its configuration",
     acceptable=False,
 )
-def context_fits_model(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
+def check_context_fits_model(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     for candidate in engines:
         if load := candidate.engine.load:
-            yield from refusal(candidate.location.at("load"), candidate.title, check_load, candidate.engine.model, load)
+            yield from violation_if_unfit(
+                candidate.location.child("load"), candidate.title, check_load, candidate.engine.model, load
+            )
 
 
 @engine_check(
@@ -80,12 +82,12 @@ def context_fits_model(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     source="voice_blueprint/engines/sizing/memory.py; https://docs.vllm.ai/en/stable/configuration/conserving_memory.html",
     acceptable=False,
 )
-def load_fits_gpus(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
+def check_load_fits_gpus(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     for candidate in engines:
         engine, gpu = candidate.engine, candidate.gpu
         # Another check reports models of another kind.
         if gpu and engine.tensor_parallel and engine.kind == engine.model.served_by:
-            yield from refusal(candidate.hardware_location, candidate.title, _check_gpu_memory, engine, gpu)
+            yield from violation_if_unfit(candidate.hardware_location, candidate.title, _check_gpu_memory, engine, gpu)
 
 
 def _check_gpu_memory(engine: Engine, gpu: Gpu) -> None:
@@ -94,7 +96,7 @@ def _check_gpu_memory(engine: Engine, gpu: Gpu) -> None:
         size_tts(model, gpu)
         return
     weights = weights_gib(model, engine.quantization)
-    memory = KvMemory(gpu, width, weights, replication(model, width), utilization=engine.utilization)
+    memory = KvMemory(gpu, width, weights, kv_head_copies(model, width), utilization=engine.utilization)
     check_memory(model, memory, engine.kv_cache_type, engine.load)
 
 
@@ -104,12 +106,12 @@ def _check_gpu_memory(engine: Engine, gpu: Gpu) -> None:
     source="https://docs.vllm.ai/en/stable/features/quantization/fp8.html (W8A16 through Marlin below 8.9)",
     level=Level.INFO,
 )
-def weights_type_computes(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
+def check_weights_type_computes(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     for candidate in engines:
         gpu = candidate.gpu
         if candidate.engine.quantization is Quantization.FP8 and gpu and not gpu.computes_fp8:
             yield Violation(
-                candidate.location.at("quantization"),
+                candidate.location.child("quantization"),
                 f"{candidate.title}: {gpu.name} stores FP8 weights of {candidate.engine.model.name} but computes in "
                 "bfloat16, with half the memory and the same speed",
                 "expect more memory for the KV cache, not more throughput",
@@ -121,10 +123,10 @@ def weights_type_computes(engines: Iterable[EngineGpus]) -> Iterator[Violation]:
     "All replicas of a service together, and each host of a fleet, support the configured sessions.",
     source="voice_blueprint/engines/sizing: ceilings of memory, and for text to speech arXiv 2603.25551",
 )
-def replicas_carry_load(deployment: Deployment) -> Iterator[Violation]:
+def check_replicas_carry_load(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         try:
-            engine = fleet_engine(fleet)
+            engine = size_fleet_engine(fleet)
         except DoesNotFitError:
             continue  # reported by another check
         if engine and fleet.vllm and engine.sessions < fleet.vllm.load.sessions:
@@ -138,17 +140,17 @@ def replicas_carry_load(deployment: Deployment) -> Iterator[Violation]:
                 else "shorten session_tokens, or use an instance type with more or larger GPUs",
             )
     if azure := deployment.azure_section:
-        yield from _services_carry_load(azure)
+        yield from _check_service_capacity(azure)
 
 
-def _services_carry_load(azure: Azure) -> Iterator[Violation]:
+def _check_service_capacity(azure: Azure) -> Iterator[Violation]:
     for index, service in enumerate(azure.services):
         try:
             sizing = size_service(azure, service)
         except (DoesNotFitError, LookupError):
             continue
         if (missing := sizing.asked - sizing.sessions) > 0:
-            advice = growth(azure, service.name, math.ceil(missing / sizing.pools[0].engine.sessions))
+            advice = scale_out_remedy(azure, service.name, math.ceil(missing / sizing.pools[0].engine.sessions))
             yield Violation(
                 ("azure", "services", index, "replicas"),
                 f"{service.name}: {sizing.summary}",
@@ -162,14 +164,14 @@ def _services_carry_load(azure: Azure) -> Iterator[Violation]:
     source="voice_blueprint/engines/sizing/host.py: the memory of a vLLM process per GPU is assumed",
     level=Level.WARNING,
 )
-def host_memory_holds_engine(deployment: Deployment) -> Iterator[Violation]:
+def check_host_memory_holds_engine(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         try:
-            engine = fleet_engine(fleet)
+            engine = size_fleet_engine(fleet)
         except DoesNotFitError:
             continue
         row = catalog.instance_types()[fleet.instance_type]
-        need_gib = sum(host_parts(engine.tensor_parallel).values()) if engine else 0
+        need_gib = sum(pod_memory_by_purpose(engine.tensor_parallel).values()) if engine else 0
         if engine and need_gib > row.memory_gib:
             yield Violation(
                 ("aws", "asr", index, "instance_type"),
@@ -184,7 +186,7 @@ def host_memory_holds_engine(deployment: Deployment) -> Iterator[Violation]:
     "A fleet with the Whisper engine uses a model in a format that its hosts can load.",
     source="https://github.com/SYSTRAN/faster-whisper (CTranslate2 models), and images/asr-neuron (OpenAI's)",
 )
-def whisper_model_format(deployment: Deployment) -> Iterator[Violation]:
+def check_whisper_model_format(deployment: Deployment) -> Iterator[Violation]:
     cards = {card.repository: card for card in catalog.models().values()}
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         if fleet.model is None:
@@ -209,5 +211,5 @@ def whisper_model_format(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-def _supports_task(engine: Engine, card: ModelCard) -> bool:
+def _supports_model(engine: Engine, card: ModelCard) -> bool:
     return card.task in engine.tasks and card.served_by == engine.kind

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from voice_blueprint.catalog import Limit
-from voice_blueprint.checks.base import Level, Violation, check, location_text
+from voice_blueprint.checks.base import Level, Violation, check, format_location
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.limits import LimitNeed, limit_needs
 
@@ -13,8 +13,8 @@ from voice_blueprint.limits import LimitNeed, limit_needs
     "A deployment at its maximum stays within the strict limits that cannot be raised.",
     source="voice_blueprint/catalog/limits.yaml",
 )
-def within_limits(deployment: Deployment) -> Iterator[Violation]:
-    yield from (_violation(use) for use in limit_needs(deployment) if use.exceeds_limit and _is_fixed(use.limit))
+def check_within_limits(deployment: Deployment) -> Iterator[Violation]:
+    yield from (_limit_violation(use) for use in limit_needs(deployment) if use.exceeds_limit and _is_fixed(use.limit))
 
 
 @check(
@@ -23,21 +23,23 @@ def within_limits(deployment: Deployment) -> Iterator[Violation]:
     source="voice_blueprint/catalog/limits.yaml; `voice preflight` shows the limits of your account",
     level=Level.WARNING,
 )
-def limits_requested(deployment: Deployment) -> Iterator[Violation]:
-    yield from (_violation(use) for use in limit_needs(deployment) if use.exceeds_limit and not _is_fixed(use.limit))
+def check_limits_requested(deployment: Deployment) -> Iterator[Violation]:
+    yield from (
+        _limit_violation(use) for use in limit_needs(deployment) if use.exceeds_limit and not _is_fixed(use.limit)
+    )
 
 
 def _is_fixed(limit: Limit) -> bool:
     return limit.is_strict and not limit.adjustable
 
 
-def _violation(use: LimitNeed) -> Violation:
-    limit = use.limit
-    lower = f"lower the maximum of {location_text(use.location)}, or use `cells`"
+def _limit_violation(need: LimitNeed) -> Violation:
+    limit = need.limit
+    lower = f"lower the maximum of {format_location(need.location)}, or use `cells`"
     request = f"request an increase of {limit.quota} in Service Quotas ({limit.service}) before the deploy, or {lower}"
     return Violation(
-        use.location,
-        f"{use.units.max:,} {limit.name} at the maximum exceed the {'default' if limit.adjustable else 'limit'} of "
+        need.location,
+        f"{need.units.max:,} {limit.name} at the maximum exceed the {'default' if limit.adjustable else 'limit'} of "
         f"{limit.default:,}",
         request if limit.quota else lower,
     )

@@ -16,7 +16,7 @@ TEN_MINUTES_S = 600
 
 
 @dataclass(frozen=True)
-class _Live:
+class _LiveEngines:
     """A service or fleet that transcribes streaming audio."""
 
     name: str
@@ -32,7 +32,7 @@ class _Live:
     source="https://huggingface.co/mistralai/Voxtral-Mini-4B-Realtime-2602 (12.5 tokens per second of a call)",
     acceptable=False,
 )
-def live_load_is_a_call(deployment: Deployment) -> Iterator[Violation]:
+def check_live_load_is_a_call(deployment: Deployment) -> Iterator[Violation]:
     for live_fleet in _live_engines(deployment):
         if live_fleet.load.longest_call_s is None:
             model, tokens = catalog.models()[live_fleet.model], live_fleet.load.session_tokens
@@ -51,7 +51,7 @@ def live_load_is_a_call(deployment: Deployment) -> Iterator[Violation]:
     source="voice_blueprint/catalog/streams.yaml, each row with its own",
     level=Level.WARNING,
 )
-def live_sessions_were_reached(deployment: Deployment) -> Iterator[Violation]:
+def check_live_sessions_were_reached(deployment: Deployment) -> Iterator[Violation]:
     rows = sorted(catalog.live_streams().values(), key=lambda row: (row.memory_gib, row.streams))
     for live_fleet in _live_engines(deployment):
         for engine in live_fleet.engines:
@@ -67,7 +67,7 @@ def live_sessions_were_reached(deployment: Deployment) -> Iterator[Violation]:
                 )
 
 
-def _live_engines(deployment: Deployment) -> Iterator[_Live]:
+def _live_engines(deployment: Deployment) -> Iterator[_LiveEngines]:
     azure, models = deployment.azure_section, catalog.models()
     for index, service in enumerate(azure.services if azure else ()):
         load = getattr(service, "load", None)
@@ -78,7 +78,7 @@ def _live_engines(deployment: Deployment) -> Iterator[_Live]:
                 )
             except (DoesNotFitError, LookupError):
                 sizings = ()
-            yield _Live(service.name, ("azure", "services", index), service.model, load, sizings)
+            yield _LiveEngines(service.name, ("azure", "services", index), service.model, load, sizings)
     for index, fleet in enumerate(deployment.aws_section.asr if deployment.aws_section else ()):
         if fleet.vllm and models[fleet.vllm.model].hears_live:
             try:
@@ -86,4 +86,4 @@ def _live_engines(deployment: Deployment) -> Iterator[_Live]:
             except DoesNotFitError:
                 engine = None
             at = ("aws", "asr", index, "vllm")
-            yield _Live(fleet.name, at, fleet.vllm.model, fleet.vllm.load, (engine,) if engine else ())
+            yield _LiveEngines(fleet.name, at, fleet.vllm.model, fleet.vllm.load, (engine,) if engine else ())

@@ -11,8 +11,8 @@ from voice_blueprint.engines.launch.whisper import DEFAULT_MODELS
 from voice_blueprint.file.model.aws import DataPathMode
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_blueprint.file.source import Location
-from voice_blueprint.hosts import VAD_IMAGES, asr_images, images_for, lacks_digests
-from voice_blueprint.signing import is_verified, manifest
+from voice_blueprint.hosts import VAD_IMAGES, asr_images, lacks_digests, required_images
+from voice_blueprint.signing import digest_manifest, is_signature_valid
 
 
 @check(
@@ -21,7 +21,7 @@ from voice_blueprint.signing import is_verified, manifest
     source="https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-protect-stacks.html",
     level=Level.WARNING,
 )
-def production_protected(deployment: Deployment) -> Iterator[Violation]:
+def check_production_protected(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws_section
     if aws and deployment.environment is Environment.PRODUCTION and not aws.deletion_protection:
         yield Violation(
@@ -37,8 +37,8 @@ def production_protected(deployment: Deployment) -> Iterator[Violation]:
     source="https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests",
     level=Level.WARNING,
 )
-def images_have_digests(deployment: Deployment) -> Iterator[Violation]:
-    missing = [image for image in images_for(deployment) if image not in deployment.images]
+def check_images_have_digests(deployment: Deployment) -> Iterator[Violation]:
+    missing = [image for image in required_images(deployment) if image not in deployment.images]
     if missing:
         yield Violation(
             ("images",),
@@ -52,7 +52,7 @@ def images_have_digests(deployment: Deployment) -> Iterator[Violation]:
     "In production, image digests are signed with the pipeline's key; elsewhere, only if the file has a key.",
     source="https://docs.sigstore.dev/cosign/signing/signing_with_blobs/",
 )
-def images_signed(deployment: Deployment) -> Iterator[Violation]:
+def check_images_signed(deployment: Deployment) -> Iterator[Violation]:
     signing = deployment.image_signing
     instructions = "sign the output of `voice images manifest` with `cosign sign-blob`, and add the signature here"
     if signing is None:
@@ -62,7 +62,7 @@ def images_signed(deployment: Deployment) -> Iterator[Violation]:
                 f"there is no signature for the digests of {', '.join(sorted(deployment.images))}",
                 f"add the pipeline's public key to image_signing, and {instructions}",
             )
-    elif not is_verified(signing.public_key, signing.signature, manifest(deployment.images).encode()):
+    elif not is_signature_valid(signing.public_key, signing.signature, digest_manifest(deployment.images).encode()):
         yield Violation(
             ("image_signing", "signature"),
             "the signature does not match the key and the digests under `images`",
@@ -75,7 +75,7 @@ def images_signed(deployment: Deployment) -> Iterator[Violation]:
     "In production, a fleet whose images have digests boots from a machine image that the file pins.",
     source="https://docs.aws.amazon.com/AmazonECS/latest/developerguide/retrieve-ecs-optimized_AMI.html",
 )
-def machine_images_pinned(deployment: Deployment) -> Iterator[Violation]:
+def check_machine_images_pinned(deployment: Deployment) -> Iterator[Violation]:
     if deployment.aws_section is None or deployment.environment is not Environment.PRODUCTION:
         return
     images = {fleet.name: asr_images(fleet) for fleet in deployment.aws_section.asr}
@@ -94,7 +94,7 @@ def machine_images_pinned(deployment: Deployment) -> Iterator[Violation]:
     "VAD hosts on the vfio data path boot from a machine image that was built for it.",
     source="https://github.com/amzn/amzn-drivers/tree/master/userspace/dpdk (vfio-pci with write combining)",
 )
-def vfio_image_baked(deployment: Deployment) -> Iterator[Violation]:
+def check_vfio_image_baked(deployment: Deployment) -> Iterator[Violation]:
     if deployment.aws_section is None:
         return
     vad = deployment.aws_section.vad
@@ -114,7 +114,7 @@ def vfio_image_baked(deployment: Deployment) -> Iterator[Violation]:
     source="https://huggingface.co/docs/huggingface_hub/guides/download (revision)",
     level=Level.WARNING,
 )
-def model_revision_pinned(deployment: Deployment) -> Iterator[Violation]:
+def check_model_revision_pinned(deployment: Deployment) -> Iterator[Violation]:
     if deployment.environment is not Environment.PRODUCTION:
         return
     models, types = catalog.models(), catalog.instance_types()
@@ -123,14 +123,14 @@ def model_revision_pinned(deployment: Deployment) -> Iterator[Violation]:
         model_revision = (
             (models[fleet.vllm.model].repository, fleet.vllm.revision) if fleet.vllm else (repository, fleet.revision)
         )
-        yield from _unpinned_revision(("aws", "asr", index), fleet.name, *model_revision)
+        yield from _check_revision(("aws", "asr", index), fleet.name, *model_revision)
     for index, service in enumerate(deployment.azure_section.services if deployment.azure_section else ()):
-        yield from _unpinned_revision(
+        yield from _check_revision(
             ("azure", "services", index), service.name, models[service.model].repository, service.revision
         )
 
 
-def _unpinned_revision(at: Location, name: str, repository: str, revision: str | None) -> Iterator[Violation]:
+def _check_revision(at: Location, name: str, repository: str, revision: str | None) -> Iterator[Violation]:
     if revision is None:
         yield Violation(
             at,

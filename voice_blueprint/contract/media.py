@@ -28,14 +28,14 @@ MAX_AUDIO_INPUTS = 5
 """Maximum number of audio inputs in a request to a multimodal language model: the limit of vLLM's Voxtral, regardless
 of its flag (``get_supported_mm_limits``)."""
 
-DYNAMIC = range(96, 128)
+DYNAMIC_PAYLOAD_TYPES = range(96, 128)
 """Dynamic payload types, which a session may assign to any codec (RFC 3551)."""
 COMFORT_NOISE, TELEPHONE_EVENT = 13, 101
 """Payload types without audio, which are not counted as losses. The type of telephone events (DTMF, RFC 4733) applies
 unless a session configures others."""
 MAX_TELEPHONE_EVENTS = 8
 """Maximum number of payload types for telephone events in a session; a browser offers four, one for each clock rate."""
-PACKET_MS = range(10, 61)
+PACKET_MS_RANGE = range(10, 61)
 MAX_PAYLOAD_BYTES = 1440
 """Maximum size of a payload: an Ethernet frame without the headers of IPv4, UDP and RTP, and without the additions of
 SRTP."""

@@ -182,7 +182,7 @@ class Metric:
             leaves the alarm without data.
         load: Whether the value rises or falls with the load of the fleet; ``None`` if it does not depend on load.
         namespace: CloudWatch namespace.
-        adds: Whether each value counts the events since the previous value, so that values can be summed.
+        is_summable: Whether each value counts the events since the previous value, so that values can be summed.
     """
 
     name: str
@@ -193,13 +193,13 @@ class Metric:
     load: Literal["rises", "falls"] | None = None
     dimensions: tuple[str, ...] = _FLEET_DIMENSIONS
     namespace: str = NAMESPACE
-    adds: bool = False
+    is_summable: bool = False
 
     @property
     def series(self) -> str:
         """Name in Prometheus, in lower case: the counter ``RxDropped`` is ``voice_rx_dropped_total``."""
         words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
-        return f"voice_{words}{'_total' * self.adds}"
+        return f"voice_{words}{'_total' * self.is_summable}"
 
     @property
     def is_fleet_wide(self) -> bool:
@@ -234,12 +234,12 @@ METRICS: dict[str, Metric] = {
                "Least of the last ten seconds' peaks of the fullest receive ring: load that lasts. A burst of one "
                "second, which new hosts could not relieve, is not seen in it.", _VAD, "rises"),
         Metric("RxDropped", "Count", _TELEMETRY, "Packets that the data plane dropped, by reason.", _VAD,
-               adds=True, dimensions=(*_FLEET_DIMENSIONS, REASON_DIMENSION)),
+               is_summable=True, dimensions=(*_FLEET_DIMENSIONS, REASON_DIMENSION)),
         Metric("DataPlaneEvents", "Count", _TELEMETRY, "What else the data plane counts, by event.", _VAD,
-               adds=True, dimensions=(*_FLEET_DIMENSIONS, EVENT_DIMENSION)),
+               is_summable=True, dimensions=(*_FLEET_DIMENSIONS, EVENT_DIMENSION)),
         Metric("AllowanceExceeded", "Count", _TELEMETRY,
                "Packets that EC2 queued or dropped since a host exceeded what its type is allowed, by allowance.", _VAD,
-               adds=True, dimensions=(*_FLEET_DIMENSIONS, ALLOWANCE_DIMENSION)),
+               is_summable=True, dimensions=(*_FLEET_DIMENSIONS, ALLOWANCE_DIMENSION)),
         Metric("VadStopped", "Count", _TELEMETRY,
                "Receive queues of a host whose VAD module was stopped: all that they get is taken for speech.", _VAD),
         Metric("SilenceDropped", "Percent", _TELEMETRY, "Share of audio frames that the VAD dropped.", _VAD),
@@ -265,20 +265,20 @@ METRICS: dict[str, Metric] = {
         Metric("EngineStuck", "None", _TELEMETRY,
                "1 while a host's engine, or the vLLM beside it, has work and finishes none of it.", _ASR),
         Metric("SpeechLost", "Count", _TELEMETRY, "Speech that an engine did not transcribe, by kind of loss.", _ASR,
-               adds=True, dimensions=(*_FLEET_DIMENSIONS, LOSS_DIMENSION)),
+               is_summable=True, dimensions=(*_FLEET_DIMENSIONS, LOSS_DIMENSION)),
         Metric("ColdStart", "Seconds", _TELEMETRY,
                "What a host's start took, by phase; published once, when its engine has become ready.", _ASR,
                dimensions=(*_FLEET_DIMENSIONS, PHASE_DIMENSION)),
         Metric("OpenSockets", "Count", Image.GATEWAY, "WebSocket and event-stream connections of a task.",
                _GATEWAY, "rises"),
-        Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY, adds=True),
+        Metric("SessionsCreated", "Count", Image.GATEWAY, "Sessions opened.", _GATEWAY, is_summable=True),
         Metric("SessionsRefused", "Count", Image.GATEWAY, "Sessions refused because of a lack of capacity.", _GATEWAY,
-               adds=True),
+               is_summable=True),
         Metric("AudioSeconds", "Seconds", Image.GATEWAY, "Audio of sessions and files that have ended.", _GATEWAY,
-               adds=True),
-        Metric("SpeechSeconds", "Seconds", Image.GATEWAY, "Speech in that audio.", _GATEWAY, adds=True),
+               is_summable=True),
+        Metric("SpeechSeconds", "Seconds", Image.GATEWAY, "Speech in that audio.", _GATEWAY, is_summable=True),
         Metric("TranscribedCharacters", "Count", Image.GATEWAY, "Characters of the final transcripts of it.",
-               _GATEWAY, adds=True),
+               _GATEWAY, is_summable=True),
         Metric("TimeToFirstText", "Milliseconds", Image.GATEWAY,
                "Begin of a call's first speech to its first words.", _GATEWAY),
         Metric("TimeToFinal", "Milliseconds", Image.GATEWAY,

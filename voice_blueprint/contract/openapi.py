@@ -9,7 +9,7 @@ from voice_blueprint.contract.session_api import LAST_EVENT_ID_HEADER, TOKEN_HEA
 OPENAPI_PATH = "/openapi.json"
 """Path on both ports, available without credentials."""
 
-VERSION = "3.1.0"
+OPENAPI_VERSION = "3.1.0"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ ROUTES = (
             (201, "it is open", "Session"), (307, "another cell opens it: send the same there", None),
             (400, "what is wrong in the request", "Error"), _FULL,
         ),
-        request="SessionRequest", query=((session_api.FULL_CELLS, "cells that have no room, of a redirected request"),),
+        request="SessionRequest",
+        query=((session_api.FULL_CELLS_PARAMETER, "cells that have no room, of a redirected request"),),
     ),
     Route("DELETE", session_api.SESSION_PATH, "closes it", "session", ((204, "it is closed", None), _UNKNOWN)),
     Route(
@@ -140,7 +141,7 @@ _SECURITY: dict[str, list[dict[str, list[str]]]] = {
 }
 
 
-def document() -> dict[str, Any]:
+def openapi_document() -> dict[str, Any]:
     """Return the OpenAPI document of the session API.
 
     OpenAPI can only describe the initial GET request of a WebSocket.
@@ -150,15 +151,15 @@ def document() -> dict[str, Any]:
         method = "get" if route.method == "WebSocket" else route.method.lower()
         paths.setdefault(route.path, {})[method] = _operation(route)
     return {
-        "openapi": VERSION,
+        "openapi": OPENAPI_VERSION,
         "info": {"title": "Sessions of live speech", "version": "1"},
         "paths": paths,
         "components": {
             "schemas": {
-                "SessionRequest": session_api.SESSION_REQUEST,
-                "Session": session_api.SESSION,
-                "Error": session_api.ERROR,
-                "OpenAiError": session_api.OPENAI_ERROR,
+                "SessionRequest": session_api.SESSION_REQUEST_SCHEMA,
+                "Session": session_api.SESSION_SCHEMA,
+                "Error": session_api.ERROR_SCHEMA,
+                "OpenAiError": session_api.OPENAI_ERROR_SCHEMA,
             },
             "securitySchemes": {
                 "caller": {
@@ -183,15 +184,15 @@ def _operation(route: Route) -> dict[str, Any]:
         "parameters": parameters,
         "security": _SECURITY.get(route.credentials or "", []),
         "responses": {
-            str(status): {"description": meaning, **(_body(schema) if schema else {})}
+            str(status): {"description": meaning, **(_json_body(schema) if schema else {})}
             for status, meaning, schema in route.responses
         },
     }
-    body = _body(route.request) if route.request else _form(route.form)
+    body = _json_body(route.request) if route.request else _form_body(route.form)
     return operation | ({"requestBody": {"required": True, **body}} if body else {})
 
 
-def _form(fields: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+def _form_body(fields: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     if not fields:
         return {}
     properties: dict[str, Any] = {name: {"type": "string", "description": meaning} for name, meaning in fields}
@@ -204,5 +205,5 @@ def _parameter(name: str, location: str, meaning: str) -> dict[str, Any]:
     return {"name": name, "in": location, "description": meaning, "schema": {"type": "string"}}
 
 
-def _body(schema: str) -> dict[str, Any]:
+def _json_body(schema: str) -> dict[str, Any]:
     return {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}}

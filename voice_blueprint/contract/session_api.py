@@ -8,10 +8,10 @@ from typing import Any
 
 from voice_blueprint.contract.media import (
     CODECS,
-    DYNAMIC,
+    DYNAMIC_PAYLOAD_TYPES,
     MAX_PAYLOAD_BYTES,
     MAX_TELEPHONE_EVENTS,
-    PACKET_MS,
+    PACKET_MS_RANGE,
     TELEPHONE_EVENT,
 )
 
@@ -94,13 +94,13 @@ END_OF_TURN_MS = 500
 MAX_END_OF_TURN_MS = 5000
 MAX_PROMPT_CHARACTERS = 1000
 MAX_CALL_CHARACTERS = 128
-FULL_CELLS = "full"
+FULL_CELLS_PARAMETER = "full"
 """Query parameter of a redirected request for a session. It lists the cells without capacity for the session."""
 REDACTIONS = ("card", "email")
 
 Schema = dict[str, Any]
 
-MEDIA: dict[str, Schema] = {
+MEDIA_SCHEMAS: dict[str, Schema] = {
     "codec": {
         "type": "string",
         "enum": [codec.value for codec in CODECS],
@@ -114,20 +114,20 @@ MEDIA: dict[str, Schema] = {
     "channels": {"type": "integer", "description": "L16: 1 unless it is 2, which are mixed; G.711: 1; Opus: 2."},
     "packet_ms": {
         "type": "integer",
-        "minimum": PACKET_MS.start,
-        "maximum": PACKET_MS.stop - 1,
+        "minimum": PACKET_MS_RANGE.start,
+        "maximum": PACKET_MS_RANGE.stop - 1,
         "description": f"20 unless another is named; a payload has at most {MAX_PAYLOAD_BYTES} bytes.",
     },
     "payload_type": {
         "type": "integer",
         "minimum": 0,
-        "maximum": DYNAMIC.stop - 1,
+        "maximum": DYNAMIC_PAYLOAD_TYPES.stop - 1,
         "description": "Of packets with audio: the codec's own (PCMU 0, PCMA 8), or any from "
-        f"{DYNAMIC.start} to {DYNAMIC.stop - 1} but those of `telephone_events`.",
+        f"{DYNAMIC_PAYLOAD_TYPES.start} to {DYNAMIC_PAYLOAD_TYPES.stop - 1} but those of `telephone_events`.",
     },
     "telephone_events": {
         "type": "array",
-        "items": {"type": "integer", "minimum": DYNAMIC.start, "maximum": DYNAMIC.stop - 1},
+        "items": {"type": "integer", "minimum": DYNAMIC_PAYLOAD_TYPES.start, "maximum": DYNAMIC_PAYLOAD_TYPES.stop - 1},
         "minItems": 1,
         "maxItems": MAX_TELEPHONE_EVENTS,
         "description": "Payload types of DTMF digits (RFC 4733), one for each clock rate that was negotiated; "
@@ -136,7 +136,7 @@ MEDIA: dict[str, Schema] = {
 }
 """Schema of a session's media description."""
 
-SESSION_REQUEST: Schema = {
+SESSION_REQUEST_SCHEMA: Schema = {
     "type": "object",
     "additionalProperties": False,
     "required": ["transport"],
@@ -178,7 +178,7 @@ SESSION_REQUEST: Schema = {
         "media": {
             "type": "object",
             "additionalProperties": False,
-            "properties": MEDIA,
+            "properties": MEDIA_SCHEMAS,
             "description": "What packets are to hold; of `srtp` only.",
         },
         "archive": {
@@ -194,7 +194,7 @@ SESSION_REQUEST: Schema = {
     },
 }
 
-SESSION: Schema = {
+SESSION_SCHEMA: Schema = {
     "type": "object",
     "required": ["id", "token", "expires_at", "media", "events"],
     "properties": {
@@ -214,7 +214,7 @@ SESSION: Schema = {
                 "websocket": {"type": "string", "format": "uri", "description": "WebSocket over TLS, port 443."},
                 "srtp": {
                     "type": "object",
-                    "required": ["host", "port", "ssrc", "suite", "key", *MEDIA, "sdp"],
+                    "required": ["host", "port", "ssrc", "suite", "key", *MEDIA_SCHEMAS, "sdp"],
                     "properties": {
                         "host": {"type": "string"},
                         "port": {"type": "integer"},
@@ -226,7 +226,7 @@ SESSION: Schema = {
                             "maxLength": SRTP_KEY_BASE64_CHARACTERS,
                             "description": "Master key and salt of this session alone, in base64.",
                         },
-                        **MEDIA,
+                        **MEDIA_SCHEMAS,
                         "sdp": {"type": "string", "description": "All of that as the stream's sender describes it."},
                     },
                 },
@@ -235,7 +235,7 @@ SESSION: Schema = {
     },
 }
 
-ERROR: Schema = {
+ERROR_SCHEMA: Schema = {
     "type": "object",
     "required": ["error"],
     "properties": {
@@ -249,7 +249,7 @@ ERROR: Schema = {
     },
 }
 
-OPENAI_ERROR: Schema = {
+OPENAI_ERROR_SCHEMA: Schema = {
     "type": "object",
     "required": ["error"],
     "properties": {

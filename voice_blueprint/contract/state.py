@@ -19,18 +19,18 @@ _SAFE_COMMANDS = (
 )
 """Permitted commands. Commands that list keys are excluded: SCAN and RANDOMKEY are not in the dangerous category, and
 ignore key patterns."""
-_RECORDS = "%R~session:[0-9]*"
+_RECORD_PERMISSIONS = "%R~session:[0-9]*"
 """Session records, which only gateways write, without the callers' sets and the slots, which only gateways read."""
-_KEYS: dict[Tier, str] = {
+_KEY_PERMISSIONS: dict[Tier, str] = {
     Tier.GATEWAY: "~session:* ~srtp:* %R~shipped:* ~transcribed:* ~file:* %R~transcript:* %R~host:* %R~usage:*",
     # VAD hosts remove ids with an expired record from the list of ASR hosts, and write no such record.
-    Tier.VAD: f"{_RECORDS} %R~srtp:[0-9]* ~shipped:[0-9]* ~host:vad* ~host:asr %R~host:asr:*",
+    Tier.VAD: f"{_RECORD_PERMISSIONS} %R~srtp:[0-9]* ~shipped:[0-9]* ~host:vad* ~host:asr %R~host:asr:*",
     Tier.AGENT: "~conversation:* ~usage:* ~host:agent*",
-    Tier.ASR: f"{_RECORDS} %R~shipped:[0-9]* ~transcribed:[0-9]* ~lease:[0-9]* ~held:* ~file:* ~transcript:* ~audio:* "
-    "~host:asr*",
+    Tier.ASR: f"{_RECORD_PERMISSIONS} %R~shipped:[0-9]* ~transcribed:[0-9]* ~lease:[0-9]* ~held:* ~file:* "
+    "~transcript:* ~audio:* ~host:asr*",
 }
 STATE_USERS: tuple[StateAccess, ...] = tuple(
-    StateAccess(tier, f"on resetkeys {keys} resetchannels {_SAFE_COMMANDS}") for tier, keys in _KEYS.items()
+    StateAccess(tier, f"on resetkeys {keys} resetchannels {_SAFE_COMMANDS}") for tier, keys in _KEY_PERMISSIONS.items()
 )
 """Permissions of each tier on the keys below. ``docs/security.md`` lists what a compromised host of each tier can do
 with them, as measured by ``images/runtime/tests/test_blast_radius.py``."""

@@ -7,9 +7,9 @@ binds to.
 
 from collections.abc import Mapping, Sequence
 
-from voice_blueprint.azure.topology import Nodes, Request, admit_pods, empty_node
+from voice_blueprint.azure.topology import NumaNodes, Request, admit_pods, empty_node_resources
 from voice_blueprint.catalog.azure import VmSize
-from voice_blueprint.engines.sizing.layouts import cell_groups
+from voice_blueprint.engines.sizing.layouts import cell_gpu_groups
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.azure import (
     AggregatedService,
@@ -40,7 +40,7 @@ which find and cache the GPUs' libraries, count against the limit, and are kille
 HELPER_GIB = 2 * LMCACHE_PROCESS_GIB + PD_ROUTER_GIB + FRONT_GIB + HOLDER_GIB
 """Memory of a cell's pod without its engines and their KV cache pools."""
 
-RESERVED_CPUS = 1
+MIN_RESERVED_CPUS = 1
 """Minimum number of CPUs that the kubelet must reserve. Without a reservation, the static CPU manager does not
 start."""
 
@@ -78,7 +78,7 @@ def check_cell_cpus(size: VmSize, cpus: int, policy: TopologyPolicy) -> None:
     Raises:
         DoesNotFitError: The kubelet pins an engine elsewhere or rejects the pod, or the size does not support cells.
     """
-    if not _fits_cpus(size, cpus, policy):
+    if not _can_pin_cell(size, cpus, policy):
         raise DoesNotFitError(
             f"{cpus} CPUs are {engine_cpus(cpus)} for each engine of a cell; the kubelet of {size.name} ({policy}) "
             "does not pin them beside the engine's GPUs",
@@ -88,7 +88,7 @@ def check_cell_cpus(size: VmSize, cpus: int, policy: TopologyPolicy) -> None:
 
 def cell_cpus_remedy(size: VmSize, policy: TopologyPolicy) -> str:
     """Return a remedy with the CPU requests of a whole cell that the kubelet admits."""
-    admitted_amounts = [amount for amount in range(1, size.vcpus) if _fits_cpus(size, amount, policy)]
+    admitted_amounts = [amount for amount in range(1, size.vcpus) if _can_pin_cell(size, amount, policy)]
     return (
         f"{admitted_amounts[0]} to {admitted_amounts[-1]} cpus"
         if admitted_amounts
@@ -109,7 +109,7 @@ def cell_requests(gpus: int, cpus: int) -> tuple[Request, ...]:
     return Request(0, engine_cpus(cpus)), Request(0, engine_cpus(cpus)), Request(gpus, None)
 
 
-def engines_near_gpus(
+def can_pin_engines(
     size: VmSize,
     cpus: float,
     requests: Sequence[Request],
@@ -125,21 +125,21 @@ def engines_near_gpus(
         engines: GPUs of each engine, by the index of its request.
         policy: Topology policy of the kubelet.
     """
-    if cpus > size.vcpus - RESERVED_CPUS or any((requests[engine].cpus or 0) < 1 for engine in engines):
+    if cpus > size.vcpus - MIN_RESERVED_CPUS or any((requests[engine].cpus or 0) < 1 for engine in engines):
         return False
     if policy is TopologyPolicy.NONE or not size.numa_nodes:
         return True
-    admissions = list(admit_pods(size, requests, policy, empty_node(size, RESERVED_CPUS)))
-    return all(answer.admitted for answer in admissions) and all(
-        admissions[engine].nodes == _nodes_for(size, gpus) for engine, gpus in engines.items()
+    admissions = list(admit_pods(size, requests, policy, empty_node_resources(size, MIN_RESERVED_CPUS)))
+    return all(answer.is_admitted for answer in admissions) and all(
+        admissions[engine].nodes == _numa_nodes_for(size, gpus) for engine, gpus in engines.items()
     )
 
 
-def _fits_cpus(size: VmSize, cpus: int, policy: TopologyPolicy) -> bool:
+def _can_pin_cell(size: VmSize, cpus: int, policy: TopologyPolicy) -> bool:
     requests = cell_requests(size.gpu_count, cpus)
     cpu_requests = cell_cpus(cpus)
-    return engines_near_gpus(size, cpu_requests, requests, dict(enumerate(cell_groups(size))), policy)
+    return can_pin_engines(size, cpu_requests, requests, dict(enumerate(cell_gpu_groups(size))), policy)
 
 
-def _nodes_for(size: VmSize, gpus: tuple[int, ...]) -> Nodes:
+def _numa_nodes_for(size: VmSize, gpus: tuple[int, ...]) -> NumaNodes:
     return frozenset(index for index, node in enumerate(size.numa_nodes) if set(node.gpus) & set(gpus))

@@ -13,12 +13,12 @@ from yaml.composer import Composer
 from yaml.reader import Reader
 
 from voice_blueprint.file.errors import DeploymentFileError, Problem
-from voice_blueprint.file.messages import MAX_ERRORS, describe, distinct_errors, shorten
+from voice_blueprint.file.messages import MAX_ERRORS, describe_error, distinct_errors, shorten
 from voice_blueprint.file.model.azure import Azure, ChatService
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.known import CatalogName
 from voice_blueprint.file.source import Location, SourceMap
-from voice_blueprint.file.suggestion import choice
+from voice_blueprint.file.suggestion import suggestion_or_choices
 
 
 def load(path: Path | str) -> Deployment:
@@ -37,7 +37,7 @@ def load(path: Path | str) -> Deployment:
         # JSON mode is strict about scalars, but accepts a YAML list for a tuple and a string for an enum.
         deployment = Deployment.model_validate_json(json.dumps(document))
     except ValidationError as error:
-        located_errors = [describe(detail, source) for detail in distinct_errors(error)]
+        located_errors = [describe_error(detail, source) for detail in distinct_errors(error)]
         problems = _sorted_problems(source, located_errors)
         if len(error.errors()) > MAX_ERRORS:
             omitted = len(error.errors()) - MAX_ERRORS
@@ -47,7 +47,7 @@ def load(path: Path | str) -> Deployment:
     unknown += _unknown_pools(deployment.azure_section) if deployment.azure_section else ()
     if unknown:
         raise DeploymentFileError(_sorted_problems(source, unknown))
-    return deployment.numbered().read_from(source)
+    return deployment.select_cell().with_source(source)
 
 
 def _sorted_problems(source: SourceMap, located_errors: list[tuple[Location, str]]) -> list[Problem]:
@@ -77,21 +77,21 @@ class _Loader(Composer, yaml.CSafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise self._refusal("aliases (*name) are not supported; write the value out")
+            raise self._loading_error("aliases (*name) are not supported; write the value out")
         if self._depth >= _MAX_DEPTH:
-            raise self._refusal(f"nested more than {_MAX_DEPTH} levels deep")
+            raise self._loading_error(f"nested more than {_MAX_DEPTH} levels deep")
         self._depth += 1
         node = super().compose_node(parent, index)
         self._depth -= 1
         return node
 
-    def _refusal(self, reason: str) -> yaml.MarkedYAMLError:
+    def _loading_error(self, reason: str) -> yaml.MarkedYAMLError:
         # the type stubs do not distinguish libyaml's events from those of Python's parser
         event: Any = self.peek_event()
         return yaml.MarkedYAMLError(None, None, reason, event.start_mark)
 
 
-_SCALARS = {
+_SCALAR_TAGS = {
     "tag:yaml.org,2002:null",
     "tag:yaml.org,2002:bool",
     "tag:yaml.org,2002:int",
@@ -113,7 +113,7 @@ _REMEDIES = {
     "found undefined alias": "write the value out",
 }
 """Remedies by libyaml's error message."""
-_CONFLICT = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
+_CONFLICT_MARKER = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
 
 
 class _Reader:
@@ -124,11 +124,11 @@ class _Reader:
         self._lines: dict[Location, int] = {}
 
     def read(self) -> tuple[object, SourceMap]:
-        text = self._text()
+        text = self._read_text()
         if control := Reader.NON_PRINTABLE.search(text):
             line = text.count("\n", 0, control.start()) + 1
             raise self._error(line, f"contains a character that YAML does not allow (#x{ord(control[0]):04x})")
-        if conflict := _CONFLICT.search(text):
+        if conflict := _CONFLICT_MARKER.search(text):
             line = text.count("\n", 0, conflict.start()) + 1
             raise self._error(line, "has a merge conflict of git; resolve it, and remove the lines of <, = and >")
         loader = _Loader(text)
@@ -137,7 +137,7 @@ class _Reader:
             if not isinstance(node, yaml.MappingNode):
                 top = node.start_mark.line + 1 if node else None
                 raise self._error(top, "is empty or no mapping; a deployment file starts with `name:`")
-            document = self._value(loader, node, ())
+            document = self._convert_node(loader, node, ())
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             problem_text = ", ".join(filter(None, (error.context, error.problem)))
@@ -161,7 +161,7 @@ class _Reader:
             loader.dispose()
         return document, SourceMap(self._file, self._lines)
 
-    def _text(self) -> str:
+    def _read_text(self) -> str:
         try:
             file_stat = self._file.stat()
             if not stat.S_ISREG(file_stat.st_mode) and not stat.S_ISDIR(file_stat.st_mode):
@@ -181,18 +181,18 @@ class _Reader:
         except OSError as error:
             raise self._error(None, f"cannot be read: {error.strerror}") from None
 
-    def _value(self, loader: _Loader, node: yaml.Node, location: Location) -> object:
+    def _convert_node(self, loader: _Loader, node: yaml.Node, location: Location) -> object:
         self._lines.setdefault(location, node.start_mark.line + 1)
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(loader, node, location)
+            return self._convert_mapping(loader, node, location)
         if isinstance(node, yaml.SequenceNode):
-            return [self._value(loader, item, (*location, index)) for index, item in enumerate(node.value)]
-        return self._scalar(loader, node)
+            return [self._convert_node(loader, item, (*location, index)) for index, item in enumerate(node.value)]
+        return self._convert_scalar(loader, node)
 
-    def _scalar(self, loader: _Loader, node: yaml.Node) -> object:
+    def _convert_scalar(self, loader: _Loader, node: yaml.Node) -> object:
         line = node.start_mark.line + 1
         kind = node.tag.removeprefix("tag:yaml.org,2002:")
-        if node.tag not in _SCALARS:
+        if node.tag not in _SCALAR_TAGS:
             raise self._error(line, f"`{node.value}` reads as a YAML {kind}; put it in quotes")
         try:
             value: object = loader.construct_object(node)
@@ -205,7 +205,7 @@ class _Reader:
             raise self._error(line, f"`{value_text}` is out of range; numbers must be finite and below 2^53")
         return value
 
-    def _mapping(self, loader: _Loader, node: yaml.MappingNode, location: Location) -> dict[str, object]:
+    def _convert_mapping(self, loader: _Loader, node: yaml.MappingNode, location: Location) -> dict[str, object]:
         mapping: dict[str, object] = {}
         for key_node, value_node in node.value:
             key, line = key_node.value, key_node.start_mark.line + 1
@@ -220,7 +220,7 @@ class _Reader:
                     line, f"`{key}` is defined twice in the same mapping, first in line {first}; keep one"
                 )
             self._lines[(*location, key)] = line
-            mapping[key] = self._value(loader, value_node, (*location, key))
+            mapping[key] = self._convert_node(loader, value_node, (*location, key))
         return mapping
 
     def _error(self, line: int | None, message: str) -> DeploymentFileError:
@@ -234,7 +234,10 @@ def _unknown_names(value: object, location: Location = ()) -> Iterator[tuple[Loc
             field_location, element = (*location, field.alias or name), getattr(value, name)
             for names in field.metadata:
                 if isinstance(names, CatalogName) and names.kind and element not in names.names():
-                    yield field_location, f"`{element}` is not a known {names.kind}{choice(element, names.names())}"
+                    yield (
+                        field_location,
+                        f"`{element}` is not a known {names.kind}{suggestion_or_choices(element, names.names())}",
+                    )
             yield from _unknown_names(element, field_location)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
@@ -257,4 +260,4 @@ def _unknown_pools(azure: Azure) -> Iterator[tuple[Location, str]]:
             named.append(((*location, "pool"), service.pool, "file", pools))
         for at, name, section, names in named:
             if name not in names:
-                yield at, f"`{name}` is not a pool of this {section}{choice(name, names)}"
+                yield at, f"`{name}` is not a pool of this {section}{suggestion_or_choices(name, names)}"

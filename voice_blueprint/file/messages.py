@@ -15,7 +15,7 @@ from voice_blueprint.file.model.text import MESSAGE
 from voice_blueprint.file.source import Location, SourceMap
 from voice_blueprint.file.suggestion import closest_match, suggestion
 
-RENAMED = {
+RENAMED_SETTINGS = {
     "breaching_datapoints": ("datapoints_to_alarm",),
     "evaluated_datapoints": ("evaluation_periods",),
     "change": ("adjustment",),
@@ -27,7 +27,7 @@ MAX_ERRORS = 50
 """Maximum number of errors for which similar settings are suggested, which is slow. A file with more errors is not a
 deployment file."""
 
-_SUBJECT = re.compile(r"^(Input|String|Tuple|Dictionary|Value) ")
+_SUBJECT_PREFIX = re.compile(r"^(Input|String|Tuple|Dictionary|Value) ")
 """Subject at the start of pydantic's messages. Our messages start with the setting instead."""
 
 
@@ -52,12 +52,12 @@ def distinct_errors(error: ValidationError) -> list[ErrorDetails]:
 
 def _intended_names(word: str, fields: list[str]) -> list[str]:
     """Return the settings that an unknown name may refer to: its new names, or the most similar one."""
-    new_names = [name for name in RENAMED.get(word, ()) if name in fields]
+    new_names = [name for name in RENAMED_SETTINGS.get(word, ()) if name in fields]
     near = closest_match(word, fields)
     return new_names or ([near] if near else [])
 
 
-def describe(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
+def describe_error(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
     """Translate one of pydantic's errors into a location in the file and a message for operators."""
     location = _existing_location(detail["loc"], source)
     match detail["type"]:
@@ -72,7 +72,9 @@ def describe(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
         case "extra_forbidden":
             fields = _fields_at(detail["loc"][:-1])
             word = str(location[-1])
-            current_name = " or ".join(f"`{name}`" for name in _intended_names(word, fields) if word in RENAMED)
+            current_name = " or ".join(
+                f"`{name}`" for name in _intended_names(word, fields) if word in RENAMED_SETTINGS
+            )
             hint = f"; it is called {current_name} now" if current_name else suggestion(word, fields)
             message = f"`{path}` is an unknown setting{hint}"
         case "missing" | "union_tag_not_found":
@@ -84,11 +86,11 @@ def describe(detail: ErrorDetails, source: SourceMap) -> tuple[Location, str]:
             message = f"`{path}`: {detail['ctx']['error']}" if path else str(detail["ctx"]["error"])
         case "string_pattern_mismatch":
             value_text = shorten(json.dumps(detail["input"], ensure_ascii=False))
-            message = f"`{path}` is {value_text}: {_formats()[detail['ctx']['pattern']]}"
+            message = f"`{path}` is {value_text}: {_format_descriptions()[detail['ctx']['pattern']]}"
         case kind:
             value = detail["input"]
             value_text = shorten(json.dumps(value, ensure_ascii=False))
-            message_text = _expected_type(kind, value, detail["loc"]) or _SUBJECT.sub("", detail["msg"])
+            message_text = _expected_type(kind, value, detail["loc"]) or _SUBJECT_PREFIX.sub("", detail["msg"])
             message = f"`{path}` is {value_text}: {message_text}"
     return location, message
 
@@ -122,23 +124,23 @@ def _expected_type(kind: str, value: object, location: Location) -> str | None:
         case "model_type" | "model_attributes_type" | "dict_type":
             fields = list(dict.fromkeys(_fields_at(location)))
             setting_list = (
-                f" of {', '.join(f'`{name}`' for name in fields[:_LISTED])}{', ...' * (len(fields) > _LISTED)}"
+                f" of {', '.join(f'`{name}`' for name in fields[:_MAX_LISTED])}{', ...' * (len(fields) > _MAX_LISTED)}"
             )
             return "should be a mapping" + (setting_list if fields else " of names to values")
     return None
 
 
-_LISTED = 6
+_MAX_LISTED = 6
 
 
 def _variants_at(location: Location, tag: str) -> list[str]:
     """Return the values that select a variant of a section, if the setting selects one."""
-    fields = [_settings(model).get(tag) for model in _models_at(location)]
+    fields = [_setting_types(model).get(tag) for model in _models_at(location)]
     return [repr(word) for field in fields if get_origin(field) is Literal for word in get_args(field)]
 
 
 @cache
-def _formats() -> dict[str, str]:
+def _format_descriptions() -> dict[str, str]:
     """Return a description and an example of the expected format for each pattern."""
 
     def parent_locations(part: object) -> Iterator[tuple[str, str]]:
@@ -168,14 +170,14 @@ def shorten(value: str) -> str:
 
 def _fields_at(location: Location) -> list[str]:
     """Return the settings of the model at a location in the file."""
-    return [name for model in _models_at(location) for name in _settings(model)]
+    return [name for model in _models_at(location) for name in _setting_types(model)]
 
 
 @cache
 def _models_at(location: Location) -> list[type[BaseModel]]:
     models: list[type[BaseModel]] = [Deployment]
     for part in location:
-        fields = [_settings(m)[str(part)] for m in models if part in _settings(m)]
+        fields = [_setting_types(m)[str(part)] for m in models if part in _setting_types(m)]
         if fields:
             models = [model for field in fields for model in _models_in(field)]
         else:
@@ -184,7 +186,7 @@ def _models_at(location: Location) -> list[type[BaseModel]]:
     return models
 
 
-def _settings(model: type[BaseModel]) -> dict[str, object]:
+def _setting_types(model: type[BaseModel]) -> dict[str, object]:
     """Return the types of a model's fields by their names in the file."""
     return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 

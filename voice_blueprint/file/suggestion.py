@@ -9,7 +9,7 @@ _MIN_SIMILARITY = 0.7
 """Minimum similarity of two words for a suggestion."""
 
 
-def choice(word: str, valid_names: Iterable[str]) -> str:
+def suggestion_or_choices(word: str, valid_names: Iterable[str]) -> str:
     """Return "; did you mean `x`?" for a misspelt word, otherwise "; use `a`, `b` or ..."."""
     names = sorted(valid_names)
     options = [f"`{name}`" for name in names[:_MAX_SHOWN]]
@@ -44,8 +44,8 @@ def closest_match(word: str, valid_names: Iterable[str]) -> str | None:
     candidates = [names[each] for each in difflib.get_close_matches(normalized, names, 5, _MIN_SIMILARITY) or anagrams]
     candidates.sort(key=lambda each: sorted(each) != sorted(word))  # swapped letters precede other errors
     family, dot, _ = word.lower().partition(".")
-    return next((each for each in candidates if not dot or _same_family(family, each)), None)
+    return next((each for each in candidates if not dot or _is_same_family(family, each)), None)
 
 
-def _same_family(family: str, valid_names: str) -> bool:
-    return bool(difflib.get_close_matches(family, valid_names.split(".")[:-1]))
+def _is_same_family(family: str, valid_name: str) -> bool:
+    return bool(difflib.get_close_matches(family, valid_name.split(".")[:-1]))

@@ -11,11 +11,11 @@ from typing import Literal
 from voice_blueprint.file.model.observability import Objectives
 from voice_blueprint.file.model.scaling import Comparison
 
-MIN_REFUSED = 5
+MIN_REFUSALS = 5
 """Minimum number of refusals in a minute that raises an alert. In a quiet minute with three calls, a single refusal is
 already a third."""
 
-STORE_LOAD_PERCENT = 90
+MAX_STORE_LOAD_PERCENT = 90
 """Utilization of a state store's engine above which an alert fires. Recommended by AWS:
 https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/CacheMetrics.WhichShouldIMonitor.html"""
 
@@ -107,8 +107,8 @@ CONDITIONS = {
         callers_affected=False,
     ),
     "redis-load-high": Condition(
-        f"The state store is more than {STORE_LOAD_PERCENT} % busy: every command waits.",
-        STORE_LOAD_PERCENT,
+        f"The state store is more than {MAX_STORE_LOAD_PERCENT} % busy: every command waits.",
+        MAX_STORE_LOAD_PERCENT,
         callers_affected=False,
     ),
     # Each backend is one load balancer in the cluster. A single failed probe must not page an operator.
@@ -128,13 +128,13 @@ CONDITIONS = {
 }
 """Alerts by id. Shares are in percent, times in milliseconds."""
 
-ERROR_BUDGET = "error-budget-burns"
+ERROR_BUDGET_ALERT = "error-budget-burns"
 """Id of the alerts on objectives. Each objective has one alert per pair of windows."""
 OBJECTIVE_DAYS = 30
 
 
 @dataclass(frozen=True)
-class Windows:
+class WindowPair:
     """A pair of windows in which an error budget is spent too fast.
 
     Both windows must breach: the long one shows that the problem matters, and the short one ends the alert soon after
@@ -143,14 +143,14 @@ class Windows:
 
     Attributes:
         burn_rate: Burn rate; at 1 the budget lasts exactly ``OBJECTIVE_DAYS``.
-        pages: Whether operators are paged; otherwise the alert is handled within a day.
+        pages_operators: Whether operators are paged; otherwise the alert is handled within a day.
     """
 
     name: str
     long_s: int
     short_s: int
     burn_rate: float
-    pages: bool = True
+    pages_operators: bool = True
 
     @property
     def days_left(self) -> float:
@@ -159,9 +159,9 @@ class Windows:
 
 
 WINDOWS = (
-    Windows("1h", 3_600, 300, 14.4),
-    Windows("6h", 6 * 3_600, 1_800, 6),
-    Windows("1d", 24 * 3_600, 2 * 3_600, 3, pages=False),
+    WindowPair("1h", 3_600, 300, 14.4),
+    WindowPair("6h", 6 * 3_600, 1_800, 6),
+    WindowPair("1d", 24 * 3_600, 2 * 3_600, 3, pages_operators=False),
 )
 
 
@@ -180,11 +180,11 @@ class Objective:
     failure_text: str
     within_ms: int | None = None
 
-    def threshold(self, windows: Windows) -> float:
+    def threshold(self, windows: WindowPair) -> float:
         """Return the share of bad calls or turns, percent, that corresponds to the burn rate of these windows."""
         return round(windows.burn_rate * (100 - self.percent), 6)
 
-    def meaning(self, windows: Windows) -> str:
+    def meaning(self, windows: WindowPair) -> str:
         """Return the sentence for the operator who is paged."""
         return (
             f"{self.failure_text} so often that the error budget of {100 - self.percent:g} % in {OBJECTIVE_DAYS} days "

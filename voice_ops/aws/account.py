@@ -13,7 +13,7 @@ from voice_blueprint.aws import names
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import VAD_IMAGES, asr_images
-from voice_ops.aws.session import session
+from voice_ops.aws.session import create_session
 
 AREA = "AWS"
 """Name of the cloud in reports."""
@@ -25,7 +25,7 @@ def sign_in(deployment: Deployment) -> boto3.Session:
     Raises:
         BotoCoreError: There are no credentials, or they cannot be read.
     """
-    client_session = session(deployment.aws.region)
+    client_session = create_session(deployment.aws.region)
     if client_session.get_credentials() is None:
         raise NoCredentialsError
     return client_session
@@ -81,11 +81,11 @@ class Account:
         hosts, budget_s = aws.vad.hosts_per_zone, aws.vad.drain_timeout_s
         results = [
             Group(name, names.VAD_FLEET, VAD_IMAGES, hosts.min, hosts.max, budget_s)
-            for name in names.vad_groups(deployment)
+            for name in names.vad_group_names(deployment)
         ]
         results += [
             Group(
-                names.group(deployment, fleet.name),
+                names.group_name(deployment, fleet.name),
                 fleet.name,
                 asr_images(fleet),
                 fleet.hosts.min,
@@ -143,13 +143,13 @@ class Account:
         result = self.list_all("cloudformation", "list_stack_resources", path, StackName=stack)
         return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in result}
 
-    def gateway(self) -> tuple[str, str] | None:
+    def gateway_service(self) -> tuple[str, str] | None:
         """Return the cluster and ARN of the gateway's service, or ``None`` if the service is not deployed."""
-        return self.service("edge")
+        return self.find_service("edge")
 
-    def service(self, tier: str) -> tuple[str, str] | None:
+    def find_service(self, tier: str) -> tuple[str, str] | None:
         """Return the cluster and ARN of the only ECS service in a tier's stack, or ``None`` if it is not deployed."""
-        stack = names.stack(self.deployment, tier)
+        stack = names.stack_name(self.deployment, tier)
         for arn in self.physical_ids(stack).values() if stack in self.stacks() else ():
             _, is_service, path = arn.partition(":service/")
             if is_service:
@@ -158,5 +158,5 @@ class Account:
 
     def renew_services(self) -> None:
         """Replace the tasks of gateway and agents, so that they read the current host and password of the store."""
-        for cluster, service in filter(None, map(self.service, ("edge", "agents"))):
+        for cluster, service in filter(None, map(self.find_service, ("edge", "agents"))):
             self.session.client("ecs").update_service(cluster=cluster, service=service, forceNewDeployment=True)

@@ -11,12 +11,12 @@ from voice_ops.aws.account import Account
 from voice_ops.aws.refusals import error_code
 
 
-def prepared(account: Account) -> Iterator[tuple[AsrFleet, str, bool]]:
+def fleet_artifacts(account: Account) -> Iterator[tuple[AsrFleet, str, bool]]:
     """Yield each fleet that uses artifacts, the location of its artifacts, and whether they are complete.
 
     Artifacts are incomplete until the stack with the bucket is deployed.
     """
-    deployment, registry = account.deployment, names.stack(account.deployment, "registry")
+    deployment, registry = account.deployment, names.stack_name(account.deployment, "registry")
     ids = account.physical_ids(registry) if registry in account.stacks() else {}
     resources = account.templates[registry]["Resources"].items()
     (bucket,) = (ids.get(logical) for logical, each in resources if each["Type"] == "AWS::S3::Bucket")
@@ -29,11 +29,11 @@ def prepared(account: Account) -> Iterator[tuple[AsrFleet, str, bool]]:
                 yield fleet, f"s3://{bucket}/{name}", _is_complete(account, bucket, name)
 
 
-def remedy(account: Account, fleet: AsrFleet) -> str:
+def artifacts_remedy(account: Account, fleet: AsrFleet) -> str:
     """Return instructions for the creation of a fleet's artifacts."""
-    job = names.job(account.deployment, fleet.name)
+    job = names.job_template_name(account.deployment, fleet.name)
     return (
-        f"deploy {names.stack(account.deployment, 'asr')}, then run the job of {fleet.name}: "
+        f"deploy {names.stack_name(account.deployment, 'asr')}, then run the job of {fleet.name}: "
         f"aws ec2 run-instances --launch-template LaunchTemplateName={job}"
     )
 

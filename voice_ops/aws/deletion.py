@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from voice_ops.aws.refusals import error_code
-from voice_sandbox.aws.cloudformation.template import in_order
-from voice_sandbox.aws.diff import imports
+from voice_sandbox.aws.cloudformation.template import dependency_order
+from voice_sandbox.aws.diff import imported_names
 
 if TYPE_CHECKING:
     from types_boto3_cloudformation import CloudFormationClient
@@ -27,13 +27,13 @@ class DeletionError(Exception):
     """A stack was not deleted. The message contains the reason and a remedy."""
 
 
-def delete_order(stacks: Sequence[str], live: Templates) -> tuple[str, ...]:
+def deletion_order(stacks: Sequence[str], live: Templates) -> tuple[str, ...]:
     """Return the stacks in the order of their deletion. A stack comes before the stacks that it imports from."""
-    needs = {stack: exporters(live[stack], live) & set(stacks) for stack in sorted(stacks)}
-    return tuple(reversed(in_order(needs)))
+    needs = {stack: exporting_stacks(live[stack], live) & set(stacks) for stack in sorted(stacks)}
+    return tuple(reversed(dependency_order(needs)))
 
 
-def exporters(template: Mapping[str, Any], live: Templates) -> set[str]:
+def exporting_stacks(template: Mapping[str, Any], live: Templates) -> set[str]:
     """Return the stacks that a template imports from."""
     exported = {
         output["Export"]["Name"]: stack
@@ -41,7 +41,7 @@ def exporters(template: Mapping[str, Any], live: Templates) -> set[str]:
         for output in other.get("Outputs", {}).values()
         if "Export" in output
     }
-    return {exported[name] for name in imports(template.get("Resources", {})) if name in exported}
+    return {exported[name] for name in imported_names(template.get("Resources", {})) if name in exported}
 
 
 def delete_stacks(client: CloudFormationClient, stacks: Iterable[str], report: Callable[[str], None]) -> None:

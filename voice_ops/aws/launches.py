@@ -4,24 +4,24 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-GROUP = "AWS::AutoScaling::AutoScalingGroup"
+GROUP_TYPE = "AWS::AutoScaling::AutoScalingGroup"
 
 
 def changed_launches(live: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield each existing group of a stack whose launch template changes, with the changed properties."""
-    before, after = launches(live), launches(new)
+    before, after = launch_settings(live), launch_settings(new)
     for group in after:
         if group in before and before[group] != after[group]:
             keys = sorted(before[group].keys() | after[group].keys())
             yield group, tuple(key for key in keys if before[group].get(key) != after[group].get(key))
 
 
-def launches(template: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def launch_settings(template: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return the launch template properties of each group in a CloudFormation template, as JSON texts."""
     resources = template.get("Resources", {})
     results = {}
     for resource in resources.values():
-        if resource["Type"] == GROUP:
+        if resource["Type"] == GROUP_TYPE:
             template_id = resource["Properties"]["LaunchTemplate"]["LaunchTemplateId"]["Ref"]
             data = resources[template_id]["Properties"]["LaunchTemplateData"]
             results[resource["Properties"]["AutoScalingGroupName"]] = {

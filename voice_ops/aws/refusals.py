@@ -19,8 +19,8 @@ from voice_ops.exits import FAILED
 from voice_ops.output import stop
 from voice_ops.preflight.questions import Refusal, first_line
 
-EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
-NOT_ACCEPTED = {
+EXPIRED_CODES = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+INVALID_CREDENTIALS_CODES = {
     "AuthFailure",
     "IncompleteSignature",
     "InvalidAccessKeyId",
@@ -29,7 +29,7 @@ NOT_ACCEPTED = {
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 }
-THROTTLED = {
+THROTTLING_CODES = {
     "LimitExceededException",
     "RequestLimitExceeded",
     "Throttling",
@@ -39,7 +39,7 @@ THROTTLED = {
 FORBIDDEN = 403
 ERRORS = (BotoCoreError, ClientError, ResponseParserError)
 """Exceptions of boto3. ``ResponseParserError`` is raised, for example, if a proxy responds with its own page."""
-NO_CREDENTIALS = (
+CREDENTIAL_ERRORS = (
     CredentialRetrievalError,
     NoCredentialsError,
     PartialCredentialsError,
@@ -63,7 +63,7 @@ def is_denied(error: ClientError) -> bool:
 
 def explain(error: Exception) -> Refusal:
     """Convert a boto3 exception to a refusal, with an explanation and a remedy."""
-    if isinstance(error, NO_CREDENTIALS):
+    if isinstance(error, CREDENTIAL_ERRORS):
         result = "no credentials were found" if isinstance(error, NoCredentialsError) else first_line(str(error))
         return Refusal(result, "check AWS_PROFILE, or " + SIGN_IN, no_credentials=True)
     if isinstance(error, ConnectionFailed | HTTPClientError):
@@ -75,10 +75,10 @@ def explain(error: Exception) -> Refusal:
     if not isinstance(error, ClientError):
         return Refusal(first_line(str(error)), "see the message; `aws configure list` shows what is configured")
     code, message = error_code(error), first_line(str(error.response.get("Error", {}).get("Message", "")))
-    if code in EXPIRED | NOT_ACCEPTED:
-        problem = "have expired" if code in EXPIRED else "are not accepted"
+    if code in EXPIRED_CODES | INVALID_CREDENTIALS_CODES:
+        problem = "have expired" if code in EXPIRED_CODES else "are not accepted"
         return Refusal(f"the credentials {problem} ({code})", SIGN_IN, no_credentials=True)
-    if code in THROTTLED:
+    if code in THROTTLING_CODES:
         attempts = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) + 1
         return Refusal(
             f"{error.operation_name} was throttled in {attempts} attempts ({code})",

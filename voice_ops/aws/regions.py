@@ -22,7 +22,7 @@ def removed_regions(first: Account) -> Iterator[Account]:
         first: The deployment in any region of the file.
     """
     deployment = first.deployment
-    path = f"Stacks[?Outputs[?OutputKey == '{names.FILE_OUTPUT}' && OutputValue == '{deployment.file_name}']]"
+    path = f"Stacks[?Outputs[?OutputKey == '{names.FILE_OUTPUT}' && OutputValue == '{deployment.name_in_file}']]"
     enabled: Any = first.session.client("ec2")
     for region in sorted(each["RegionName"] for each in enabled.describe_regions()["Regions"]):
         if region in deployment.file_regions:
@@ -36,6 +36,6 @@ def removed_regions(first: Account) -> Iterator[Account]:
         if is_deployed:
             section = deployment.aws.model_copy(update={"region": region})
             regional = deployment.model_copy(
-                update={"name": f"{deployment.file_name}-{region}", "aws_section": section}
+                update={"name": f"{deployment.name_in_file}-{region}", "aws_section": section}
             )
             yield replace(first, deployment=regional, templates={}, session=sign_in(regional))

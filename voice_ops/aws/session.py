@@ -17,7 +17,7 @@ from voice_ops.timeouts import CONNECT_S, READ_S
 XML_PROTOCOLS = {"query", "ec2", "rest-xml"}
 
 
-def session(region: str) -> boto3.Session:
+def create_session(region: str) -> boto3.Session:
     """Create a session in a region, with the credentials that boto3 finds.
 
     Clients raise ``ResponseParserError`` if a proxy or a captive portal returns a page instead of AWS's response.
@@ -31,14 +31,14 @@ def session(region: str) -> boto3.Session:
     # The legacy mode, which is the SDK's default, makes five attempts and lacks the newer timeouts.
     retries: Any = {"mode": "standard" if mode == "legacy" else mode}
     botocore_session.set_default_client_config(Config(connect_timeout=CONNECT_S, read_timeout=READ_S, retries=retries))
-    botocore_session.register("before-parse", _refuse_pages)
+    botocore_session.register("before-parse", _reject_pages)
     result = boto3.Session(botocore_session=botocore_session, region_name=region)
     # Creating a client takes longer than most requests, since boto3 builds the class of the client each time.
     result.client = cache(result.client)  # type: ignore[method-assign]
     return result
 
 
-def _refuse_pages(**event: Any) -> None:  # noqa: ANN401  arguments of botocore's events
+def _reject_pages(**event: Any) -> None:  # noqa: ANN401  arguments of botocore's events
     """Reject a successful response that does not conform to the protocol of the service."""
     operation_model: OperationModel = event["operation_model"]
     response_dict: dict[str, Any] = event["response_dict"]

@@ -33,10 +33,10 @@ from voice_ops.preflight.azure.refusals import explain
 from voice_ops.preflight.questions import Refusal, first_line
 from voice_ops.timeouts import ATTEMPTS, CONNECT_S, READ_S
 
-API = "2025-09-01"
+API_VERSION = "2025-09-01"
 """API version of Microsoft.ContainerService with which the programs deploy (pulumi-azure-native 3.29.0)."""
-ERRORS = {401: ClientAuthenticationError, 404: ResourceNotFoundError}
-DENIED = 403
+STATUS_ERRORS = {401: ClientAuthenticationError, 404: ResourceNotFoundError}
+FORBIDDEN = 403
 
 
 class ClusterUnreachableError(ServiceRequestError):
@@ -58,14 +58,14 @@ class Cluster:
         """Resource id of the cluster in Azure."""
         deployment = self.account.deployment
         return (
-            f"/subscriptions/{self.account.subscription}/resourceGroups/{names.resource_group(deployment)}"
-            f"/providers/Microsoft.ContainerService/managedClusters/{names.cluster(deployment)}"
+            f"/subscriptions/{self.account.subscription}/resourceGroups/{names.resource_group_name(deployment)}"
+            f"/providers/Microsoft.ContainerService/managedClusters/{names.cluster_name(deployment)}"
         )
 
     def properties(self, child: str = "") -> Mapping[str, Any] | None:
         """Return the properties of the cluster, or of a child such as ``/agentPools/gpu``, or None if there is none."""
         try:
-            result = self.account.providers.resources.get_by_id(f"{self.id}{child}", api_version=API)
+            result = self.account.providers.resources.get_by_id(f"{self.id}{child}", api_version=API_VERSION)
         except ResourceNotFoundError:
             return None
         properties: Mapping[str, Any] = result.properties or {}
@@ -78,7 +78,7 @@ class Cluster:
         Raises:
             HttpResponseError: Azure denies access to the kubeconfig.
         """
-        request = HttpRequest("POST", f"{self.id}/listClusterUserCredential?api-version={API}")
+        request = HttpRequest("POST", f"{self.id}/listClusterUserCredential?api-version={API_VERSION}")
         answer = self.account.providers.send_request(request)
         answer.raise_for_status()
         config = yaml.safe_load(base64.b64decode(json_body(answer)["kubeconfigs"][0]["value"]))
@@ -109,7 +109,7 @@ class Kubernetes:
             transport=RequestsTransport(connection_verify=str(file), connection_timeout=CONNECT_S, read_timeout=READ_S),
         )
 
-    def items(self, path: str) -> list[dict[str, Any]]:
+    def list_objects(self, path: str) -> list[dict[str, Any]]:
         """Return the objects at a path such as ``/apis/apps/v1/namespaces/voice/deployments``.
 
         Raises:
@@ -121,9 +121,9 @@ class Kubernetes:
             answer = self._client.send_request(HttpRequest("GET", self._client.format_url(path)))
         except (ServiceRequestError, ServiceResponseError) as error:  # the latter behind a proxy, for example
             raise ClusterUnreachableError(first_line(str(error))) from None
-        if answer.status_code == DENIED:
+        if answer.status_code == FORBIDDEN:
             raise ClusterDeniedError(first_line(json_body(answer).get("message", "")), response=answer)
-        map_error(answer.status_code, answer, ERRORS)
+        map_error(answer.status_code, answer, STATUS_ERRORS)
         answer.raise_for_status()
         results: list[dict[str, Any]] = json_body(answer)["items"]
         return results

@@ -10,10 +10,15 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.azure.cluster import Kubernetes
 from voice_sandbox.azure.values import reveal
 from voice_sandbox.rehearsals.azure import Rehearsal
-from voice_stacks.azure.policy.quantities import QuantityError, quantity
+from voice_stacks.azure.policy.quantities import QuantityError, parse_quantity
 
-IMAGE = re.compile(r"[^/@]+/(?P<name>[^@]+)@(?P<digest>sha256:[0-9a-f]{64})")
-OWN_NAMES = {ClusterOutput.DEPLOYMENT, ClusterOutput.LOCATION, ClusterOutput.RESOURCE_GROUP, ClusterOutput.CLUSTER_NAME}
+IMAGE_PATTERN = re.compile(r"[^/@]+/(?P<name>[^@]+)@(?P<digest>sha256:[0-9a-f]{64})")
+FILE_OUTPUTS = {
+    ClusterOutput.DEPLOYMENT,
+    ClusterOutput.LOCATION,
+    ClusterOutput.RESOURCE_GROUP,
+    ClusterOutput.CLUSTER_NAME,
+}
 """Outputs of the cluster project whose values are derived from the file. Azure determines all other outputs."""
 MIN_OUTPUT_LENGTH = 8
 """Minimum length of an output that can be recognized within a setting."""
@@ -63,7 +68,7 @@ class LiveDeployment:
         return int(self.manifest.get("status", {}).get("updatedReplicas", 0))
 
     @property
-    def rolled_out(self) -> bool:
+    def is_rolled_out(self) -> bool:
         """Whether all pods are updated and available, by the rules of ``kubectl rollout status``.
 
         https://github.com/kubernetes/kubectl/blob/master/pkg/polymorphichelpers/rollout_status.go
@@ -79,22 +84,22 @@ def defined_workloads(deployment: Deployment) -> DefinedWorkloads:
     Raises:
         EngineError: A program fails.
     """
-    with Rehearsal.of(deployment) as rehearsal:
+    with Rehearsal.for_deployment(deployment) as rehearsal:
         cluster, workloads = (each.up.graph for each in rehearsal.run())
-    outputs = {key: reveal(value) for key, value in cluster.outputs.items() if key not in OWN_NAMES}
-    manifests = [reveal(each.inputs) for each in workloads.of_type("kubernetes:apps/v1:Deployment")]
+    outputs = {key: reveal(value) for key, value in cluster.outputs.items() if key not in FILE_OUTPUTS}
+    manifests = [reveal(each.inputs) for each in workloads.resources_of_type("kubernetes:apps/v1:Deployment")]
     return DefinedWorkloads(
         {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in manifests},
-        frozenset(text for text in _texts(outputs) if len(text) >= MIN_OUTPUT_LENGTH),
+        frozenset(text for text in _nested_texts(outputs) if len(text) >= MIN_OUTPUT_LENGTH),
     )
 
 
-def live(kubernetes: Kubernetes, namespaces: list[str]) -> dict[tuple[str, str], LiveDeployment]:
+def live_deployments(kubernetes: Kubernetes, namespaces: list[str]) -> dict[tuple[str, str], LiveDeployment]:
     """Return the Deployments in some namespaces of the cluster, by namespace and name."""
     results = {}
     for namespace in namespaces:
-        pods = kubernetes.items(f"/api/v1/namespaces/{namespace}/pods")
-        for each in kubernetes.items(f"/apis/apps/v1/namespaces/{namespace}/deployments"):
+        pods = kubernetes.list_objects(f"/api/v1/namespaces/{namespace}/pods")
+        for each in kubernetes.list_objects(f"/apis/apps/v1/namespaces/{namespace}/deployments"):
             selected = each["spec"]["selector"]["matchLabels"].items()
             matching_pods = [pod for pod in pods if selected <= pod["metadata"].get("labels", {}).items()]
             problems = dict.fromkeys(text for pod in matching_pods for text in _pod_problems(pod))
@@ -102,14 +107,14 @@ def live(kubernetes: Kubernetes, namespaces: list[str]) -> dict[tuple[str, str],
     return results
 
 
-def digests(manifest: Manifest) -> dict[str, str]:
+def image_digests(manifest: Manifest) -> dict[str, str]:
     """Return the digests of the images in a Deployment's pods, by name of the image."""
     spec = manifest["spec"]["template"]["spec"]
     images = [each["image"] for key in ("initContainers", "containers") for each in spec.get(key) or ()]
-    return {result["name"]: result["digest"] for result in map(IMAGE.fullmatch, images) if result}
+    return {result["name"]: result["digest"] for result in map(IMAGE_PATTERN.fullmatch, images) if result}
 
 
-def differences(new: DefinedWorkloads, key: tuple[str, str], old: Manifest) -> list[str]:
+def changed_settings(new: DefinedWorkloads, key: tuple[str, str], old: Manifest) -> list[str]:
     """Return the paths of the pod settings that a deploy of the file would change."""
     return list(_compare(new.deployments[key]["spec"]["template"], old["spec"]["template"], new.placeholders, ""))
 
@@ -123,18 +128,18 @@ def _compare(new: Any, old: Any, placeholders: frozenset[str], path: str) -> Ite
         for key, value in new.items():
             child_path = f"{path}.{key}" if path else key
             yield from _compare(value, old.get(key) if isinstance(old, dict) else None, placeholders, child_path)
-    elif isinstance(new, list) and (key := _key(new)):
+    elif isinstance(new, list) and (key := _identifying_key(new)):
         by_key = {each.get(key): each for each in old or () if isinstance(each, dict)}
         for each in new:
             yield from _compare(each, by_key.get(each[key]), placeholders, f"{path}[{each[key]}]")
     elif isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
         for index, (item, other) in enumerate(zip(new, old, strict=True)):
             yield from _compare(item, other, placeholders, f"{path}[{index}]")
-    elif not _equal(new, old, placeholders):
+    elif not _is_equal(new, old, placeholders):
         yield path
 
 
-def _key(items: list[Any]) -> str | None:
+def _identifying_key(items: list[Any]) -> str | None:
     """Return the key with which items of a list are identified, or None if no key is unique."""
     for key in ("name", "mountPath", "containerPort"):
         values = [each.get(key) for each in items if isinstance(each, dict)]
@@ -143,27 +148,27 @@ def _key(items: list[Any]) -> str | None:
     return None
 
 
-def _equal(new: Any, old: Any, placeholders: frozenset[str]) -> bool:  # noqa: ANN401
+def _is_equal(new: Any, old: Any, placeholders: frozenset[str]) -> bool:  # noqa: ANN401
     if new == old or (not new and old is None):  # the API server omits empty values
         return True
     if not isinstance(new, str) or not isinstance(old, str):
         return False
-    if (item := IMAGE.fullmatch(new)) and (other := IMAGE.fullmatch(old)):
+    if (item := IMAGE_PATTERN.fullmatch(new)) and (other := IMAGE_PATTERN.fullmatch(old)):
         return item.groupdict() == other.groupdict()
     if any(value in new for value in placeholders):
         return True
     try:
-        return quantity(new) == quantity(old)
+        return parse_quantity(new) == parse_quantity(old)
     except QuantityError:
         return False
 
 
-def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401  outputs of a stack
+def _nested_texts(value: Any) -> Iterator[str]:  # noqa: ANN401  outputs of a stack
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):
         for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(each)
+            yield from _nested_texts(each)
 
 
 def _pod_problems(pod: Manifest) -> Iterator[str]:

@@ -17,8 +17,8 @@ from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import Measured
 from voice_blueprint.file.source import Location
-from voice_ops.calibrate.edit import with_value
-from voice_ops.calibrate.search import highest_sustained
+from voice_ops.calibrate.edit import set_value
+from voice_ops.calibrate.search import find_max_sustained
 from voice_ops.call.access import Auth
 from voice_ops.call.recording import RecordingError
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
@@ -76,11 +76,11 @@ def calibrate(  # noqa: PLR0917  Typer passes parameters by name
         raise stop(f"only the CPU engine can be measured on this machine; {fleet} requires --url", REFUSED)
     try:
         if url is None:
-            with own_engine(model) as (local, engine_name):
-                calls, is_limit = _measure(local, audio, final_ms, max_calls, auth, api_key_env)
+            with local_engine(model) as (local, engine_name):
+                calls, is_limit = _measure_calls(local, audio, final_ms, max_calls, auth, api_key_env)
             hardware = f"{engine_name}, {os.cpu_count()} vCPU of {platform.machine()}"
         else:
-            calls, is_limit = _measure(url, audio, final_ms, max_calls, auth, api_key_env)
+            calls, is_limit = _measure_calls(url, audio, final_ms, max_calls, auth, api_key_env)
             hardware = f"{hosts} hosts at {url}" if hosts > 1 else url
     except (OptionError, RecordingError) as error:
         raise stop(str(error), REFUSED) from None
@@ -100,7 +100,7 @@ def calibrate(  # noqa: PLR0917  Typer passes parameters by name
         conditions=f"{hardware}: {audio.name}, finals within {final_ms:g} ms"
         + ("" if is_limit else ", more calls not tested"),
     )
-    _write(file, location, measured)
+    _write_measurement(file, location, measured)
     if as_json:
         print_json({"fleet": fleet, "measured": measured.model_dump()}, deployment.name)
     else:
@@ -122,10 +122,10 @@ def _fleet_location(deployment: Deployment, fleet: str) -> Location:
     return locations.get(fleet) or ("aws", "asr", asr.index(fleet))
 
 
-def _measure(  # noqa: PLR0917  two callers
+def _measure_calls(  # noqa: PLR0917  two callers
     url: str, audio: Path, final_ms: float, max_calls: int, auth: Auth | None, key: str | None
 ) -> tuple[int, bool]:
-    driver = options.driver_maker(
+    driver = options.driver_factory(
         Api.SESSION, audio=[audio], text=None, reference=None, sample_rate=24_000, scenario=None
     )
     progress = Progress(err)
@@ -136,14 +136,14 @@ def _measure(  # noqa: PLR0917  two callers
         work = LoadTest(
             api=Api.SESSION,
             endpoints=[endpoint],
-            driver=driver,
-            loads={ClosedLoop(calls): calls},
+            create_driver=driver,
+            requests_by_load={ClosedLoop(calls): calls},
             slo={"final": final_ms},
             gpus=1,
             usd_per_hour=None,
             scenario=None,
             rounds=1,
-            warmup=1 if calls == 1 else 0,
+            warmup_requests=1 if calls == 1 else 0,
             timeout_s=RESPONSE_TIMEOUT_S,
             seed=0,
             setup={},
@@ -152,20 +152,20 @@ def _measure(  # noqa: PLR0917  two callers
         final = result.summary.metrics.get("final")
         return not result.summary.failures and final is not None and final.max <= final_ms
 
-    return highest_sustained(can_sustain, max_calls)
+    return find_max_sustained(can_sustain, max_calls)
 
 
 @contextmanager
-def own_engine(model: Path | None) -> Iterator[tuple[str, str]]:
+def local_engine(model: Path | None) -> Iterator[tuple[str, str]]:
     """Run the voice path on this machine, and yield the URL of the gateway and a description of the engine."""
     try:
-        from voice_ops.demo.command import weights  # noqa: PLC0415  part of the repository, not of the package
+        from voice_ops.demo.command import find_weights  # noqa: PLC0415  part of the repository, not of the package
         from voice_ops.demo.services import ServiceError, VoicePath  # noqa: PLC0415
     except ModuleNotFoundError:
         raise stop(
             "the CPU engine runs only from the repository (`make setup`); otherwise specify --url", REFUSED
         ) from None
-    model_folder = weights(model)
+    model_folder = find_weights(model)
     try:
         with (
             TemporaryDirectory(prefix="voice-calibrate-") as folder,
@@ -183,8 +183,8 @@ def own_engine(model: Path | None) -> Iterator[tuple[str, str]]:
         raise stop(str(error), FAILED) from None
 
 
-def _write(file: Path, location: Location, measured: Measured) -> None:
-    text = with_value(file.read_text(encoding="utf-8"), location, "measured", measured.model_dump())
+def _write_measurement(file: Path, location: Location, measured: Measured) -> None:
+    text = set_value(file.read_text(encoding="utf-8"), location, "measured", measured.model_dump())
     with TemporaryDirectory(prefix="voice-calibrate-") as folder:
         draft = Path(folder) / file.name
         draft.write_text(text, encoding="utf-8")

@@ -7,11 +7,11 @@ import yaml
 from voice_blueprint.file.source import Location
 
 
-def with_value(text: str, location: Location, key: str, value: dict[str, object]) -> str:
+def set_value(text: str, location: Location, key: str, value: dict[str, object]) -> str:
     """Return the text of a deployment file, with ``key: value`` set in the mapping at a location."""
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     for part in location:
-        node = _child(node, part)
+        node = _child_node(node, part)
     if not isinstance(node, yaml.MappingNode):
         raise TypeError(f"{'.'.join(map(str, location))} is not a mapping")
     entry = f"{key}: {json.dumps(value, ensure_ascii=False)}"
@@ -25,7 +25,7 @@ def with_value(text: str, location: Location, key: str, value: dict[str, object]
     return text[:at] + entry + separator + text[at:]
 
 
-def _child(node: yaml.Node | None, part: str | int) -> yaml.Node:
+def _child_node(node: yaml.Node | None, part: str | int) -> yaml.Node:
     if isinstance(node, yaml.SequenceNode):
         parts: dict[str | int, yaml.Node] = dict(enumerate(node.value))
     elif isinstance(node, yaml.MappingNode):

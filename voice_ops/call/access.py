@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 import httpx2
 
 Headers = dict[str, str]
-Access = Callable[[str, str, bytes], Headers]
+HeaderProvider = Callable[[str, str, bytes], Headers]
 """Function that returns additional headers for the method, URL and body of a request."""
 
-_SERVICE = "execute-api"
-_API_GATEWAY = re.compile(rf"\.{_SERVICE}\.([a-z0-9-]+)\.amazonaws\.com$")
+_SIGNING_SERVICE = "execute-api"
+_API_GATEWAY = re.compile(rf"\.{_SIGNING_SERVICE}\.([a-z0-9-]+)\.amazonaws\.com$")
 
 
 class Auth(StrEnum):
@@ -29,7 +29,7 @@ class AccessError(ValueError):
     """Credentials are missing or invalid."""
 
 
-def secret_from(variable: str | None) -> str | None:
+def read_secret(variable: str | None) -> str | None:
     """Return the key or token from an environment variable, or ``None`` if no variable is specified.
 
     Raises:
@@ -47,7 +47,7 @@ def secret_from(variable: str | None) -> str | None:
     return secret
 
 
-def access(auth: Auth | None, secret: str | None, server: str) -> Access:
+def header_provider(auth: Auth | None, secret: str | None, server: str) -> HeaderProvider:
     """Return a function that authenticates requests to a server.
 
     Args:
@@ -64,7 +64,7 @@ def access(auth: Auth | None, secret: str | None, server: str) -> Access:
         raise AccessError(f"--auth {auth} does not use --api-key-env; omit it")
     match auth:
         case Auth.IAM:
-            return _signed_access(server)
+            return _signing_provider(server)
         case Auth.JWT:
             return lambda *_: {"Authorization": f"Bearer {secret}"}
         case Auth.API_KEY:
@@ -73,7 +73,7 @@ def access(auth: Auth | None, secret: str | None, server: str) -> Access:
             return lambda *_: {}
 
 
-def _signed_access(server: str) -> Access:
+def _signing_provider(server: str) -> HeaderProvider:
     # Imported here, since these modules would slow down every other command.
     import boto3  # noqa: PLC0415
     from botocore.auth import SigV4Auth  # noqa: PLC0415
@@ -92,7 +92,7 @@ def _signed_access(server: str) -> Access:
     def sign(method: str, url: str, body: bytes) -> Headers:
         request = AWSRequest(method, url, data=body)
         # Credentials of a role expire, so they are read again for each request.
-        SigV4Auth(credentials.get_frozen_credentials(), _SERVICE, region).add_auth(request)
+        SigV4Auth(credentials.get_frozen_credentials(), _SIGNING_SERVICE, region).add_auth(request)
         return dict(request.headers.items())
 
     return sign
@@ -103,7 +103,7 @@ class ClientAuth(httpx2.Auth):
 
     requires_request_body = True
 
-    def __init__(self, headers_for: Access) -> None:
+    def __init__(self, headers_for: HeaderProvider) -> None:
         self._headers_for = headers_for
 
     def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:

@@ -10,16 +10,16 @@ import httpx2
 import typer
 from rich.text import Text
 
-from voice_ops.call.access import Access, AccessError, Auth, ClientAuth, access, secret_from
+from voice_ops.call.access import AccessError, Auth, ClientAuth, HeaderProvider, header_provider, read_secret
 from voice_ops.call.dialects import Api
 from voice_ops.call.other_apis import stream_to_server
-from voice_ops.call.recording import RATE, RecordingError, read
+from voice_ops.call.recording import SAMPLE_RATE, RecordingError, read_samples
 from voice_ops.call.senders import Samples, sender_for
 from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
-from voice_ops.output import err, out, stop, styled
+from voice_ops.output import err, format_markup, out, stop
 
-LOCAL = "http://127.0.0.1:8080"
+LOCAL_SERVER = "http://127.0.0.1:8080"
 NO_KEY = "none"
 """Key for servers without authentication, since clients of the other APIs always send a key."""
 
@@ -30,7 +30,7 @@ def call(  # noqa: PLR0917  Typer passes parameters by name
     ],
     server: Annotated[
         str, typer.Option(metavar="URL", help="Base URL of the session API, including the stage.")
-    ] = LOCAL,
+    ] = LOCAL_SERVER,
     auth: Annotated[
         Auth | None,
         typer.Option(
@@ -58,14 +58,14 @@ def call(  # noqa: PLR0917  Typer passes parameters by name
     Example: voice call question.wav --server https://api.example.com --auth iam
     """
     try:
-        samples = read(file)
-        secret = secret_from(api_key_env)
-        headers_for = access(auth, secret, server) if api is Api.SESSIONS else None
+        samples = read_samples(file)
+        secret = read_secret(api_key_env)
+        headers_for = header_provider(auth, secret, server) if api is Api.SESSIONS else None
     except (RecordingError, AccessError) as error:
         raise stop(str(error), REFUSED) from None
     try:
         if headers_for:
-            asyncio.run(_call(samples, server, headers_for, websocket=websocket))
+            asyncio.run(_stream_to_session(samples, server, headers_for, websocket=websocket))
         else:
             asyncio.run(_call_server(api, samples, server, secret or NO_KEY))
     except CallError as error:
@@ -74,12 +74,14 @@ def call(  # noqa: PLR0917  Typer passes parameters by name
         raise stop("interrupted: the session is closed", INTERRUPTED) from None
 
 
-async def _call(samples: Samples, server: str, headers_for: Access, *, websocket: bool) -> None:
+async def _stream_to_session(samples: Samples, server: str, headers_for: HeaderProvider, *, websocket: bool) -> None:
     async with httpx2.AsyncClient(auth=ClientAuth(headers_for), timeout=TIMEOUT_S) as client:
         session = await Session.open(client, server, "websocket" if websocket else "srtp")
-        err.print(styled("[dim]{} s of audio to {}[/]", f"{samples.size / RATE:.1f}", server), soft_wrap=True)
+        err.print(
+            format_markup("[dim]{} s of audio to {}[/]", f"{samples.size / SAMPLE_RATE:.1f}", server), soft_wrap=True
+        )
         begin = time.monotonic()
-        print_task = asyncio.create_task(_print(session, begin))
+        print_task = asyncio.create_task(_print_events(session, begin))
         try:
             await sender_for(session).send(samples)
             await session.close()
@@ -93,20 +95,20 @@ async def _call(samples: Samples, server: str, headers_for: Access, *, websocket
 
 
 async def _call_server(api: Api, samples: Samples, server: str, key: str) -> None:
-    err.print(styled("[dim]{} s of audio to {}[/]", f"{samples.size / RATE:.1f}", server), soft_wrap=True)
+    err.print(format_markup("[dim]{} s of audio to {}[/]", f"{samples.size / SAMPLE_RATE:.1f}", server), soft_wrap=True)
     begin = time.monotonic()
     async for event in stream_to_server(api, server, key, samples):
         if event.text:
-            out.print(_line(event, time.monotonic() - begin), soft_wrap=True)
+            out.print(_format_event(event, time.monotonic() - begin), soft_wrap=True)
 
 
-async def _print(session: Session, begin: float) -> None:
+async def _print_events(session: Session, begin: float) -> None:
     async for event in session.follow():
         if event.text or event.commit or event.kind == "gap":
-            out.print(_line(event, time.monotonic() - begin), soft_wrap=True)
+            out.print(_format_event(event, time.monotonic() - begin), soft_wrap=True)
 
 
-def _line(event: TranscriptEvent, at_s: float) -> Text:
+def _format_event(event: TranscriptEvent, at_s: float) -> Text:
     time_range = f"{event.start_ms / 1000:6.2f}-{event.end_ms / 1000:.2f} s"
     line = f"{at_s:7.2f} s  {event.kind:7}  {time_range:16}  {event.text}"
     return Text(line, "" if event.kind == "final" else "dim")

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from voice_blueprint.contract.session_api import LISTEN_PATH, REALTIME_PATH
-from voice_ops.call.recording import RATE
+from voice_ops.call.recording import SAMPLE_RATE
 from voice_ops.call.session import CallError, TranscriptEvent
 
 
@@ -26,22 +26,22 @@ class Dialect:
 
     Attributes:
         path: Path with query.
-        first: Message before the audio.
-        audio: Function that encodes samples as a message.
-        last: Message after the audio.
+        first_message: Message before the audio.
+        encode_audio: Function that encodes samples as a message.
+        last_message: Message after the audio.
         parse_transcripts: Function that parses transcripts from a message.
         closes_at_end: Whether the server closes the connection after the last final.
     """
 
     path: str
-    first: str | None
-    audio: Callable[[bytes], str | bytes]
-    last: str
+    first_message: str | None
+    encode_audio: Callable[[bytes], str | bytes]
+    last_message: str
     parse_transcripts: Callable[[dict[str, Any]], TranscriptEvent | None]
     closes_at_end: bool
 
 
-class _OpenAi:
+class _OpenAiParser:
     """Parser of OpenAI's messages. It stores the start time of each item, which transcripts do not contain."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class _OpenAi:
         return TranscriptEvent(kind="final", text=event["transcript"], start_ms=start_ms, end_ms=end_ms)
 
 
-def _deepgram(message: dict[str, Any]) -> TranscriptEvent | None:
+def _parse_deepgram(message: dict[str, Any]) -> TranscriptEvent | None:
     if message["type"] != "Results":
         return None
     start_ms = round(1000 * message["start"])
@@ -72,30 +72,30 @@ def _deepgram(message: dict[str, Any]) -> TranscriptEvent | None:
     )
 
 
-def _update(turns: dict[str, str] | None) -> str:
-    audio_settings = {"format": {"type": "audio/pcm", "rate": RATE}, "turn_detection": turns}
+def _session_update(turns: dict[str, str] | None) -> str:
+    audio_settings = {"format": {"type": "audio/pcm", "rate": SAMPLE_RATE}, "turn_detection": turns}
     return json.dumps(
         {"type": "session.update", "session": {"type": "transcription", "audio": {"input": audio_settings}}}
     )
 
 
-SINGLE_TURN = _update(None)
+SINGLE_TURN = _session_update(None)
 """First message of OpenAI's protocol for a single transcript of all speech."""
 DIALECTS = {
     Api.OPENAI: Dialect(
         f"{REALTIME_PATH}?intent=transcription",
-        _update({"type": "server_vad"}),
+        _session_update({"type": "server_vad"}),
         lambda audio: json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(audio).decode()}),
         json.dumps({"type": "input_audio_buffer.commit"}),
-        _OpenAi(),
+        _OpenAiParser(),
         closes_at_end=False,
     ),
     Api.DEEPGRAM: Dialect(
-        f"{LISTEN_PATH}?encoding=linear16&sample_rate={RATE}&interim_results=true",
+        f"{LISTEN_PATH}?encoding=linear16&sample_rate={SAMPLE_RATE}&interim_results=true",
         None,
         lambda audio: audio,
         json.dumps({"type": "CloseStream"}),
-        _deepgram,
+        _parse_deepgram,
         closes_at_end=True,
     ),
 }

@@ -13,7 +13,7 @@ from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES
 from voice_ops.call.senders import Samples
 from voice_ops.call.session import CallError, TranscriptEvent
 
-QUIET_S = 5.0
+QUIET_TIMEOUT_S = 5.0
 """Time without messages after which a call ends, since OpenAI's protocol has no message that ends a call."""
 
 
@@ -31,9 +31,9 @@ async def stream_to_server(api: Api, server: str, key: str, samples: Samples) ->
     url = server.rstrip("/").replace("http", "ws", 1) + dialect.path
     try:
         async with websockets.connect(url, additional_headers={"Authorization": f"Bearer {key}"}) as connection:
-            send_task = asyncio.create_task(_send(connection, dialect, samples))
+            send_task = asyncio.create_task(_send_audio(connection, dialect, samples))
             try:
-                async for message in _messages(connection, send_task, dialect):
+                async for message in _receive_messages(connection, send_task, dialect):
                     if event := dialect.parse_transcripts(message):
                         yield event
                 await send_task
@@ -43,23 +43,23 @@ async def stream_to_server(api: Api, server: str, key: str, samples: Samples) ->
         raise CallError(f"{url}: {error}") from None
 
 
-async def _send(connection: websockets.ClientConnection, dialect: Dialect, samples: Samples) -> None:
-    if dialect.first:
-        await connection.send(dialect.first)
+async def _send_audio(connection: websockets.ClientConnection, dialect: Dialect, samples: Samples) -> None:
+    if dialect.first_message:
+        await connection.send(dialect.first_message)
     loop = asyncio.get_running_loop()
     begin = loop.time()
     for number, frame in enumerate(np.split(samples, samples.size // FRAME_SAMPLES)):
         await asyncio.sleep(begin + number * FRAME_S - loop.time())
-        await connection.send(dialect.audio(frame.astype("<i2").tobytes()))
-    await connection.send(dialect.last)
+        await connection.send(dialect.encode_audio(frame.astype("<i2").tobytes()))
+    await connection.send(dialect.last_message)
 
 
-async def _messages(
+async def _receive_messages(
     connection: websockets.ClientConnection, send_task: asyncio.Task[None], dialect: Dialect
 ) -> AsyncIterator[dict[str, Any]]:
     while True:
         try:
-            async with asyncio.timeout(None if dialect.closes_at_end else QUIET_S):
+            async with asyncio.timeout(None if dialect.closes_at_end else QUIET_TIMEOUT_S):
                 message = await connection.recv()
         except websockets.ConnectionClosedOK:
             return

@@ -7,10 +7,10 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-RATE = 16_000
+SAMPLE_RATE = 16_000
 FRAME_SAMPLES = 320
 """Number of samples in a packet of 20 ms."""
-FRAME_S = FRAME_SAMPLES / RATE
+FRAME_S = FRAME_SAMPLES / SAMPLE_RATE
 
 MAX_LENGTH_S = 3600
 _INT16 = 1 << 15
@@ -20,7 +20,7 @@ class RecordingError(ValueError):
     """The recording cannot be read, or has no supported format or length."""
 
 
-def read(file: Path) -> NDArray[np.int16]:
+def read_samples(file: Path) -> NDArray[np.int16]:
     """Return a recording as mono samples at 16 kHz, padded to whole frames.
 
     Raises:
@@ -37,17 +37,17 @@ def read(file: Path) -> NDArray[np.int16]:
         raise RecordingError(f"{file}: {error.strerror}") from None
     except (wave.Error, EOFError, ZeroDivisionError) as error:
         raise RecordingError(f"{file} is not a PCM WAV file: {str(error) or 'it is truncated'}") from None
-    samples = _samples(data, width).reshape(-1, channels).mean(axis=1)
+    samples = _decode_pcm(data, width).reshape(-1, channels).mean(axis=1)
     if not samples.size:
         raise RecordingError(f"{file} contains no audio")
-    if rate != RATE:
-        samples = soxr.resample(samples, rate, RATE)
+    if rate != SAMPLE_RATE:
+        samples = soxr.resample(samples, rate, SAMPLE_RATE)
     padded_samples = np.zeros(-(-samples.size // FRAME_SAMPLES) * FRAME_SAMPLES)
     padded_samples[: samples.size] = samples
     return np.clip(np.rint(padded_samples), -_INT16, _INT16 - 1).astype(np.int16)
 
 
-def _samples(data: bytes, width: int) -> NDArray[np.float64]:
+def _decode_pcm(data: bytes, width: int) -> NDArray[np.float64]:
     """Convert PCM samples of 8 to 32 bits to the range of 16 bits."""
     if width == 1:  # the only unsigned format
         return (np.frombuffer(data, np.uint8).astype(np.float64) - 128) * 256

@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 from voice_ops.call.recording import FRAME_S, FRAME_SAMPLES
 from voice_ops.call.session import SUBPROTOCOL, CallError, Session, Srtp
 
-VERSION_2 = 0x80
+RTP_VERSION_2 = 0x80
 PAYLOAD_TYPE = 96
 """L16 at 16 kHz has no static payload type (RFC 3551, section 6), so this is the first dynamic one."""
 NORMAL_CLOSURE = 1000
 REJECTION_CODES = {1003, 1007, 1008, 1009}
 """Close codes after which the same audio would be rejected again. After all other codes, the session waits for a
 reconnect."""
-SERVER_ERROR = 500
+MIN_SERVER_ERROR = 500
 """Minimum status code for which another gateway may respond differently."""
-MAX_CONNECTS = 10
-PAUSE_S = 0.5
+MAX_CONNECTION_ATTEMPTS = 10
+RECONNECT_PAUSE_S = 0.5
 """Pause before a reconnect. All pauses together are shorter than the minimum grace period of a deployment file."""
 
 Samples = NDArray[np.int16]
@@ -69,26 +69,28 @@ class SrtpSender:
 
     async def send(self, samples: Samples) -> None:
         loop = asyncio.get_running_loop()
-        frames = _frames(samples)
+        frames = _split_frames(samples)
         with contextlib.ExitStack() as stack:
             connections = [stack.enter_context(self._connect(source)) for source in self._sources]
             begin = loop.time()
             for number, frame in enumerate(frames):
                 await asyncio.sleep(begin + number * FRAME_S - loop.time())
                 try:
-                    connections[number * len(connections) // len(frames)].send(self._packet(frame))
+                    connections[number * len(connections) // len(frames)].send(self._next_packet(frame))
                 except OSError as error:
-                    raise CallError(f"UDP to {self._place}: {error.strerror}") from None
+                    raise CallError(f"UDP to {self._address}: {error.strerror}") from None
             with contextlib.suppress(OSError):
                 connections[-1].send(self._bye_packet())
 
     def _bye_packet(self) -> bytes:
         """Return a receiver report without blocks, and BYE (RFC 3550, section 6)."""
         ssrc = self._media.ssrc
-        return self._srtp.protect_rtcp(struct.pack(">BBHIBBHI", VERSION_2, 201, 1, ssrc, VERSION_2 | 1, 203, 1, ssrc))
+        return self._srtp.protect_rtcp(
+            struct.pack(">BBHIBBHI", RTP_VERSION_2, 201, 1, ssrc, RTP_VERSION_2 | 1, 203, 1, ssrc)
+        )
 
     @property
-    def _place(self) -> str:
+    def _address(self) -> str:
         return f"{self._media.host}:{self._media.port}"
 
     def _connect(self, source: str) -> socket.socket:
@@ -103,8 +105,8 @@ class SrtpSender:
         connection.connect(address)
         return connection
 
-    def _packet(self, frame: Samples) -> bytes:
-        header = struct.pack(">BBHII", VERSION_2, PAYLOAD_TYPE, self._sequence, self._timestamp, self._media.ssrc)
+    def _next_packet(self, frame: Samples) -> bytes:
+        header = struct.pack(">BBHII", RTP_VERSION_2, PAYLOAD_TYPE, self._sequence, self._timestamp, self._media.ssrc)
         self._sequence = (self._sequence + 1) & 0xFFFF
         self._timestamp = (self._timestamp + FRAME_SAMPLES) & 0xFFFFFFFF
         return self._srtp.protect(header + frame.astype(">i2").tobytes())
@@ -121,9 +123,9 @@ class WebSocketSender:
         self._was_admitted = False
 
     async def send(self, samples: Samples) -> None:
-        frames, self._begin = _frames(samples), asyncio.get_running_loop().time()
+        frames, self._begin = _split_frames(samples), asyncio.get_running_loop().time()
         reason = ""
-        for _ in range(MAX_CONNECTS):
+        for _ in range(MAX_CONNECTION_ATTEMPTS):
             try:
                 connection = await self._connect(frames)
             except (websockets.WebSocketException, OSError) as error:
@@ -137,7 +139,7 @@ class WebSocketSender:
                 reason = f"{connection.close_code} {connection.close_reason}"
                 if connection.close_code in REJECTION_CODES:
                     break
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(RECONNECT_PAUSE_S)
         raise CallError(f"{self._url} closed the connection: {reason}")
 
     async def _connect(self, frames: list[Samples]) -> websockets.ClientConnection:
@@ -156,7 +158,7 @@ class WebSocketSender:
 
 
 def _is_refusal(error: Exception) -> bool:
-    return isinstance(error, websockets.InvalidStatus) and error.response.status_code < SERVER_ERROR
+    return isinstance(error, websockets.InvalidStatus) and error.response.status_code < MIN_SERVER_ERROR
 
 
 def sender_for(session: Session) -> Sender:
@@ -172,5 +174,5 @@ def sender_for(session: Session) -> Sender:
     raise CallError("the server offers neither SRTP nor a WebSocket")
 
 
-def _frames(samples: Samples) -> list[Samples]:
+def _split_frames(samples: Samples) -> list[Samples]:
     return np.split(samples, samples.size // FRAME_SAMPLES)

@@ -18,8 +18,8 @@ TIMEOUT_S = 30.0
 """Timeout of requests. Event streams have heartbeats, so they do not reach it."""
 MAX_RECONNECTS = 10
 """Maximum number of consecutive interruptions of an event stream without an event in between."""
-PAUSE_S = 1.0
-MAX_CELLS = 10
+RECONNECT_PAUSE_S = 1.0
+MAX_CELLS_TRIED = 10
 """Maximum number of cells to which a request is redirected."""
 
 
@@ -53,8 +53,8 @@ class SessionResponse(BaseModel):
     events: str
 
 
-Kind = Literal["partial", "final", "speech_started", "speech_stopped", "gap"]
-KINDS = frozenset(get_args(Kind))
+EventKind = Literal["partial", "final", "speech_started", "speech_stopped", "gap"]
+EVENT_KINDS = frozenset(get_args(EventKind))
 
 
 class Word(BaseModel):
@@ -76,7 +76,7 @@ class TranscriptEvent(BaseModel):
         stages_ms: Duration of each stage of the engine.
     """
 
-    kind: Kind
+    kind: EventKind
     text: str = ""
     start_ms: int
     end_ms: int
@@ -109,7 +109,7 @@ class Session:
             CallError: The server is unreachable, or rejects the request.
         """
         url = server.rstrip("/") + SESSIONS_PATH
-        for _ in range(MAX_CELLS):
+        for _ in range(MAX_CELLS_TRIED):
             try:
                 answer = await client.post(url, json={"transport": transport})
             except (httpx2.HTTPError, httpx2.InvalidURL) as error:
@@ -118,7 +118,7 @@ class Session:
                 break
             # A redirect by the HTTP client would keep the signature for the first cell.
             url = urljoin(url, answer.headers["Location"])
-        _check(answer, url)
+        _raise_for_status(answer, url)
         try:
             return cls(client, url, SessionResponse.model_validate_json(answer.content))
         except ValidationError as error:
@@ -138,7 +138,7 @@ class Session:
             answer = await self._client.delete(self._url, headers={TOKEN_HEADER: self._token})
         except httpx2.HTTPError as error:
             raise CallError(f"the session could not be closed: {str(error) or type(error).__name__}") from None
-        _check(answer, self._url)
+        _raise_for_status(answer, self._url)
 
     async def follow(self) -> AsyncIterator[TranscriptEvent]:
         """Yield the events until the session has ended. Reconnect if the event stream breaks.
@@ -161,12 +161,12 @@ class Session:
                     # a WebSocket client receives the error itself, and reconnects
                     if event.event == "error" and self.media.srtp:
                         raise CallError(json.loads(event.data)["detail"])
-                    if event.event in KINDS:
+                    if event.event in EVENT_KINDS:
                         yield TranscriptEvent.model_validate_json(event.data)
             except httpx2.HTTPError:
                 pass
             failures += 1
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(RECONNECT_PAUSE_S)
         raise CallError(f"the event stream was interrupted {MAX_RECONNECTS} times in a row")
 
     async def _stream(self) -> AsyncIterator[httpx2.ServerSentEvent]:
@@ -176,7 +176,7 @@ class Session:
         async with self._client.stream("GET", self._events, headers=headers) as answer:
             if answer.is_server_error:
                 return  # the error may be temporary, or another gateway may respond
-            await _check_stream(answer, self._events)
+            await _raise_for_stream_status(answer, self._events)
             async for event in httpx2.EventSource(answer):
                 self._last_event_id = event.id or self._last_event_id
                 if event.event == "token":
@@ -184,13 +184,13 @@ class Session:
                 yield event
 
 
-async def _check_stream(answer: httpx2.Response, url: str) -> None:
+async def _raise_for_stream_status(answer: httpx2.Response, url: str) -> None:
     if not answer.is_success:
         await answer.aread()
-    _check(answer, url)
+    _raise_for_status(answer, url)
 
 
-def _check(answer: httpx2.Response, url: str) -> None:
+def _raise_for_status(answer: httpx2.Response, url: str) -> None:
     if answer.is_success:
         return
     try:

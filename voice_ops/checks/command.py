@@ -1,9 +1,9 @@
 """`voice checks`: list all checks with their sources."""
 
 from voice_blueprint.checks import CHECKS
-from voice_ops.findings import MARKS
+from voice_ops.findings import LEVEL_MARKS
 from voice_ops.options import Json
-from voice_ops.output import out, print_json, styled
+from voice_ops.output import format_markup, out, print_json
 
 
 def checks(as_json: Json = False) -> None:
@@ -20,6 +20,6 @@ def checks(as_json: Json = False) -> None:
         print_json({"checks": rows})
         return
     for check in CHECKS:
-        out.print(styled(f"{MARKS[check.level]} [bold]{{}}[/]", check.id))
+        out.print(format_markup(f"{LEVEL_MARKS[check.level]} [bold]{{}}[/]", check.id))
         out.print(f"  {check.about}", soft_wrap=True)
-        out.print(styled("  [dim]{}[/]", check.source), soft_wrap=True)
+        out.print(format_markup("  [dim]{}[/]", check.source), soft_wrap=True)

@@ -1,7 +1,7 @@
 """Audio hours per month, by which the cost of a deployment is divided."""
 
 from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.capacity.tiers import TARGET_UTILIZATION, by_tier, caller_capacities, capacities
+from voice_blueprint.capacity.tiers import TARGET_UTILIZATION, caller_capacities, calls_by_tier, capacities
 from voice_blueprint.engines.sizing.service import transcription_capacity
 from voice_blueprint.file.model.aws import Aws
 from voice_blueprint.file.model.azure import Azure
@@ -15,12 +15,12 @@ def aws_calls(aws: Aws, load: CallLoad) -> Amount:
 
     The low case is limited by the capacity of the minimum number of hosts.
     """
-    return _calls([low for low, _ in by_tier(capacities(aws)).values()], load)
+    return _estimate_calls([low for low, _ in calls_by_tier(capacities(aws)).values()], load)
 
 
 def azure_calls(azure: Azure, load: CallLoad) -> Amount:
     """Return the number of concurrent calls of the Azure section, with the same limit as on AWS."""
-    return _calls([low for low, _ in _azure_caller_tiers(azure).values()], load)
+    return _estimate_calls([low for low, _ in _azure_caller_tiers(azure).values()], load)
 
 
 def aws_audio(aws: Aws, load: CallLoad, *, has_load: bool) -> Audio:
@@ -31,9 +31,10 @@ def aws_audio(aws: Aws, load: CallLoad, *, has_load: bool) -> Audio:
         has_load: Whether the file contains the load.
     """
     capacity_texts = {
-        each.name: f"{each.low:,}-{each.max_calls:,} calls ({each.binding.name})" for each in capacities(aws)
+        each.name: f"{each.min_calls:,}-{each.max_calls:,} calls ({each.limiting_bound.name})"
+        for each in capacities(aws)
     }
-    return _audio(aws_calls(aws, load), load, "" if has_load else _join_capacities(capacity_texts))
+    return _estimate_audio(aws_calls(aws, load), load, "" if has_load else _join_capacities(capacity_texts))
 
 
 def azure_audio(azure: Azure, load: CallLoad | None, *, has_load: bool) -> Audio:
@@ -44,28 +45,31 @@ def azure_audio(azure: Azure, load: CallLoad | None, *, has_load: bool) -> Audio
     engines = list(transcription_capacity(azure))
     if not engines or load is None:
         return Audio(None, "the file has no service that transcribes audio")
-    texts = {engine.service: f"{engine.low}-{engine.high} replicas x {engine.sessions} sessions" for engine in engines}
+    texts = {
+        engine.service: f"{engine.min_replicas}-{engine.max_replicas} replicas x {engine.sessions} sessions"
+        for engine in engines
+    }
     texts |= {
         name: f"{low:,}-{maximum:,} calls"
         for name, (low, maximum) in _azure_caller_tiers(azure).items()
         if name != "engines"
     }
     reason = f"{_join_capacities(texts)}; sessions are upper limits by memory"
-    return _audio(azure_calls(azure, load), load, "" if has_load else reason)
+    return _estimate_audio(azure_calls(azure, load), load, "" if has_load else reason)
 
 
 def _join_capacities(texts: dict[str, str]) -> str:
     return ", ".join(f"{name} {calls}" for name, calls in texts.items())
 
 
-def _calls(minimums: list[int], load: CallLoad) -> Amount:
+def _estimate_calls(minimums: list[int], load: CallLoad) -> Amount:
     return Amount(min(min(minimums) * TARGET_UTILIZATION, load.calls), load.calls, peak_calls(load))
 
 
-def _audio(calls: Amount, load: CallLoad, fleet_sizes: str) -> Audio:
+def _estimate_audio(calls: Amount, load: CallLoad, capacity_text: str) -> Audio:
     assumptions = f"{load.calls:,} calls, {peak_calls(load):,} at the peak, {load.curve}"
-    if fleet_sizes:
-        share = f"{TARGET_UTILIZATION:.0%} of the smallest tier's maximum ({fleet_sizes})"
+    if capacity_text:
+        share = f"{TARGET_UTILIZATION:.0%} of the smallest tier's maximum ({capacity_text})"
         assumptions = f"the file has no load; assumed: {assumptions}, {share}"
     else:
         assumptions = f"load of the file: {assumptions}"
@@ -76,8 +80,8 @@ def _azure_caller_tiers(azure: Azure) -> dict[str, tuple[int, int]]:
     """Return the capacity of each tier in calls, at the minimum and at the maximum number of units."""
     pools = list(transcription_capacity(azure))
     engines = (
-        sum(pool.low * pool.sessions for pool in pools),
-        sum(pool.high * pool.sessions for pool in pools),
+        sum(pool.min_replicas * pool.sessions for pool in pools),
+        sum(pool.max_replicas * pool.sessions for pool in pools),
     )
-    tiers = by_tier(caller_capacities(azure.callers)) if azure.callers else {}
+    tiers = calls_by_tier(caller_capacities(azure.callers)) if azure.callers else {}
     return {"engines": engines} | {tier.value: calls for tier, calls in tiers.items()}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from voice_ops.cost.model import Amount, Expected, Use
+from voice_ops.cost.model import Amount, ExpectedSizes, Use
 
 Properties = dict[str, Any]
 HIGH_RESOLUTION_BELOW_S = 60
@@ -27,7 +27,7 @@ class Templates:
     """The CloudFormation templates of a deployment, with the expected sizes of resources."""
 
     stacks: Mapping[str, Mapping[str, Any]]
-    expected: Expected
+    expected: ExpectedSizes
 
     def resources(self) -> Iterator[tuple[str, str, str, Properties]]:
         """Yield the stack, the logical id, the type and the properties of every resource."""
@@ -35,7 +35,7 @@ class Templates:
             for name, resource in template["Resources"].items():
                 yield stack, name, resource["Type"], resource.get("Properties", {})
 
-    def referred(self, stack: str, reference: Properties) -> Properties:
+    def referenced_properties(self, stack: str, reference: Properties) -> Properties:
         """Return the properties of the resource that ``Ref`` refers to in the same stack."""
         properties: Properties = self.stacks[stack]["Resources"][reference["Ref"]]["Properties"]
         return properties
@@ -45,26 +45,28 @@ class Templates:
         return self.expected.size(name, float(str(low)), float(str(peak)))
 
 
-Uses = Callable[[Templates, str, Properties], Iterator[Use]]
+PricingRule = Callable[[Templates, str, Properties], Iterator[Use]]
 
 
-def _group(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
-    launch = templates.referred(stack, properties["LaunchTemplate"]["LaunchTemplateId"])["LaunchTemplateData"]
+def _group_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+    launch = templates.referenced_properties(stack, properties["LaunchTemplate"]["LaunchTemplateId"])[
+        "LaunchTemplateData"
+    ]
     hosts = templates.size(properties["AutoScalingGroupName"], properties["MinSize"], properties["MaxSize"])
     yield Use(launch["InstanceType"], hosts, exact=True)
-    yield from _volumes(launch, hosts)
+    yield from _volume_uses(launch, hosts)
     if launch.get("Monitoring", {}).get("Enabled"):
         yield Use("cloudwatch-custom-metric", hosts * DETAILED_METRICS)
 
 
-def _warm_pool(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+def _warm_pool_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
     """Yield the volumes of stopped hosts. The minimum and the maximum size of the pool are equal."""
-    group = templates.referred(stack, properties["AutoScalingGroupName"])
-    launch = templates.referred(stack, group["LaunchTemplate"]["LaunchTemplateId"])["LaunchTemplateData"]
-    yield from _volumes(launch, Amount.fixed(int(properties["MinSize"])))
+    group = templates.referenced_properties(stack, properties["AutoScalingGroupName"])
+    launch = templates.referenced_properties(stack, group["LaunchTemplate"]["LaunchTemplateId"])["LaunchTemplateData"]
+    yield from _volume_uses(launch, Amount.fixed(int(properties["MinSize"])))
 
 
-def _volumes(launch: Properties, hosts: Amount) -> Iterator[Use]:
+def _volume_uses(launch: Properties, hosts: Amount) -> Iterator[Use]:
     """Yield the volumes of hosts. The price of each volume includes 125 MiB/s and 3,000 IOPS."""
     for mapping in launch["BlockDeviceMappings"]:
         volume = mapping["Ebs"]
@@ -75,8 +77,8 @@ def _volumes(launch: Properties, hosts: Amount) -> Iterator[Use]:
             yield Use("ebs-gp3-iops", hosts * extra_throughput)
 
 
-def _service(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
-    task = templates.referred(stack, properties["TaskDefinition"])
+def _service_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+    task = templates.referenced_properties(stack, properties["TaskDefinition"])
     targets = [
         target
         for at, _, kind, target in templates.resources()
@@ -88,7 +90,7 @@ def _service(templates: Templates, stack: str, properties: Properties) -> Iterat
     yield Use("fargate-arm-memory", tasks * (int(task["Memory"]) / 1024))
 
 
-def _cluster(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
+def _cluster_uses(templates: Templates, stack: str, properties: Properties) -> Iterator[Use]:
     services = [at for at, _, kind, _ in templates.resources() if kind == "AWS::ECS::Service" and at == stack]
     settings = {each["Name"]: each["Value"] for each in properties.get("ClusterSettings", ())}
     if settings.get("containerInsights") == "enabled":
@@ -96,7 +98,7 @@ def _cluster(templates: Templates, stack: str, properties: Properties) -> Iterat
         yield Use("cloudwatch-custom-metric", Amount.fixed(series))
 
 
-def _alarm(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _alarm_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     queried_metrics = [query["MetricStat"] for query in properties.get("Metrics", ()) if "MetricStat" in query] or [
         properties
     ]
@@ -107,65 +109,65 @@ def _alarm(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     )
 
 
-def _task_scaling(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _task_scaling_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     if properties["PolicyType"] == "TargetTrackingScaling":
         yield Use("cloudwatch-alarm", Amount.fixed(TARGET_TRACKING_ALARMS))
 
 
-def _store(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _store_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     nodes = properties["NumNodeGroups"] * (properties["ReplicasPerNodeGroup"] + 1)
     yield Use(properties["CacheNodeType"], Amount.fixed(nodes), exact=True)
 
 
-def _endpoint(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _endpoint_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     if properties.get("VpcEndpointType") == "Interface":
         yield Use("interface-endpoint-hour", Amount.fixed(len(properties["SubnetIds"])))
 
 
-def _load_balancer(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _load_balancer_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     yield Use("nlb-hour", Amount.fixed(1))
     if properties["Scheme"] == "internet-facing":
         yield Use("public-ipv4-hour", Amount.fixed(len(properties["Subnets"])))
 
 
-def _web_acl(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _web_acl_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     yield Use("waf-web-acl", Amount.fixed(1))
     yield Use("waf-rule", Amount.fixed(len(properties["Rules"])))
 
 
-def _health_check(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
+def _health_check_uses(_: Templates, __: str, properties: Properties) -> Iterator[Use]:
     config = properties["HealthCheckConfig"]
     yield Use("health-check", Amount.fixed(1))
     if options := [config["Type"] == "HTTPS", config["RequestInterval"] == 10].count(True):  # noqa: PLR2004  fast interval of the Route 53 API
         yield Use("health-check-option", Amount.fixed(options))
 
 
-def _one_unit(item: str) -> Uses:
+def _single_unit_rule(item: str) -> PricingRule:
     def uses(_: Templates, __: str, ___: Properties) -> Iterator[Use]:
         yield Use(item, Amount.fixed(1))
 
     return uses
 
 
-PRICED: dict[str, Uses] = {
-    "AWS::ApplicationAutoScaling::ScalingPolicy": _task_scaling,
-    "AWS::AutoScaling::AutoScalingGroup": _group,
-    "AWS::AutoScaling::WarmPool": _warm_pool,
-    "AWS::CloudWatch::Alarm": _alarm,
-    "AWS::CloudWatch::CompositeAlarm": _one_unit("cloudwatch-composite-alarm"),
-    "AWS::CloudWatch::Dashboard": _one_unit("cloudwatch-dashboard"),
-    "AWS::EC2::EIP": _one_unit("public-ipv4-hour"),
-    "AWS::EC2::NatGateway": _one_unit("nat-gateway-hour"),
-    "AWS::EC2::VPCEndpoint": _endpoint,
-    "AWS::ECS::Cluster": _cluster,
-    "AWS::ECS::Service": _service,
-    "AWS::ElastiCache::ReplicationGroup": _store,
-    "AWS::ElasticLoadBalancingV2::LoadBalancer": _load_balancer,
-    "AWS::KMS::Key": _one_unit("kms-key"),
-    "AWS::Logs::MetricFilter": _one_unit("cloudwatch-custom-metric"),
-    "AWS::Route53::HealthCheck": _health_check,
-    "AWS::SecretsManager::Secret": _one_unit("secret"),
-    "AWS::WAFv2::WebACL": _web_acl,
+PRICED: dict[str, PricingRule] = {
+    "AWS::ApplicationAutoScaling::ScalingPolicy": _task_scaling_uses,
+    "AWS::AutoScaling::AutoScalingGroup": _group_uses,
+    "AWS::AutoScaling::WarmPool": _warm_pool_uses,
+    "AWS::CloudWatch::Alarm": _alarm_uses,
+    "AWS::CloudWatch::CompositeAlarm": _single_unit_rule("cloudwatch-composite-alarm"),
+    "AWS::CloudWatch::Dashboard": _single_unit_rule("cloudwatch-dashboard"),
+    "AWS::EC2::EIP": _single_unit_rule("public-ipv4-hour"),
+    "AWS::EC2::NatGateway": _single_unit_rule("nat-gateway-hour"),
+    "AWS::EC2::VPCEndpoint": _endpoint_uses,
+    "AWS::ECS::Cluster": _cluster_uses,
+    "AWS::ECS::Service": _service_uses,
+    "AWS::ElastiCache::ReplicationGroup": _store_uses,
+    "AWS::ElasticLoadBalancingV2::LoadBalancer": _load_balancer_uses,
+    "AWS::KMS::Key": _single_unit_rule("kms-key"),
+    "AWS::Logs::MetricFilter": _single_unit_rule("cloudwatch-custom-metric"),
+    "AWS::Route53::HealthCheck": _health_check_uses,
+    "AWS::SecretsManager::Secret": _single_unit_rule("secret"),
+    "AWS::WAFv2::WebACL": _web_acl_uses,
 }
 """Types with a price that is independent of traffic."""
 

@@ -4,105 +4,105 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from voice_blueprint.capacity.bounds import EDGE_UNITS
-from voice_ops.cost.model import Amount, Expected, Use
+from voice_ops.cost.model import Amount, ExpectedSizes, Use
 
 Inputs = Mapping[str, Any]
-Uses = Callable[[Inputs, Expected], Iterator[Use]]
+PricingRule = Callable[[Inputs, ExpectedSizes], Iterator[Use]]
 
 PREMIUM_DISKS_GIB = {"p10": 128, "p15": 256, "p20": 512, "p30": 1024, "p40": 2048}
 """Premium SSD tiers by their maximum disk size.
 https://learn.microsoft.com/azure/virtual-machines/disks-types#premium-ssds"""
 
 
-def _pool(inputs: Inputs, expected: Expected) -> Iterator[Use]:
+def _pool_uses(inputs: Inputs, expected: ExpectedSizes) -> Iterator[Use]:
     name = str(inputs.get("agentPoolName") or inputs.get("name"))
     nodes = expected.size(name, inputs["minCount"], inputs["maxCount"])
     yield Use(inputs["vmSize"], nodes, exact=True)
     if inputs["osDiskType"] == "Managed":
-        yield _disk(inputs["osDiskSizeGB"], nodes)
+        yield _disk_use(inputs["osDiskSizeGB"], nodes)
 
 
-def _machine(inputs: Inputs, _: Expected) -> Iterator[Use]:
+def _machine_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     yield Use(inputs["hardwareProfile"]["vmSize"], Amount.fixed(1), exact=True)
-    yield _disk(inputs["storageProfile"]["osDisk"]["diskSizeGB"], Amount.fixed(1))
+    yield _disk_use(inputs["storageProfile"]["osDisk"]["diskSizeGB"], Amount.fixed(1))
 
 
-def _disk(gib: int, disks: Amount) -> Use:
+def _disk_use(gib: int, disks: Amount) -> Use:
     return Use(f"os-disk-{next(tier for tier, max_gib in PREMIUM_DISKS_GIB.items() if gib <= max_gib)}", disks)
 
 
-def _bastion(inputs: Inputs, _: Expected) -> Iterator[Use]:
+def _bastion_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     yield Use(f"bastion-{inputs['sku']['name'].lower()}-hour", Amount.fixed(1))
 
 
-def _cluster(inputs: Inputs, expected: Expected) -> Iterator[Use]:
+def _cluster_uses(inputs: Inputs, expected: ExpectedSizes) -> Iterator[Use]:
     if inputs["sku"]["tier"] != "Free":
         yield Use(f"aks-{inputs['sku']['tier'].lower()}-hour", Amount.fixed(1))
     for pool in inputs["agentPoolProfiles"]:
-        yield from _pool(pool, expected)
+        yield from _pool_uses(pool, expected)
 
 
-def _registry(inputs: Inputs, _: Expected) -> Iterator[Use]:
+def _registry_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     yield Use(f"registry-{inputs['sku']['name'].lower()}-day", Amount.fixed(1))
 
 
-def _grafana(inputs: Inputs, _: Expected) -> Iterator[Use]:
+def _grafana_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     is_redundant = inputs["properties"]["zoneRedundancy"] == "Enabled"
     yield Use("grafana-zone-redundant-hour" if is_redundant else "grafana-standard-hour", Amount.fixed(1))
 
 
-def _state(inputs: Inputs, _: Expected) -> Iterator[Use]:
+def _store_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     nodes = 2 if inputs["highAvailability"] == "Enabled" else 1
     yield Use(f"redis-{inputs['sku']['name'].lower().replace('_', '-')}-hour", Amount.fixed(nodes))
 
 
-def _edge(inputs: Inputs, _: Expected) -> Iterator[Use]:
+def _edge_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     yield Use("waf-gateway-hour", Amount.fixed(1))
     reserved = inputs["autoscaleConfiguration"]["minCapacity"] * EDGE_UNITS
     yield Use("waf-gateway-capacity-unit", Amount.fixed(reserved))
 
 
-def _service(inputs: Inputs, _: Expected) -> Iterator[Use]:
+def _service_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     # Public and internal Services are separate Azure load balancers, each with fewer than five rules.
     if inputs["spec"].get("type") == "LoadBalancer":
         yield Use("azure-load-balancer-hour", Amount.fixed(1))
 
 
-def _claim(inputs: Inputs, _: Expected) -> Iterator[Use]:
+def _claim_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     size = str(inputs["spec"]["resources"]["requests"]["storage"])
     yield Use("premium-files", Amount.fixed(float(size.removesuffix("Gi"))))
 
 
-def _metric_alert(inputs: Inputs, _: Expected) -> Iterator[Use]:
+def _metric_alert_uses(inputs: Inputs, _: ExpectedSizes) -> Iterator[Use]:
     # A rule is charged by series. One that is split by a dimension has a series for each of its values: the edge has
     # at most three backends.
     split = any("*" in each["values"] for row in inputs["criteria"]["allOf"] for each in row["dimensions"])
     yield Use("azure-metric-alert", Amount.fixed(3 if split else 1))
 
 
-def _one_unit(item: str) -> Uses:
-    def uses(_: Inputs, __: Expected) -> Iterator[Use]:
+def _single_unit_rule(item: str) -> PricingRule:
+    def uses(_: Inputs, __: ExpectedSizes) -> Iterator[Use]:
         yield Use(item, Amount.fixed(1))
 
     return uses
 
 
-PRICED: dict[str, Uses] = {
-    "compute:VirtualMachine": _machine,
-    "containerregistry:Registry": _registry,
-    "containerservice:AgentPool": _pool,
-    "containerservice:ManagedCluster": _cluster,
-    "core/v1:PersistentVolumeClaim": _claim,
-    "core/v1:Service": _service,
-    "dashboard:Grafana": _grafana,
-    "monitor:MetricAlert": _metric_alert,
-    "network:ApplicationGateway": _edge,
-    "network:BastionHost": _bastion,
-    "network:NatGateway": _one_unit("azure-nat-gateway-hour"),
-    "network:PrivateEndpoint": _one_unit("private-endpoint-hour"),
-    "network:PublicIPAddress": _one_unit("azure-public-ipv4-hour"),
-    "privatedns:PrivateZone": _one_unit("private-dns-zone"),
-    "redisenterprise:RedisEnterprise": _state,
+PRICED: dict[str, PricingRule] = {
+    "compute:VirtualMachine": _machine_uses,
+    "containerregistry:Registry": _registry_uses,
+    "containerservice:AgentPool": _pool_uses,
+    "containerservice:ManagedCluster": _cluster_uses,
+    "core/v1:PersistentVolumeClaim": _claim_uses,
+    "core/v1:Service": _service_uses,
+    "dashboard:Grafana": _grafana_uses,
+    "monitor:MetricAlert": _metric_alert_uses,
+    "network:ApplicationGateway": _edge_uses,
+    "network:BastionHost": _bastion_uses,
+    "network:NatGateway": _single_unit_rule("azure-nat-gateway-hour"),
+    "network:PrivateEndpoint": _single_unit_rule("private-endpoint-hour"),
+    "network:PublicIPAddress": _single_unit_rule("azure-public-ipv4-hour"),
+    "privatedns:PrivateZone": _single_unit_rule("private-dns-zone"),
+    "redisenterprise:RedisEnterprise": _store_uses,
 }
 """Types with a price that is independent of traffic."""
 

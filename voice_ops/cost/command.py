@@ -8,7 +8,7 @@ import typer
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.shipped import WORKING_FOLDER
-from voice_ops.cost.estimate import Assumptions, Section, price, sections
+from voice_ops.cost.estimate import Assumptions, Section, charged_sections, price_section
 from voice_ops.cost.model import Estimate, total
 from voice_ops.cost.offers import read_offer
 from voice_ops.cost.prices import PriceBook, price_book, save_downloads
@@ -59,15 +59,17 @@ def cost(
     assumed = Assumptions(utilization)
     deployment = load_checked(file)
     other_name, before = _load_comparison(file, diff) if diff else ("", None)
-    sections = _sections(deployment, assumed)
-    other_sections = _sections(before, assumed) if before else []
-    _read(price_lists or ())
-    is_fresh = _refresh([*sections, *other_sections]) if refresh else True
-    book = price_list()
-    estimates = [price(section, book) for section in sections]
-    others = [price(section, book) for section in other_sections]
+    sections = _synthesize_sections(deployment, assumed)
+    other_sections = _synthesize_sections(before, assumed) if before else []
+    _import_offers(price_lists or ())
+    is_fresh = _refresh_prices([*sections, *other_sections]) if refresh else True
+    book = load_prices()
+    estimates = [price_section(section, book) for section in sections]
+    others = [price_section(section, book) for section in other_sections]
     if as_json:
-        report: dict[str, object] = {"clouds": {name: as_dict(each) for name, each in _by_cloud(estimates).items()}}
+        report: dict[str, object] = {
+            "clouds": {name: as_dict(each) for name, each in _group_by_cloud(estimates).items()}
+        }
         if len(estimates) > 1:
             report["usd_per_month"] = total(each.usd for each in estimates)
         if deployment.cell_count > 1:
@@ -78,7 +80,7 @@ def cost(
                 "other": other_name,
                 "clouds": {
                     cloud: difference_as_dict(our, other_estimate)
-                    for cloud, our, other_estimate in _pairs(estimates, others)
+                    for cloud, our, other_estimate in _pair_estimates(estimates, others)
                 },
             }
         print_json(report, deployment.name)
@@ -94,7 +96,7 @@ def cost(
                 f"month, {expected:,.0f} expected",
                 soft_wrap=True,
             )
-        for _, own_estimate, compared in _pairs(estimates, others) if before else ():
+        for _, own_estimate, compared in _pair_estimates(estimates, others) if before else ():
             print_difference(own_estimate, compared, other_name)
     if not is_fresh or (strict and any(each.hosts for each in estimates)):
         raise typer.Exit(FAILED)
@@ -108,14 +110,14 @@ def _load_comparison(file: Path, revision: str) -> tuple[str, Deployment]:
         raise stop(str(error), REFUSED) from None
 
 
-def _sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
+def _synthesize_sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
     try:
-        return sections(_one_cell(deployment), assumed)
+        return charged_sections(_select_cell(deployment), assumed)
     except EngineError as error:
         raise stop(str(error), FAILED) from None
 
 
-def _one_cell(deployment: Deployment) -> Deployment:
+def _select_cell(deployment: Deployment) -> Deployment:
     """Return one cell in the first region, or the unchanged deployment if it has no cells."""
     cell = deployment.cell
     if cell.whole_deployment is None or cell.aws_section is None:
@@ -123,7 +125,7 @@ def _one_cell(deployment: Deployment) -> Deployment:
     return cell.model_copy(update={"aws_section": cell.aws_section.model_copy(update={"other_regions": ()})})
 
 
-def price_list() -> PriceBook:
+def load_prices() -> PriceBook:
     """Return the current prices, or exit with 2 and a message if they cannot be read."""
     try:
         return price_book(PRICES_FILE)
@@ -131,7 +133,7 @@ def price_list() -> PriceBook:
         raise stop(str(error), REFUSED) from None
 
 
-def _read(files: Iterable[Path]) -> None:
+def _import_offers(files: Iterable[Path]) -> None:
     """Save the prices of offer files for later runs."""
     for file in files:
         try:
@@ -143,12 +145,12 @@ def _read(files: Iterable[Path]) -> None:
         err.print(f"{file}: {len(prices)} prices in {len(regions)} regions", soft_wrap=True)
 
 
-def _refresh(revision: Iterable[Section]) -> bool:
+def _refresh_prices(priced_sections: Iterable[Section]) -> bool:
     """Download the prices of rented items; return True if every API responded."""
     from voice_ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure  # noqa: PLC0415  imports boto3
 
     all_responded = True
-    for section in revision:
+    for section in priced_sections:
         query = refresh_aws if section.cloud == "aws" else refresh_azure
         try:
             refreshed = query(section.items, section.region)
@@ -158,17 +160,19 @@ def _refresh(revision: Iterable[Section]) -> bool:
             continue
         save_downloads(PRICES_FILE, refreshed.prices)
         err.print(f"{section.cloud}: {len(refreshed.prices)} prices fetched for {section.region}", soft_wrap=True)
-        if refreshed.unknown:
-            err.print(f"  no price found: {', '.join(refreshed.unknown)}", soft_wrap=True)
+        if refreshed.unknown_items:
+            err.print(f"  no price found: {', '.join(refreshed.unknown_items)}", soft_wrap=True)
     return all_responded
 
 
-def _pairs(estimates: list[Estimate], others: list[Estimate]) -> Iterable[tuple[str, Estimate | None, Estimate | None]]:
-    sections, other_sections = _by_cloud(estimates), _by_cloud(others)
+def _pair_estimates(
+    estimates: list[Estimate], others: list[Estimate]
+) -> Iterable[tuple[str, Estimate | None, Estimate | None]]:
+    sections, other_sections = _group_by_cloud(estimates), _group_by_cloud(others)
     return [(cloud, sections.get(cloud), other_sections.get(cloud)) for cloud in {**sections, **other_sections}]
 
 
-def _by_cloud(estimates: list[Estimate]) -> dict[str, Estimate]:
+def _group_by_cloud(estimates: list[Estimate]) -> dict[str, Estimate]:
     """Return the estimates by cloud. The key of each additional region contains the name of the region."""
     named: dict[str, Estimate] = {}
     for each in estimates:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from voice_blueprint.azure.cpu_pods import cpu_pods
-from voice_blueprint.capacity.conversations import Link, aws_conversation_chain, azure_conversation_chain
+from voice_blueprint.capacity.conversations import ChainStage, aws_conversation_chain, azure_conversation_chain
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.sizing.service import pool_capacities
@@ -14,7 +14,7 @@ from voice_blueprint.file.model.load import CallLoad
 from voice_ops.cost.audio import aws_calls, azure_calls
 from voice_ops.cost.model import Amount, Conversations, Use, total
 from voice_ops.cost.prices import HOURS_PER_MONTH
-from voice_ops.cost.traffic import AUDIO_GB, aws_logs, azure_logs, edge_units
+from voice_ops.cost.traffic import AUDIO_GB_PER_HOUR, aws_log_uses, azure_log_uses, edge_capacity_units
 
 AGENTS = "agents"
 """Tier of resources and usage that only conversations cause."""
@@ -22,7 +22,7 @@ AGENTS = "agents"
 
 def aws_conversations(aws: Aws, load: CallLoad) -> Conversations | None:
     """Return the conversations of the AWS section, or ``None`` without agents."""
-    return _conversations(aws_conversation_chain(aws), load, aws_calls(aws, load), {AGENTS: 1.0})
+    return _estimate_conversations(aws_conversation_chain(aws), load, aws_calls(aws, load), {AGENTS: 1.0})
 
 
 def azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | None:
@@ -40,15 +40,15 @@ def azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | 
     for pool_capacity in pool_capacities(azure):
         is_own = pool_capacity.service in named and pool_capacity.model != callers.asr.model
         pool_nodes = nodes.setdefault(pool_capacity.pool, {True: 0.0, False: 0.0})
-        pool_nodes[is_own] += pool_capacity.high / pool_capacity.replicas_per_node
+        pool_nodes[is_own] += pool_capacity.max_replicas / pool_capacity.replicas_per_node
     pods = {name: cpus * replicas.max for name, (cpus, replicas) in cpu_pods(callers, azure.agents).items()}
     shares = {pool: usage[True] / sum(usage.values()) for pool, usage in nodes.items() if usage[True]}
     shares |= {AGENTS: 1.0, Tier.AGENT: 1.0, CPU_POOL: pods[Tier.AGENT] / sum(pods.values())}
-    return _conversations(azure_conversation_chain(azure), load, azure_calls(azure, load), shares)
+    return _estimate_conversations(azure_conversation_chain(azure), load, azure_calls(azure, load), shares)
 
 
-def _conversations(
-    chain: tuple[Link, ...], load: CallLoad, calls: Amount, own_values: Mapping[str, float]
+def _estimate_conversations(
+    chain: tuple[ChainStage, ...], load: CallLoad, calls: Amount, own_shares: Mapping[str, float]
 ) -> Conversations | None:
     if not chain or not load.conversation_share:
         return None
@@ -56,10 +56,10 @@ def _conversations(
     concurrent = Amount(
         min(chain[0].low * TARGET_UTILIZATION, calls.low * share), calls.expected * share, calls.peak * share
     )
-    parts = ", ".join(name if part == 1 else f"{name} {part:.0%}" for name, part in own_values.items())
+    parts = ", ".join(name if part == 1 else f"{name} {part:.0%}" for name, part in own_shares.items())
     return Conversations(
         concurrent * (HOURS_PER_MONTH * 60),
-        own_values,
+        own_shares,
         f"{share:.0%} of the calls; share of each tier that only they use: {parts}",
     )
 
@@ -74,14 +74,14 @@ def aws_usage(aws: Aws, load: CallLoad) -> Iterator[tuple[str, Use]]:
         return
     hours, zones = usage.minutes * (1 / 60), len(aws.availability_zones)
     speech_gb = hours * _speech_gb_per_hour(aws.agents, load)
-    processed_gb = speech_gb + hours * AUDIO_GB
+    processed_gb = speech_gb + hours * AUDIO_GB_PER_HOUR
     yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", processed_gb * (1 / HOURS_PER_MONTH))
     # An agent reaches the gateway through a load balancer with an address in each zone.
-    cross_zone_gb = hours * ((zones - 1) / zones * AUDIO_GB)
+    cross_zone_gb = hours * ((zones - 1) / zones * AUDIO_GB_PER_HOUR)
     yield "AWS::ECS::Service", Use("zone-crossing-data", cross_zone_gb)
     yield "AWS::ECS::Service", Use("internet-data", speech_gb)
     yield "AWS::EC2::NatGateway", Use("nat-gateway-data", speech_gb)
-    yield from aws_logs(aws, hours * (60 / load.minutes_each))
+    yield from aws_log_uses(aws, hours * (60 / load.minutes_each))
 
 
 def azure_usage(azure: Azure, load: CallLoad) -> Iterator[tuple[str, Use]]:
@@ -96,10 +96,10 @@ def azure_usage(azure: Azure, load: CallLoad) -> Iterator[tuple[str, Use]]:
     speech_gb = hours * _speech_gb_per_hour(azure.agents, load)
     yield "containerservice:AgentPool", Use("azure-internet-data", speech_gb)
     calls = azure_calls(azure, load)
-    extra_units = edge_units(load, calls, speech_gb * (1 / HOURS_PER_MONTH)) - edge_units(load, calls)
+    extra_units = edge_capacity_units(load, calls, speech_gb * (1 / HOURS_PER_MONTH)) - edge_capacity_units(load, calls)
     yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", extra_units)
     yield "core/v1:Service", Use("azure-load-balancer-data", speech_gb)
-    logs = list(azure_logs(hours * (60 / load.minutes_each)))
+    logs = list(azure_log_uses(hours * (60 / load.minutes_each)))
     yield from logs
     inbound = [] if isinstance(azure.agents.speech, ClusterService) else [speech_gb]
     yield "network:NatGateway", Use("azure-nat-gateway-data", total([*inbound, *(use.amount for _, use in logs)]))

@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voice_blueprint.aws import names
-from voice_blueprint.azure.cpu_pods import cpu_nodes, cpu_pods
-from voice_blueprint.day import designed_load
+from voice_blueprint.azure.cpu_pods import cpu_pods, required_cpu_nodes
+from voice_blueprint.day import design_load
 from voice_blueprint.engines.sizing.service import pool_capacities
 from voice_blueprint.file.model.azure import CPU_POOL
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.cost.model import Expected
+from voice_ops.cost.model import ExpectedSizes
 from voice_ops.simulate.calls import REDIAL_SHARE
-from voice_ops.simulate.capacity import RECOGNISES, FleetPlan, fleet_plans, store_calls
-from voice_ops.simulate.metrics import check_modelled
-from voice_ops.simulate.policies import configured
+from voice_ops.simulate.capacity import TRANSCRIBING_KINDS, FleetPlan, fleet_plans, max_store_calls
+from voice_ops.simulate.metrics import check_rule_metrics
+from voice_ops.simulate.policies import configured_policy
 from voice_ops.simulate.run import Result, Settings, Simulation
-from voice_ops.simulate.traces import designed
+from voice_ops.simulate.traces import designed_day
 
 SEED = 1
 Hosts = NDArray[np.int64]
@@ -36,32 +36,33 @@ class DaySimulation:
     result: Result
 
     @property
-    def expected(self) -> Expected:
+    def expected_sizes(self) -> ExpectedSizes:
         """Mean sizes of scaled resources over the day."""
-        sizes = dict(self._aws() if self.deployment.aws_section else self._azure())
-        return Expected(self._place(), sizes)
+        sizes = dict(self._aws_sizes() if self.deployment.aws_section else self._azure_sizes())
+        return ExpectedSizes(self._mean_position(), sizes)
 
-    def _aws(self) -> Iterator[tuple[str, float]]:
+    def _aws_sizes(self) -> Iterator[tuple[str, float]]:
         deployment = self.deployment
         stacks = {names.GATEWAY_FLEET: "edge", names.AGENT_FLEET: "agents"}
         for plan in self.result.plans:
             mean = float(self._hosts[plan.name].mean())
             if plan.name in stacks:
-                yield names.stack(deployment, stacks[plan.name]), mean
+                yield names.stack_name(deployment, stacks[plan.name]), mean
             else:
                 yield from ((group.name, mean / len(plan.groups)) for group in plan.groups)
 
-    def _azure(self) -> Iterator[tuple[str, float]]:
+    def _azure_sizes(self) -> Iterator[tuple[str, float]]:
         """Yield the mean number of nodes of each pool.
 
         Services without audio have the same position between minimum and maximum as the ASR hosts.
         """
-        azure, location = self.deployment.azure, self._place()
+        azure, location = self.deployment.azure, self._mean_position()
         for pool in azure.pools:
             nodes: NDArray[np.float64] = np.zeros(1)
             for capacity in (each for each in pool_capacities(azure) if each.pool == pool.name):
                 replicas = self._hosts.get(
-                    f"{capacity.service} on {capacity.pool}", capacity.low + location * (capacity.high - capacity.low)
+                    f"{capacity.service} on {capacity.pool}",
+                    capacity.min_replicas + location * (capacity.max_replicas - capacity.min_replicas),
                 )
                 nodes = nodes + replicas / capacity.replicas_per_node
             yield pool.name, float(np.clip(np.ceil(nodes), pool.nodes.min, pool.nodes.max).mean())
@@ -70,12 +71,12 @@ class DaySimulation:
             required_cpus = sum(cpus * self._hosts[name] for name, cpus in pods.items())
             counts, times = np.unique(required_cpus, return_counts=True)
             bounds = azure.cpu_pool.nodes
-            each = [cpu_nodes(azure.cpu_pool.vm_size, list(pods.values()), float(count)) for count in counts]
+            each = [required_cpu_nodes(azure.cpu_pool.vm_size, list(pods.values()), float(count)) for count in counts]
             yield CPU_POOL, float(np.average(np.clip(each, bounds.min, bounds.max), weights=times))
 
-    def _place(self) -> float:
+    def _mean_position(self) -> float:
         """Return the mean capacity of the running ASR hosts as a position between minimum and maximum, 0 to 1."""
-        asr = [plan for plan in self.result.plans if plan.kind in RECOGNISES]
+        asr = [plan for plan in self.result.plans if plan.kind in TRANSCRIBING_KINDS]
         low = sum(_min_hosts(plan) * plan.slots for plan in asr)
         max_calls = sum(plan.max_hosts * plan.slots for plan in asr)
         mean = sum(float(self._hosts[plan.name].mean()) * plan.slots for plan in asr)
@@ -83,7 +84,7 @@ class DaySimulation:
 
     @property
     def _hosts(self) -> Mapping[str, Hosts]:
-        return self.result.course.hosts
+        return self.result.time_series.hosts
 
 
 def simulate_day(
@@ -101,18 +102,20 @@ def simulate_day(
     """
     plans, aws = fleet_plans(deployment, {}), deployment.aws_section
     for plan in plans:
-        check_modelled(plan)
+        check_rule_metrics(plan)
     settings = Settings(
         zones=aws.availability_zones if aws else deployment.azure.availability_zones,
-        call_s=60 * designed_load(deployment).minutes_each,
+        mean_call_s=60 * design_load(deployment).minutes_each,
         cross_zone=aws is None or aws.edge.cross_zone,
         seed=seed,
-        store_calls=store_calls(deployment),
+        store_calls=max_store_calls(deployment),
         redial_share=REDIAL_SHARE,
     )
     return DaySimulation(
         deployment,
-        Simulation(plans, configured(plans), designed(deployment), settings, alerts_of=alert_deployment).run(),
+        Simulation(
+            plans, configured_policy(plans), designed_day(deployment), settings, alert_deployment=alert_deployment
+        ).run(),
     )
 
 

@@ -8,12 +8,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from voice_blueprint.aws import names
-from voice_blueprint.day import designed_load
+from voice_blueprint.day import design_load
 from voice_blueprint.file.model.agents import AgentPods, AwsAgents, Endpoint
 from voice_blueprint.file.model.azure import Azure
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad
-from voice_blueprint.hosts import images_for, with_image_digests
+from voice_blueprint.hosts import required_images, with_placeholder_digests
 from voice_ops.cost import aws, azure, conversations, traffic
 from voice_ops.cost.audio import aws_audio, aws_calls, azure_audio, azure_calls
 from voice_ops.cost.model import (
@@ -21,7 +21,7 @@ from voice_ops.cost.model import (
     Audio,
     Conversations,
     Estimate,
-    Expected,
+    ExpectedSizes,
     Line,
     UnavailableHosts,
     UnpricedItem,
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from voice_sandbox.azure.graph import Graph
 
 Cloud = Literal["aws", "azure"]
-NEW_TYPE = "voice_ops/cost has no rule for this type"
-NO_LOAD = "traffic is not priced: the file has no `load`"
-SPOT = "spot hosts are priced as On-Demand, the upper limit of their price"
-POOLS = "pools"
+NO_RULE_REASON = "voice_ops/cost has no rule for this type"
+NO_LOAD_NOTE = "traffic is not priced: the file has no `load`"
+SPOT_NOTE = "spot hosts are priced as On-Demand, the upper limit of their price"
+POOLS_TIER = "pools"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ChargedResource:
     """A resource and its charged items.
 
     Attributes:
-        by_use: Charges for usage whose amount is unknown: description, and item of the price book if there is one.
+        usage_charges: Charges for usage whose amount is unknown: description, and item of the price book, if any.
         has_rule: Whether this package has a rule for the resource's type.
     """
 
@@ -65,17 +65,17 @@ class ChargedResource:
     name: str
     kind: str
     uses: tuple[Use, ...]
-    by_use: tuple[tuple[str, str | None], ...]
-    free: bool
+    usage_charges: tuple[tuple[str, str | None], ...]
+    is_free: bool
     has_rule: bool
 
     @classmethod
-    def by(cls, rules: ModuleType, tier: str, name: str, kind: str, *arguments: Any) -> Self:  # noqa: ANN401  arguments of the rule
+    def from_rules(cls, rules: ModuleType, tier: str, name: str, kind: str, *arguments: Any) -> Self:  # noqa: ANN401  arguments of the rule
         """Create a resource with the items that the rules of `voice_ops.cost.aws` or `voice_ops.cost.azure` charge."""
         uses = tuple(rules.PRICED[kind](*arguments)) if kind in rules.PRICED else ()
         has_rule = kind in rules.PRICED or kind in rules.ITEMS_BY_TYPE or kind in rules.FREE
         items = rules.ITEMS_BY_TYPE.get(kind, ())
-        return cls(tier, name, kind, uses, items, free=kind in rules.FREE, has_rule=has_rule)
+        return cls(tier, name, kind, uses, items, is_free=kind in rules.FREE, has_rule=has_rule)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Section:
 
     cloud: Cloud
     region: str
-    rented: tuple[ChargedResource, ...]
+    charged_resources: tuple[ChargedResource, ...]
     audio: Audio
     notes: tuple[str, ...]
     conversations: Conversations | None = None
@@ -92,11 +92,11 @@ class Section:
     @property
     def items(self) -> set[str]:
         """All items that need a price."""
-        uses = {use.item for resource in self.rented for use in resource.uses}
-        return uses | {item for resource in self.rented for _, item in resource.by_use if item}
+        uses = {use.item for resource in self.charged_resources for use in resource.uses}
+        return uses | {item for resource in self.charged_resources for _, item in resource.usage_charges if item}
 
 
-def sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
+def charged_sections(deployment: Deployment, assumptions: Assumptions) -> list[Section]:
     """Synthesize a deployment that has passed its checks, and return the charged items of each section.
 
     Images without a digest are assumed to exist, since their hosts would otherwise cost 0.
@@ -105,16 +105,16 @@ def sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
         EngineError: A Pulumi program fails.
     """
     resources = []
-    waiting = [image for image in images_for(deployment) if image not in deployment.images]
+    waiting = [image for image in required_images(deployment) if image not in deployment.images]
     notes: tuple[str, ...] = (f"{len(waiting)} images without a digest are assumed to be pushed",) if waiting else ()
-    notes += (NO_LOAD,) * (deployment.load is None)
+    notes += (NO_LOAD_NOTE,) * (deployment.load is None)
     for regional in _regional_deployments(deployment) if deployment.aws_section else ():
-        aws_section, load = regional.aws, designed_load(regional)
-        expected, added_notes = _expected_sizes(regional, assumed)
-        rented = aws_rented(regional, templates(with_image_digests(regional)), expected)
-        rented += traffic_rented(regional, expected.place) + _endpoints(aws_section.agents)
+        aws_section, load = regional.aws, design_load(regional)
+        expected, added_notes = _expected_sizes(regional, assumptions)
+        rented = aws_resources(regional, templates(with_placeholder_digests(regional)), expected)
+        rented += aws_traffic(regional, expected.position) + _external_engines(aws_section.agents)
         audio = aws_audio(aws_section, load, has_load=regional.load is not None)
-        added_notes += (SPOT,) * any(fleet.purchase.option == "spot" for fleet in aws_section.asr)
+        added_notes += (SPOT_NOTE,) * any(fleet.purchase.option == "spot" for fleet in aws_section.asr)
         conversation_usage = conversations.aws_conversations(aws_section, load)
         resources.append(
             Section("aws", aws_section.region, tuple(rented), audio, notes + added_notes, conversation_usage)
@@ -123,96 +123,100 @@ def sections(deployment: Deployment, assumed: Assumptions) -> list[Section]:
         from voice_sandbox.rehearsals.azure import Rehearsal  # noqa: PLC0415  a file without this section needs no Pulumi
 
         azure_section = deployment.azure_section
-        with Rehearsal.of(deployment) as rehearsal:
+        with Rehearsal.for_deployment(deployment) as rehearsal:
             graphs = [rehearsed.up.graph for rehearsed in rehearsal.run()]
         azure_only = deployment
         if deployment.aws_section:  # callers of a file with both sections use the AWS section
             azure_only = deployment.model_copy(update={"aws_section": None, "load": None})
         try:
-            azure_load = designed_load(azure_only)
+            azure_load = design_load(azure_only)
         except ValueError:
             azure_load = None  # no service accepts audio
-        expected, added_notes = _expected_sizes(azure_only, assumed)
-        rented = azure_rented(graphs, expected)
+        expected, added_notes = _expected_sizes(azure_only, assumptions)
+        rented = azure_resources(graphs, expected)
         if azure_only.load:
-            rented = [*_without_traffic(rented), *azure_traffic(azure_section, azure_only.load, expected.place)]
-        rented += _endpoints(azure_section.agents)
+            rented = [
+                *_remove_traffic_charges(rented),
+                *azure_traffic(azure_section, azure_only.load, expected.position),
+            ]
+        rented += _external_engines(azure_section.agents)
         audio = azure_audio(azure_section, azure_load, has_load=azure_only.load is not None)
         conversation_usage = conversations.azure_conversations(azure_section, azure_load)
-        added_notes += (SPOT,) * any(pool.purchase.option == "spot" for pool in azure_section.pools)
+        added_notes += (SPOT_NOTE,) * any(pool.purchase.option == "spot" for pool in azure_section.pools)
         resources.append(
             Section("azure", azure_section.location, tuple(rented), audio, notes + added_notes, conversation_usage)
         )
     return resources
 
 
-def _expected_sizes(deployment: Deployment, assumed: Assumptions) -> tuple[Expected, tuple[str, ...]]:
+def _expected_sizes(deployment: Deployment, assumptions: Assumptions) -> tuple[ExpectedSizes, tuple[str, ...]]:
     """Return the expected sizes, and a note if the designed day cannot be simulated."""
-    if assumed.utilization is not None:
-        return Expected(assumed.utilization), ()
+    if assumptions.utilization is not None:
+        return ExpectedSizes(assumptions.utilization), ()
     from voice_ops.cost.day import simulate_day  # noqa: PLC0415  not needed with --utilization
 
     try:
-        return simulate_day(deployment).expected, ()
+        return simulate_day(deployment).expected_sizes, ()
     except ValueError as error:
         note = (
             f"expected is {EXPECTED_UTILIZATION:.0%} of the way from low to peak, since the day cannot be simulated: "
             f"{error}"
         )
-        return Expected(EXPECTED_UTILIZATION), (note,)
+        return ExpectedSizes(EXPECTED_UTILIZATION), (note,)
 
 
 def _regional_deployments(deployment: Deployment) -> list[Deployment]:
     """Return the deployment in each region with an equal share of the calls, for a month without an outage."""
-    regions = deployment.in_regions()
+    regions = deployment.region_deployments()
     if not deployment.load:
         return list(regions)
     part = deployment.load.model_copy(update={"calls": max(1, round(deployment.load.calls / len(regions)))})
     return [regional.model_copy(update={"load": part}) for regional in regions]
 
 
-def aws_rented(
-    deployment: Deployment, stacks: Mapping[str, Mapping[str, Any]], expected: Expected
+def aws_resources(
+    deployment: Deployment, stacks: Mapping[str, Mapping[str, Any]], expected: ExpectedSizes
 ) -> list[ChargedResource]:
     """Return every resource of the templates with its charged items."""
     all_templates = aws.Templates(stacks, expected)
-    prefix = names.stack(deployment, "")
+    prefix = names.stack_name(deployment, "")
     resources = [
-        ChargedResource.by(aws, stack.removeprefix(prefix), name, kind, all_templates, stack, properties)
+        ChargedResource.from_rules(aws, stack.removeprefix(prefix), name, kind, all_templates, stack, properties)
         for stack, name, kind, properties in all_templates.resources()
     ]
-    return resources if deployment.load is None else _without_traffic(resources)
+    return resources if deployment.load is None else _remove_traffic_charges(resources)
 
 
-def _without_traffic(resources: Iterable[ChargedResource]) -> list[ChargedResource]:
+def _remove_traffic_charges(resources: Iterable[ChargedResource]) -> list[ChargedResource]:
     return [
-        replace(each, by_use=tuple(use for use in each.by_use if use[0] not in traffic.PRICED)) for each in resources
+        replace(each, usage_charges=tuple(use for use in each.usage_charges if use[0] not in traffic.PRICED))
+        for each in resources
     ]
 
 
-def traffic_rented(deployment: Deployment, utilization: float) -> list[ChargedResource]:
+def aws_traffic(deployment: Deployment, utilization: float) -> list[ChargedResource]:
     """Return the AWS usage that the load causes in addition to hosts. The result is empty without a load."""
     load, section = deployment.load, deployment.aws
     if load is None:
         return []
     calls = aws_calls(section, load)
-    conversation_traffic = _traffic(conversations.aws_usage(section, load), conversations.AGENTS)
-    stored = traffic.image_storage(images_for(deployment.model_copy(update={"azure_section": None})))
-    return _traffic((stored, *traffic.aws_usage(section, load, calls, utilization))) + conversation_traffic
+    conversation_traffic = _traffic_resources(conversations.aws_usage(section, load), conversations.AGENTS)
+    stored = traffic.image_storage(required_images(deployment.model_copy(update={"azure_section": None})))
+    return _traffic_resources((stored, *traffic.aws_usage(section, load, calls, utilization))) + conversation_traffic
 
 
 def azure_traffic(azure_section: Azure, load: CallLoad, utilization: float) -> list[ChargedResource]:
     """Return the Azure usage that the load causes in addition to nodes."""
     calls = azure_calls(azure_section, load)
-    conversation_traffic = _traffic(conversations.azure_usage(azure_section, load), conversations.AGENTS)
-    return _traffic(traffic.azure_uses(azure_section, load, calls, utilization)) + conversation_traffic
+    conversation_traffic = _traffic_resources(conversations.azure_usage(azure_section, load), conversations.AGENTS)
+    return _traffic_resources(traffic.azure_usage(azure_section, load, calls, utilization)) + conversation_traffic
 
 
-def _traffic(uses: Iterable[tuple[str, Use]], tier: str = "traffic") -> list[ChargedResource]:
-    return [ChargedResource(tier, use.item, kind, (use,), (), free=False, has_rule=True) for kind, use in uses]
+def _traffic_resources(uses: Iterable[tuple[str, Use]], tier: str = "traffic") -> list[ChargedResource]:
+    return [ChargedResource(tier, use.item, kind, (use,), (), is_free=False, has_rule=True) for kind, use in uses]
 
 
-def _endpoints(agents: AwsAgents | AgentPods | None) -> list[ChargedResource]:
+def _external_engines(agents: AwsAgents | AgentPods | None) -> list[ChargedResource]:
     """Return the external engines of conversations. Their operators set the prices, which are unknown."""
     engines = [each for each in (agents.chat, agents.speech) if isinstance(each, Endpoint)] if agents else []
     return [
@@ -222,37 +226,37 @@ def _endpoints(agents: AwsAgents | AgentPods | None) -> list[ChargedResource]:
             each.model,
             (),
             ((f"{each.url}, an external endpoint whose price is unknown", None),),
-            free=False,
+            is_free=False,
             has_rule=True,
         )
         for each in engines
     ]
 
 
-def azure_rented(graphs: Iterable[Graph], expected: Expected) -> list[ChargedResource]:
+def azure_resources(graphs: Iterable[Graph], expected: ExpectedSizes) -> list[ChargedResource]:
     """Return every resource of the Pulumi programs with its charged items."""
     from voice_sandbox.azure.graph import short_type  # noqa: PLC0415
 
     return [
-        ChargedResource.by(azure, _tier(graph, kind), resource.name, kind, resource.inputs, expected)
+        ChargedResource.from_rules(azure, _resource_tier(graph, kind), resource.name, kind, resource.inputs, expected)
         for graph in graphs
         for resource in graph.managed_resources()
         for kind in [short_type(resource.type)]
     ]
 
 
-def _tier(graph: Graph, kind: str) -> str:
-    return POOLS if kind == "containerservice:AgentPool" else graph.project.removeprefix("voice-")
+def _resource_tier(graph: Graph, kind: str) -> str:
+    return POOLS_TIER if kind == "containerservice:AgentPool" else graph.project.removeprefix("voice-")
 
 
-def price(section: Section, book: PriceBook) -> Estimate:
+def price_section(section: Section, book: PriceBook) -> Estimate:
     """Calculate the cost of a section. Items without a price are listed once per type and item."""
     lines: list[Line] = []
     missing: dict[tuple[str, str], Use] = {}
     unpriced: dict[UnpricedItem, None] = {}
-    for resource in section.rented:
+    for resource in section.charged_resources:
         if not resource.has_rule:
-            unpriced[UnpricedItem(resource.kind, "everything", NEW_TYPE)] = None
+            unpriced[UnpricedItem(resource.kind, "everything", NO_RULE_REASON)] = None
         for use in resource.uses:
             price = book.find(use.item, section.region, exact=use.exact)
             if price:
@@ -260,15 +264,15 @@ def price(section: Section, book: PriceBook) -> Estimate:
             else:
                 before = missing.get((resource.kind, use.item))
                 missing[resource.kind, use.item] = replace(use, amount=before.amount + use.amount) if before else use
-        for item_name, item in resource.by_use:
+        for item_name, item in resource.usage_charges:
             unit = book.find(item, section.region) if item else None
             rate = f", {unit.usd:g} USD per {unit.unit}" if unit else ""
             unpriced[UnpricedItem(resource.kind, item_name, f"charged by use{rate}")] = None
     unpriced_uses = tuple(
         UnpricedItem(kind, item, _unpriced_reason(use, section.region)) for (kind, item), use in missing.items()
     )
-    free = tuple(sorted({resource.kind for resource in section.rented if resource.free}))
-    hosts = tuple(_elsewhere(use, book, section.region) for use in missing.values() if use.exact)
+    free = tuple(sorted({resource.kind for resource in section.charged_resources if resource.is_free}))
+    hosts = tuple(_unavailable_hosts(use, book, section.region) for use in missing.values() if use.exact)
     all_unpriced = unpriced_uses + tuple(unpriced)
     return Estimate(
         section.cloud,
@@ -283,7 +287,7 @@ def price(section: Section, book: PriceBook) -> Estimate:
     )
 
 
-def _elsewhere(use: Use, book: PriceBook, region: str) -> UnavailableHosts:
+def _unavailable_hosts(use: Use, book: PriceBook, region: str) -> UnavailableHosts:
     nearest_prices = book.nearest_prices(use.item, region)
     usd = [price.usd_per_month for price in nearest_prices]
     regions = tuple(price.region for price in nearest_prices)

@@ -59,13 +59,13 @@ class AzureMeter:
 
 _LINUX = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used"}
 _TABLE = yaml.safe_load(Path(__file__).with_name("meters.yaml").read_text(encoding="utf-8"))
-_AWS = {item: AwsMeter(**row) for item, row in _TABLE["aws"].items()}
-_AZURE = {item: AzureMeter(**row) for item, row in _TABLE["azure"].items()}
+_AWS_METERS = {item: AwsMeter(**row) for item, row in _TABLE["aws"].items()}
+_AZURE_METERS = {item: AzureMeter(**row) for item, row in _TABLE["azure"].items()}
 
 
 def aws_items() -> tuple[str, ...]:
     """Return all AWS items that may have a meter."""
-    return (*catalog.instance_types(), *catalog.cache_node_types(), *_AWS)
+    return (*catalog.instance_types(), *catalog.cache_node_types(), *_AWS_METERS)
 
 
 def first_paid_rate(terms: Iterable[Mapping[str, Any]]) -> float | None:
@@ -87,11 +87,11 @@ def aws_meter(item: str) -> AwsMeter | None:
     if item in catalog.cache_node_types():
         filters = {"instanceType": item, "cacheEngine": "Valkey"}
         return AwsMeter("AmazonElastiCache", f"NodeUsage:{item}", "node-hour", filters=filters)
-    return _AWS.get(item)
+    return _AWS_METERS.get(item)
 
 
 def azure_meter(item: str) -> AzureMeter | None:
     """Return the key of an item in the Azure Retail Prices API, or ``None`` for an unknown item."""
     if item in catalog.vm_sizes():
         return AzureMeter({"serviceName": "Virtual Machines", "armSkuName": item}, "1 Hour", "VM-hour")
-    return _AZURE.get(item)
+    return _AZURE_METERS.get(item)

@@ -54,22 +54,22 @@ class Amount:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedSizes:
     """The expected sizes of scaled resources.
 
     Attributes:
-        place: Position between minimum and maximum for resources that ``sizes`` does not contain, 0 to 1.
+        position: Position between minimum and maximum for resources that ``sizes`` does not contain, 0 to 1.
         sizes: Mean of the designed day, by the name of an Auto Scaling group, a stack of tasks, or a node pool.
     """
 
-    place: float
+    position: float
     sizes: Mapping[str, float] = field(default_factory=dict)
 
     def size(self, name: str, low: float, peak: float) -> Amount:
         """Return the size of a resource in the three cases."""
         if name in self.sizes:
             return Amount(low, self.sizes[name], max(peak, self.sizes[name]))
-        return Amount.between(low, peak, self.place)
+        return Amount.between(low, peak, self.position)
 
 
 ZERO = Amount.fixed(0)
@@ -154,7 +154,7 @@ class Audio:
     """Audio hours per month, with the assumptions. The hours are ``None`` if the capacity of a host is unknown."""
 
     hours: Amount | None
-    assumed: str
+    assumptions: str
 
     def usd_per_hour(self, usd: Amount) -> Amount | None:
         """Return USD per audio hour, which is 0 without audio, and ``None`` if the hours are unknown."""
@@ -172,12 +172,12 @@ class Conversations:
 
     Attributes:
         own_usd: Share of conversations in the cost of a tier or resource, by its name.
-        assumed: Assumptions on minutes and shares.
+        assumptions: Assumptions on minutes and shares.
     """
 
     minutes: Amount
     own_usd: Mapping[str, float]
-    assumed: str
+    assumptions: str
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class Estimate:
         """USD per month."""
         return total(line.usd for line in self.lines)
 
-    def by_tier(self) -> dict[str, Amount]:
+    def usd_by_tier(self) -> dict[str, Amount]:
         """Return USD per month by tier, in the order of the templates."""
         sums: dict[str, Amount] = {}
         for line in self.lines:

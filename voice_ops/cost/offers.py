@@ -49,12 +49,12 @@ Rates = dict[str, tuple[MeterMatch, list[Row]]]
 
 def _read_json(file: Path) -> tuple[str, str, Rates]:
     matches_by_sku: dict[str, MeterMatch] = {}
-    meters = _meters_by_sku()
+    meters = _meters_by_usage()
 
     def drop_unneeded(row: Row) -> Row | None:
         """Drop rows that are not needed, since EC2's file has millions of rows. Products precede terms."""
         if "sku" in row and "attributes" in row:
-            if match := _item({"productFamily": row.get("productFamily"), **row["attributes"]}, meters):
+            if match := _match_item({"productFamily": row.get("productFamily"), **row["attributes"]}, meters):
                 matches_by_sku[row["sku"]] = match
             return None
         return None if "offerTermCode" in row and row["sku"] not in matches_by_sku else row
@@ -68,7 +68,7 @@ def _read_json(file: Path) -> tuple[str, str, Rates]:
 
 def _read_csv(file: Path) -> tuple[str, str, Rates]:
     rates: Rates = {}
-    meters, head = _meters_by_sku(), {}
+    meters, head = _meters_by_usage(), {}
     with file.open(encoding="utf-8", newline="") as text:
         lines = csv.reader(text)
         # Names and values precede the column names.
@@ -78,13 +78,13 @@ def _read_csv(file: Path) -> tuple[str, str, Rates]:
             head[line[0]] = line[1]
         for values in lines:
             row = dict(zip(line, values, strict=True))
-            if row["TermType"] == "OnDemand" and (match := _item(row, meters)):
+            if row["TermType"] == "OnDemand" and (match := _match_item(row, meters)):
                 rate = {"beginRange": row["StartingRange"], "pricePerUnit": {row["Currency"]: row["PricePerUnit"]}}
                 rates.setdefault(row["SKU"], (match, []))[1].append({"priceDimensions": {"rate": rate}})
     return head["OfferCode"], head["Publication Date"][:10], rates
 
 
-def _meters_by_sku() -> Mapping[str, list[tuple[str, AwsMeter]]]:
+def _meters_by_usage() -> Mapping[str, list[tuple[str, AwsMeter]]]:
     meters: dict[str, list[tuple[str, AwsMeter]]] = defaultdict(list)
     for item in aws_items():
         if meter := aws_meter(item):
@@ -92,7 +92,7 @@ def _meters_by_sku() -> Mapping[str, list[tuple[str, AwsMeter]]]:
     return meters
 
 
-def _item(fields: Mapping[str, Any], known_meters: Mapping[str, list[tuple[str, AwsMeter]]]) -> MeterMatch | None:
+def _match_item(fields: Mapping[str, Any], known_meters: Mapping[str, list[tuple[str, AwsMeter]]]) -> MeterMatch | None:
     usage = fields.get("usagetype") or fields.get("usageType") or ""
     meters = [pair for name in {usage, re.sub(REGION_PREFIX, "", usage)} for pair in known_meters.get(name, ())]
     if not meters:

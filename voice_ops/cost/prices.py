@@ -65,11 +65,11 @@ class PriceBook:
         For eu-west-1, these are the regions of eu-west, otherwise those of eu, otherwise all regions.
         """
         regional_prices = self._prices.get(item, {}).values()
-        similarity = {price.region: _shared_parts(price.region, region) for price in regional_prices}
+        similarity = {price.region: _count_shared_parts(price.region, region) for price in regional_prices}
         return tuple(price for price in regional_prices if similarity[price.region] == max(similarity.values()))
 
 
-def _shared_parts(region_name: str, other: str) -> int:
+def _count_shared_parts(region_name: str, other: str) -> int:
     """Return the number of leading parts that two region names share."""
     pairs = zip(region_name.split("-"), other.split("-"), strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
@@ -77,10 +77,10 @@ def _shared_parts(region_name: str, other: str) -> int:
 
 def price_book(downloads: Path | None = None) -> PriceBook:
     """Return a price book of the catalogue's prices. Prices in a file of downloads take precedence."""
-    return PriceBook([*_catalogue(), *(load_downloads(downloads) if downloads else ())])
+    return PriceBook([*_catalogue_prices(), *(load_downloaded_prices(downloads) if downloads else ())])
 
 
-def load_downloads(file: Path) -> list[Price]:
+def load_downloaded_prices(file: Path) -> list[Price]:
     """Read the downloaded prices. Without a file, the result is empty.
 
     Raises:
@@ -96,12 +96,12 @@ def load_downloads(file: Path) -> list[Price]:
 
 def save_downloads(file: Path, prices: Iterable[Price]) -> None:
     """Save downloaded prices, and keep earlier ones of other regions and items."""
-    merged = {(price.item, price.region): price for price in [*load_downloads(file), *prices]}
+    merged = {(price.item, price.region): price for price in [*load_downloaded_prices(file), *prices]}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps([asdict(price) for price in merged.values()], indent=1) + "\n", encoding="utf-8")
 
 
-def _catalogue() -> Iterable[Price]:
+def _catalogue_prices() -> Iterable[Price]:
     hourly = (
         ("instance-hour", catalog.instance_types()),
         ("node-hour", catalog.cache_node_types()),

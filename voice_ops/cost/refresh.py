@@ -11,7 +11,7 @@ from typing import Any
 from botocore.paginate import Paginator
 
 from voice_ops.aws.refusals import ERRORS
-from voice_ops.aws.session import session
+from voice_ops.aws.session import create_session
 from voice_ops.cost.meters import AwsMeter, AzureMeter, aws_meter, azure_meter, first_paid_rate
 from voice_ops.cost.prices import GLOBAL, Price
 from voice_ops.timeouts import READ_S
@@ -33,11 +33,11 @@ class PriceRefresh:
 
     Attributes:
         prices: Prices that were found.
-        unknown: Items without a result.
+        unknown_items: Items without a result.
     """
 
     prices: tuple[Price, ...]
-    unknown: tuple[str, ...]
+    unknown_items: tuple[str, ...]
 
 
 def refresh_aws(items: Iterable[str], region: str) -> PriceRefresh:
@@ -47,7 +47,7 @@ def refresh_aws(items: Iterable[str], region: str) -> PriceRefresh:
         PricesUnreachableError: The API is unreachable.
     """
     try:
-        pages = session(AWS_PRICES_REGION).client("pricing").get_paginator("get_products")
+        pages = create_session(AWS_PRICES_REGION).client("pricing").get_paginator("get_products")
         return _refresh_items(items, lambda item: _aws_price(pages, item, region))
     except ERRORS as error:
         raise PricesUnreachableError(
@@ -84,14 +84,14 @@ def _aws_price(pages: "Paginator[Any]", item: str, region: str) -> Price | None:
     for page in pages.paginate(ServiceCode=meter.service, Filters=filters):
         for text in page["PriceList"]:
             offer = json.loads(text)
-            usd = _on_demand(meter, offer)
+            usd = _on_demand_rate(meter, offer)
             if usd is not None:
                 source = f"AWS Price List API, SKU {offer['product']['sku']}"
                 return Price(item, usd * meter.scale, meter.unit, region, offer["publicationDate"][:10], source)
     return None
 
 
-def _on_demand(meter: AwsMeter, offer: dict[str, Any]) -> float | None:
+def _on_demand_rate(meter: AwsMeter, offer: dict[str, Any]) -> float | None:
     """Return the On-Demand rate of the first paid tier, or ``None`` if the offer has another usage type."""
     if not meter.matches(offer["product"]["attributes"].get("usagetype", "")):
         return None
@@ -103,7 +103,7 @@ def _azure_price(endpoint: str, item: str, region: str) -> Price | None:
     if meter is None:
         return None
     today = datetime.now(UTC).date().isoformat()
-    rows = [row for row in _azure_rows(endpoint, meter, region) if _matches_meter(meter, row)]
+    rows = [row for row in _query_azure_rows(endpoint, meter, region) if _matches_meter(meter, row)]
     if not rows:
         return None
     row = min(rows, key=lambda row: row["tierMinimumUnits"])
@@ -120,7 +120,7 @@ def _matches_meter(meter: AzureMeter, row: dict[str, Any]) -> bool:
     )
 
 
-def _azure_rows(endpoint: str, meter: AzureMeter, region: str) -> Iterator[dict[str, Any]]:
+def _query_azure_rows(endpoint: str, meter: AzureMeter, region: str) -> Iterator[dict[str, Any]]:
     query_filters = {**meter.where, "priceType": "Consumption"}
     if not meter.is_global:
         query_filters["armRegionName"] = region

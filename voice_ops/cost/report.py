@@ -3,7 +3,7 @@
 from rich.table import Table
 
 from voice_ops.cost.model import ZERO, Amount, Estimate, Line, UnavailableHosts, total
-from voice_ops.output import empty_table, out, styled
+from voice_ops.output import empty_table, format_markup, out
 
 CASES = ("low", "expected", "peak")
 MAX_LISTED_REGIONS = 3
@@ -15,20 +15,22 @@ def print_estimate(estimate: Estimate) -> None:
     """Print the cost by tier and by item, the assumptions, and the omitted items."""
     out.print(_tier_table(estimate))
     out.print(_item_table(estimate))
-    out.print(f"  audio hours: {estimate.audio.assumed}", soft_wrap=True)
+    out.print(f"  audio hours: {estimate.audio.assumptions}", soft_wrap=True)
     if estimate.conversations:
-        out.print(f"  conversations: {estimate.conversations.assumed}", soft_wrap=True)
+        out.print(f"  conversations: {estimate.conversations.assumptions}", soft_wrap=True)
     dates = sorted(line.price.date for line in estimate.lines)
-    read = styled("  list prices read from {} to {} [dim](--json has the source of each)[/]", dates[0], dates[-1])
+    read = format_markup(
+        "  list prices read from {} to {} [dim](--json has the source of each)[/]", dates[0], dates[-1]
+    )
     out.print(read, soft_wrap=True)
     for region, items in estimate.prices_from_other_regions.items():
         out.print(f"  prices of {region} are used for {', '.join(items)}", soft_wrap=True)
     for note in estimate.notes:
         out.print(f"  {note}", soft_wrap=True)
-    out.print(styled("  [bold]not included[/]"))
+    out.print(format_markup("  [bold]not included[/]"))
     for item in estimate.unpriced:
-        out.print(styled("  [yellow]![/] {}: {} [dim]({})[/]", item.kind, item.what, item.why), soft_wrap=True)
-    free = styled("  free of charge: {} types [dim](--json lists them)[/]", len(estimate.free))
+        out.print(format_markup("  [yellow]![/] {}: {} [dim]({})[/]", item.kind, item.what, item.why), soft_wrap=True)
+    free = format_markup("  free of charge: {} types [dim](--json lists them)[/]", len(estimate.free))
     out.print(free, soft_wrap=True)
 
 
@@ -38,7 +40,7 @@ def print_total(estimates: list[Estimate]) -> None:
     at_least = "at least " * any(each.hosts for each in estimates)
     parts = ", ".join(f"{each.cloud} {each.region}" for each in estimates)
     template = "  [bold]total {}{}[/] USD per month, low / expected / peak: {}"
-    out.print(styled(template, at_least, usd, parts), soft_wrap=True)
+    out.print(format_markup(template, at_least, usd, parts), soft_wrap=True)
 
 
 def print_difference(estimate: Estimate | None, other: Estimate | None, name: str) -> None:
@@ -56,7 +58,7 @@ def print_difference(estimate: Estimate | None, other: Estimate | None, name: st
     for tier, change in _tier_changes(estimate, other).items():
         table.add_row(tier, *(f"{usd:+,.0f}" for usd in change.cases))
     table.add_section()
-    table.add_row("total", *(f"{usd:+,.0f}" for usd in _difference(estimate, other).cases))
+    table.add_row("total", *(f"{usd:+,.0f}" for usd in _cost_difference(estimate, other).cases))
     out.print(f"compared with {name}", soft_wrap=True)
     out.print(table)
 
@@ -70,11 +72,11 @@ def as_dict(estimate: Estimate) -> dict[str, object]:
         "hosts_without_price": estimate.hosts,
         "usd_per_audio_hour": None if estimate.hosts else estimate.audio.usd_per_hour(estimate.usd),
         "audio_hours_per_month": estimate.audio.hours,
-        "audio_assumed": estimate.audio.assumed,
+        "audio_assumed": estimate.audio.assumptions,
         "usd_per_conversation_minute": None if estimate.hosts else estimate.usd_per_conversation_minute,
         "conversation_minutes_per_month": estimate.conversations.minutes if estimate.conversations else None,
-        "conversations_assumed": estimate.conversations.assumed if estimate.conversations else None,
-        "tiers": estimate.by_tier(),
+        "conversations_assumed": estimate.conversations.assumptions if estimate.conversations else None,
+        "tiers": estimate.usd_by_tier(),
         "lines": [
             {
                 "tier": line.tier,
@@ -99,22 +101,22 @@ def as_dict(estimate: Estimate) -> dict[str, object]:
 
 def difference_as_dict(estimate: Estimate | None, other: Estimate | None) -> dict[str, object]:
     """Return the cost of this file's section minus that of the other file, for ``--json``."""
-    return {"usd_per_month": _difference(estimate, other), "tiers": _tier_changes(estimate, other)}
+    return {"usd_per_month": _cost_difference(estimate, other), "tiers": _tier_changes(estimate, other)}
 
 
-def _difference(estimate: Estimate | None, other: Estimate | None) -> Amount:
+def _cost_difference(estimate: Estimate | None, other: Estimate | None) -> Amount:
     return (estimate.usd if estimate else ZERO) - (other.usd if other else ZERO)
 
 
 def _tier_changes(estimate: Estimate | None, other: Estimate | None) -> dict[str, Amount]:
-    own_tiers = estimate.by_tier() if estimate else {}
-    other_tiers = other.by_tier() if other else {}
+    own_tiers = estimate.usd_by_tier() if estimate else {}
+    other_tiers = other.usd_by_tier() if other else {}
     return {tier: own_tiers.get(tier, ZERO) - other_tiers.get(tier, ZERO) for tier in {**own_tiers, **other_tiers}}
 
 
 def _tier_table(estimate: Estimate) -> Table:
     table = empty_table(f"{estimate.cloud}, {estimate.region}: USD per month", ["tier"], CASES)
-    for tier, usd in estimate.by_tier().items():
+    for tier, usd in estimate.usd_by_tier().items():
         table.add_row(tier, *(f"{case:,.0f}" for case in usd.cases))
     table.add_section()
     at_least = ", at least" if estimate.hosts else ""
@@ -123,7 +125,7 @@ def _tier_table(estimate: Estimate) -> Table:
         named = (
             ", ".join(hosts.regions) if len(hosts.regions) <= MAX_LISTED_REGIONS else f"{len(hosts.regions)} regions"
         )
-        table.add_row(f"and {hosts.item.removeprefix('Standard_')}, as in {named}", *_ranges(hosts))
+        table.add_row(f"and {hosts.item.removeprefix('Standard_')}, as in {named}", *_format_ranges(hosts))
     per_hour = estimate.audio.usd_per_hour(estimate.usd)
     if per_hour and estimate.audio.hours:
         table.add_row("audio hours", *(f"{hours:,.0f}" for hours in estimate.audio.hours.cases))
@@ -135,7 +137,7 @@ def _tier_table(estimate: Estimate) -> Table:
     return table
 
 
-def _ranges(hosts: UnavailableHosts) -> list[str]:
+def _format_ranges(hosts: UnavailableHosts) -> list[str]:
     pairs = zip(hosts.min_usd.cases, hosts.most.cases, strict=True)
     return [f"{low:,.0f}" if low == high else f"{low:,.0f}-{high:,.0f}" for low, high in pairs]
 

@@ -15,24 +15,24 @@ class NoSuchRevisionError(ValueError):
 
 
 @contextmanager
-def open_comparison(file: Path, requested: str) -> Iterator[tuple[str, Path]]:
+def open_comparison(file: Path, target: str) -> Iterator[tuple[str, Path]]:
     """Yield a label and a readable path for a comparison: a file, or a git revision of ``file``.
 
     Raises:
         NoSuchRevisionError: The text is neither a file nor a revision, or git has no such file at that revision.
     """
-    if requested != LAST_RELEASE and (Path(requested).exists() or Path(requested).suffix in {".yaml", ".yml"}):
-        yield requested, Path(requested)
+    if target != LAST_RELEASE and (Path(target).exists() or Path(target).suffix in {".yaml", ".yml"}):
+        yield target, Path(target)
         return
-    revision = _last_release(file) if requested == LAST_RELEASE else requested
-    commit = _git(file, "rev-parse", "--short", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    revision = _last_release(file) if target == LAST_RELEASE else target
+    commit = _run_git(file, "rev-parse", "--short", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
         raise NoSuchRevisionError(
-            f"--diff {requested} is neither a file nor a git revision; specify one of them, or {LAST_RELEASE}"
+            f"--diff {target} is neither a file nor a git revision; specify one of them, or {LAST_RELEASE}"
         )
-    text = _git(file, "show", f"{commit}:./{file.name}")
+    text = _run_git(file, "show", f"{commit}:./{file.name}")
     if text is None:
-        raise NoSuchRevisionError(f"--diff {requested}: {file} does not exist at {revision} ({commit})")
+        raise NoSuchRevisionError(f"--diff {target}: {file} does not exist at {revision} ({commit})")
     with TemporaryDirectory(prefix="voice-cost-") as folder:
         path = Path(folder) / file.name
         path.write_text(text + "\n", encoding="utf-8")
@@ -40,7 +40,7 @@ def open_comparison(file: Path, requested: str) -> Iterator[tuple[str, Path]]:
 
 
 def _last_release(file: Path) -> str:
-    tag = _git(file, "describe", "--tags", "--abbrev=0")
+    tag = _run_git(file, "describe", "--tags", "--abbrev=0")
     if tag is None:
         raise NoSuchRevisionError(
             f"--diff {LAST_RELEASE}: the history of {file} has no tag; specify a deployment file or a revision such "
@@ -49,7 +49,7 @@ def _last_release(file: Path) -> str:
     return tag
 
 
-def _git(file: Path, *arguments: str) -> str | None:
+def _run_git(file: Path, *arguments: str) -> str | None:
     """Run git in the folder of a file, and return its output, or ``None`` if git fails or is not installed."""
     try:
         # The arguments are passed as a list without a shell, and revisions are separated from options.

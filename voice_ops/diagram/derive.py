@@ -36,13 +36,13 @@ def derive(title: str, by_tier: Mapping[str, Template]) -> Graph:
             if tier in present
         },
         nodes=nodes,
-        edges=(*arrows, *_endpoint_edges(nodes)),
+        edges=(*arrows, *_aws_api_edges(nodes)),
         signals=tuple(signals(templates, box_list)),
         notes=(_ZERO_NOTE,) if at_zero else (),
     )
 
 
-def _endpoint_edges(nodes: tuple[Node, ...]) -> list[Edge]:
+def _aws_api_edges(nodes: tuple[Node, ...]) -> list[Edge]:
     """Return the edges from the box of AWS's APIs to the registry and CloudWatch."""
     present = {node.id for node in nodes}
     endpoint_labels = {"registry": "pull images", "observability": "metrics, logs"}

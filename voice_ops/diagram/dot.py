@@ -7,17 +7,17 @@ from textwrap import wrap
 from voice_ops.diagram.graph import Edge, Graph, Node, Path
 
 FONT = "Helvetica"
-INK = "#1c2733"
+TEXT_COLOR = "#1c2733"
 SECONDARY_COLOR = "#52606d"
-SIGNAL = "#c2410c"
-PATHS = {
+SIGNAL_COLOR = "#c2410c"
+PATH_STYLES = {
     Path.AUDIO: ("#1d4ed8", 2.4, "audio: callers to transcripts"),
     Path.CONTROL: ("#15803d", 2.4, "control and events: sessions, transcripts to callers"),
     Path.SUPPORT: ("#94a3b8", 1.0, "support: state, AWS APIs"),
 }
 """Colour, line width and description of each path."""
 
-TIERS = {
+TIER_COLORS = {
     "edge": ("#fff7e0", "#e0b84c"),
     "vad": ("#e3f1ff", "#7fb2e5"),
     "asr": ("#efe7fd", "#ae92e0"),
@@ -31,7 +31,7 @@ _LABEL_WIDTH = 24
 pixels."""
 
 _AWS_APIS = "aws-apis"
-ROWS = (("session-api", "public-load-balancer"),)
+SAME_RANK_NODES = (("session-api", "public-load-balancer"),)
 """Groups of boxes that are drawn in the same row."""
 
 
@@ -39,25 +39,25 @@ def render(graph: Graph) -> str:
     """Return the graph in the DOT language. The output is deterministic."""
     lines = [
         "digraph {",
-        f'graph [rankdir=TB newrank=true fontname="{FONT}" fontcolor="{INK}" bgcolor="white"',
-        f"  nodesep=0.3 ranksep=0.32 pad=0.2 labelloc=t label=<{_heading(graph)}>];",
-        f'node [shape=plain fontname="{FONT}" fontcolor="{INK}" fontsize=13];',
+        f'graph [rankdir=TB newrank=true fontname="{FONT}" fontcolor="{TEXT_COLOR}" bgcolor="white"',
+        f"  nodesep=0.3 ranksep=0.32 pad=0.2 labelloc=t label=<{_heading_html(graph)}>];",
+        f'node [shape=plain fontname="{FONT}" fontcolor="{TEXT_COLOR}" fontsize=13];',
         f'edge [fontname="{FONT}" fontsize=11 arrowsize=0.75];',
     ]
-    lines += [_shape(caller.id, _box(graph, caller)) for caller in graph.tier_nodes(None)]
+    lines += [_shape_line(caller.id, _box_html(graph, caller)) for caller in graph.tier_nodes(None)]
     for tier in graph.tiers:
-        lines += _tier(graph, tier)
+        lines += _tier_lines(graph, tier)
     lines += _edge_lines(graph)
-    lines += _rows(graph)
+    lines += _rank_lines(graph)
     return "\n".join([*lines, "}", ""])
 
 
-def _heading(graph: Graph) -> str:
+def _heading_html(graph: Graph) -> str:
     legend = "".join(
         f'<TD><FONT COLOR="{colour}"><B>━━▶</B></FONT></TD><TD ALIGN="LEFT">{escape(meaning)}   </TD>'
-        for colour, _, meaning in PATHS.values()
+        for colour, _, meaning in PATH_STYLES.values()
     )
-    notes = [f'<FONT COLOR="{SIGNAL}">when a fleet scales: change</FONT>'] if graph.signals else []
+    notes = [f'<FONT COLOR="{SIGNAL_COLOR}">when a fleet scales: change</FONT>'] if graph.signals else []
     notes += [escape(note) for note in graph.notes]
     rows = [f'<TABLE BORDER="0" CELLSPACING="0"><TR>{legend}</TR></TABLE>', *(["   ".join(notes)] if notes else [])]
     return (
@@ -73,60 +73,63 @@ def _fits_one_shape(graph: Graph, tier: str) -> bool:
     return not any(edge.source in members and edge.target in members for edge in graph.edges)
 
 
-def _tier(graph: Graph, tier: str) -> Iterator[str]:
-    fill, border = TIERS.get(tier, _DEFAULT_TIER_COLORS)
+def _tier_lines(graph: Graph, tier: str) -> Iterator[str]:
+    fill, border = TIER_COLORS.get(tier, _DEFAULT_TIER_COLORS)
     title = f"<B>{escape(tier)}</B>: {escape(graph.tiers[tier])}"
     boxes = graph.tier_nodes(tier)
     if not _fits_one_shape(graph, tier):
         yield f'subgraph "cluster_{tier}" {{'
         yield f'label=<{title}> labeljust=l labelloc=b fontsize=12 margin=9 style="rounded,filled"'
         yield f'fillcolor="{fill}" color="{border}"'
-        yield from (_shape(node.id, _box(graph, node)) for node in boxes)
+        yield from (_shape_line(node.id, _box_html(graph, node)) for node in boxes)
         yield "}"
     elif len(boxes) > 1:
-        rows = "".join(f"<TR><TD>{_box(graph, node)}</TD></TR>" for node in boxes)
+        rows = "".join(f"<TR><TD>{_box_html(graph, node)}</TD></TR>" for node in boxes)
         title_row = f'<TR><TD ALIGN="LEFT">{title}</TD></TR>'
         attributes = f'BORDER="1" CELLBORDER="0" CELLPADDING="5" BGCOLOR="{fill}" COLOR="{border}"'
-        yield _shape(tier, _table(rows + title_row, attributes))
+        yield _shape_line(tier, _table_html(rows + title_row, attributes))
     else:
-        yield _shape(tier, _box(graph, boxes[0], fill, border))
+        yield _shape_line(tier, _box_html(graph, boxes[0], fill, border))
 
 
-def _shape(id_: str, html: str) -> str:
+def _shape_line(id_: str, html: str) -> str:
     return f'"{id_}" [label=<{html}>];'
 
 
-def _table(rows: str, attributes: str) -> str:
+def _table_html(rows: str, attributes: str) -> str:
     return f'<TABLE STYLE="ROUNDED" CELLSPACING="0" {attributes}>{rows}</TABLE>'
 
 
-def _box(graph: Graph, node: Node, fill: str = "white", border: str = "#8795a1") -> str:
+def _box_html(graph: Graph, node: Node, fill: str = "white", border: str = "#8795a1") -> str:
     """Return the HTML of a box, with its title and lines, and each signal that scales the node below a separator."""
     rows = [
-        _row(f"<B>{escape(node.title)}</B>"),
-        *([_row(_small_text(node.lines, SECONDARY_COLOR))] if node.lines else []),
+        _row_html(f"<B>{escape(node.title)}</B>"),
+        *([_row_html(_small_text_html(node.lines, SECONDARY_COLOR))] if node.lines else []),
     ]
     for signal in graph.signals_for(node.id):
-        rows += ["<HR/>", _row(_small_text((f"{signal.metric} {signal.condition}:", signal.change), SIGNAL))]
+        rows += [
+            "<HR/>",
+            _row_html(_small_text_html((f"{signal.metric} {signal.condition}:", signal.change), SIGNAL_COLOR)),
+        ]
     attributes = f'BORDER="1" CELLBORDER="0" CELLPADDING="4" BGCOLOR="{fill}" COLOR="{border}"'
-    return _table("".join(rows), attributes)
+    return _table_html("".join(rows), attributes)
 
 
-def _row(text: str) -> str:
+def _row_html(text: str) -> str:
     return f'<TR><TD ALIGN="LEFT" BALIGN="LEFT">{text}</TD></TR>'
 
 
-def _small_text(lines: Iterable[str], colour: str) -> str:
+def _small_text_html(lines: Iterable[str], colour: str) -> str:
     return f'<FONT POINT-SIZE="11" COLOR="{colour}">{"<BR/>".join(map(escape, lines))}</FONT>'
 
 
 def _edge_lines(graph: Graph) -> Iterator[str]:
     ends: dict[tuple[str, str], list[Edge]] = {}
     for edge in graph.edges:
-        ends.setdefault((_place(graph, edge.source), _place(graph, edge.target)), []).append(edge)
+        ends.setdefault((_shape_id(graph, edge.source), _shape_id(graph, edge.target)), []).append(edge)
     for (source, target), edges in ends.items():
         first_edge = edges[0]
-        colour, width, _ = PATHS[first_edge.path]
+        colour, width, _ = PATH_STYLES[first_edge.path]
         labels = (f" {part} " for line in first_edge.lines for part in wrap(line, _LABEL_WIDTH))
         attributes = {
             "color": colour,
@@ -145,7 +148,7 @@ def _edge_lines(graph: Graph) -> Iterator[str]:
         yield f"{first} -> {last} [{attribute_text}];"
 
 
-def _place(graph: Graph, node_id: str) -> str:
+def _shape_id(graph: Graph, node_id: str) -> str:
     """Return the quoted id of the shape that contains a node."""
     node = next(node for node in graph.nodes if node.id == node_id)
     if node.tier and _fits_one_shape(graph, node.tier):
@@ -153,7 +156,7 @@ def _place(graph: Graph, node_id: str) -> str:
     return f'"{node.id}"'
 
 
-def _rows(graph: Graph) -> Iterator[str]:
+def _rank_lines(graph: Graph) -> Iterator[str]:
     present = {node.id for node in graph.nodes}
-    for row in ROWS:
-        yield f"{{rank=same {' '.join(_place(graph, node) for node in row if node in present)}}}"
+    for row in SAME_RANK_NODES:
+        yield f"{{rank=same {' '.join(_shape_id(graph, node) for node in row if node in present)}}}"

@@ -8,12 +8,12 @@ from typing import Any
 from voice_blueprint.contract.network import AGENT_HTTP, CHUNK, GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, RTP, VALKEY
 from voice_ops.diagram.boxes import Box
 from voice_ops.diagram.graph import Edge, Node, Path
-from voice_ops.diagram.templates import Key, Templates
+from voice_ops.diagram.templates import ResourceKey, Templates
 
 BROWSER = Node("browser", None, "Browser", ("WebSocket audio",))
 NATIVE_CLIENT = Node("native-client", None, "Native client", ("RTP or SRTP audio",))
 
-_PATHS = {
+_PATH_BY_PURPOSE = {
     PUBLIC_TLS.purpose: Path.AUDIO,
     RTP.purpose: Path.AUDIO,
     GATEWAY_MEDIA.purpose: Path.AUDIO,
@@ -22,8 +22,8 @@ _PATHS = {
     GATEWAY_HTTP.purpose: Path.CONTROL,
 }
 """Path by description of a security group rule, which is the purpose of a port in the contract."""
-_API = "Session API, opens, follows and closes sessions"
-_NLB = "ElasticLoadBalancingV2::LoadBalancer"
+_API_PURPOSE = "Session API, opens, follows and closes sessions"
+_LOAD_BALANCER_TYPE = "ElasticLoadBalancingV2::LoadBalancer"
 
 
 @dataclass(frozen=True)
@@ -38,35 +38,39 @@ class Flow:
     path: Path
 
     @property
-    def line(self) -> str:
+    def label(self) -> str:
         """Protocol, port and abbreviated purpose."""
         return f"{self.protocol.upper()} {self.port} {re.split(r'[,(]| from | over ', self.purpose)[0].strip()}"
 
 
 def edges(templates: Templates, box_list: list[Box]) -> list[Edge]:
     """Return one edge for each pair of connected boxes."""
-    result = dict.fromkeys([*_permitted_flows(templates, box_list), *_links(templates, box_list), *_calls(box_list)])
+    result = dict.fromkeys(
+        [*_permitted_flows(templates, box_list), *_vpc_link_flows(templates, box_list), *_caller_flows(box_list)]
+    )
     pairs: dict[tuple[str, str], list[Flow]] = {}
     for flow in result:
         pairs.setdefault((flow.source, flow.target), []).append(flow)
-    return [_merge(flows) for flows in pairs.values()]
+    return [_merge_flows(flows) for flows in pairs.values()]
 
 
-def _merge(flows: list[Flow]) -> Edge:
+def _merge_flows(flows: list[Flow]) -> Edge:
     order = sorted(flows, key=lambda flow: (list(Path).index(flow.path), flow.port))
     first = order[0]
-    lines = dict.fromkeys(flow.line for flow in order)
+    lines = dict.fromkeys(flow.label for flow in order)
     purpose = dict.fromkeys(f"{flow.protocol} {flow.port}: {flow.purpose}" for flow in order)
     return Edge(first.source, first.target, first.path, tuple(lines), "; ".join(purpose))
 
 
 def _permitted_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
     """Yield the flows that security groups allow, limited to the listeners and target groups of load balancers."""
-    balancers = {box.node.id for box in box_list if box.resources & templates.table(_NLB).keys()}
+    balancers = {
+        box.node.id for box in box_list if box.resources & templates.properties_by_key(_LOAD_BALANCER_TYPE).keys()
+    }
     forward_rules = set(_balancer_flows(templates, box_list))
     listening_ports = {(balancer, port) for balancer, port, _ in forward_rules}
     reachable_targets = {(balancer, target) for balancer, _, target in forward_rules}
-    for flow in _rules(templates, box_list):
+    for flow in _rule_flows(templates, box_list):
         if flow.target in balancers and (flow.target, flow.port) not in listening_ports:
             continue
         if flow.source in balancers and (flow.source, flow.target) not in reachable_targets:
@@ -74,17 +78,17 @@ def _permitted_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow
         yield flow
 
 
-def _rules(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
-    nodes_by_group: dict[Key, list[str]] = {}
+def _rule_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
+    nodes_by_group: dict[ResourceKey, list[str]] = {}
     for box in box_list:
         for group in box.security_groups:
             nodes_by_group.setdefault(group, []).append(box.node.id)
-    groups = templates.table("EC2::SecurityGroup")
+    groups = templates.properties_by_key("EC2::SecurityGroup")
     health = _health_ports(templates)
     store_traffic = _store_traffic(templates)
-    for source, target, rule in _ingress(templates):
+    for source, target, rule in _ingress_rules(templates):
         protocol, port, purpose = rule["IpProtocol"], int(rule["FromPort"]), rule.get("Description", "")
-        path = _PATHS.get(purpose, Path.SUPPORT)
+        path = _PATH_BY_PURPOSE.get(purpose, Path.SUPPORT)
         if source is None:
             senders = [(NATIVE_CLIENT if protocol == "udp" else BROWSER).id]
         else:
@@ -99,15 +103,15 @@ def _rules(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
             yield from (Flow(sender, receiver, protocol, port, purpose, path) for sender in senders)
 
 
-def _ingress(templates: Templates) -> Iterator[tuple[Key | None, Key, Mapping[str, Any]]]:
+def _ingress_rules(templates: Templates) -> Iterator[tuple[ResourceKey | None, ResourceKey, Mapping[str, Any]]]:
     """Yield the source, destination and properties of each ingress rule. The source of the internet is ``None``."""
-    for target, group in templates.table("EC2::SecurityGroup").items():
+    for target, group in templates.properties_by_key("EC2::SecurityGroup").items():
         for rule in group.get("SecurityGroupIngress", []):
-            yield templates.origin(target[0], rule.get("SourceSecurityGroupId")), target, rule
+            yield templates.resolve(target[0], rule.get("SourceSecurityGroupId")), target, rule
     for alone in templates.resources_by_type("EC2::SecurityGroupIngress"):
-        target_key = templates.origin(alone.tier, alone.properties["GroupId"])
+        target_key = templates.resolve(alone.tier, alone.properties["GroupId"])
         if target_key:
-            source = templates.origin(alone.tier, alone.properties.get("SourceSecurityGroupId"))
+            source = templates.resolve(alone.tier, alone.properties.get("SourceSecurityGroupId"))
             yield source, target_key, alone.properties
 
 
@@ -141,33 +145,33 @@ def _store_traffic(templates: Templates) -> dict[str, tuple[Path, str]]:
 def _balancer_flows(templates: Templates, box_list: list[Box]) -> Iterator[tuple[str, int, str]]:
     """Yield the load balancer, port and target box of each listener."""
     box_by_resource = {key: box.node.id for box in box_list for key in box.resources}
-    downstream: dict[Key | None, set[str]] = {}
+    downstream: dict[ResourceKey | None, set[str]] = {}
     for group in templates.resources_by_type("AutoScaling::AutoScalingGroup"):
-        for arn in templates.origins(group.tier, group.properties.get("TargetGroupARNs")):
+        for arn in templates.resolve_all(group.tier, group.properties.get("TargetGroupARNs")):
             downstream.setdefault(arn, set()).add(box_by_resource[group.key])
     for service in templates.resources_by_type("ECS::Service"):
         for entry in service.properties.get("LoadBalancers", []):
-            targets = templates.origin(service.tier, entry["TargetGroupArn"])
+            targets = templates.resolve(service.tier, entry["TargetGroupArn"])
             downstream.setdefault(targets, set()).add(box_by_resource[service.key])
     for listener in templates.resources_by_type("ElasticLoadBalancingV2::Listener"):
-        balancer = templates.origin(listener.tier, listener.properties["LoadBalancerArn"])
+        balancer = templates.resolve(listener.tier, listener.properties["LoadBalancerArn"])
         for action in listener.properties["DefaultActions"]:
-            targets = templates.origin(listener.tier, action.get("TargetGroupArn"))
+            targets = templates.resolve(listener.tier, action.get("TargetGroupArn"))
             for box in sorted(downstream.get(targets, ())):
                 if balancer and targets:
                     yield box_by_resource[balancer], int(listener.properties["Port"]), box
 
 
-def _links(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
+def _vpc_link_flows(templates: Templates, box_list: list[Box]) -> Iterator[Flow]:
     """Yield the flows from REST APIs through VPC links to load balancers."""
     box_by_resource = {key: box.node.id for box in box_list for key in box.resources}
-    links = templates.table("ApiGateway::VpcLink")
+    links = templates.properties_by_key("ApiGateway::VpcLink")
     for method in templates.resources_by_type("ApiGateway::Method"):
-        api = templates.origin(method.tier, method.properties["RestApiId"])
-        link = templates.origin(method.tier, method.properties["Integration"].get("ConnectionId"))
+        api = templates.resolve(method.tier, method.properties["RestApiId"])
+        link = templates.resolve(method.tier, method.properties["Integration"].get("ConnectionId"))
         if api is None or link not in links:
             continue
-        for balancer in sorted(templates.origins(link[0], links[link]["TargetArns"])):
+        for balancer in sorted(templates.resolve_all(link[0], links[link]["TargetArns"])):
             port = _integration_port(method.properties)
             yield Flow(box_by_resource[api], box_by_resource[balancer], "tcp", port, "VPC link", Path.CONTROL)
 
@@ -179,8 +183,8 @@ def _integration_port(method: Mapping[str, Any]) -> int:
     return next((int(result[1]) for result in ports if result), 80)
 
 
-def _calls(box_list: list[Box]) -> Iterator[Flow]:
+def _caller_flows(box_list: list[Box]) -> Iterator[Flow]:
     """Yield the requests with which callers open and follow a session."""
     if any(box.node.id == "session-api" for box in box_list):
         for caller in (BROWSER, NATIVE_CLIENT):
-            yield Flow(caller.id, "session-api", "https", 443, _API, Path.CONTROL)
+            yield Flow(caller.id, "session-api", "https", 443, _API_PURPOSE, Path.CONTROL)

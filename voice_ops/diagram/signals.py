@@ -6,7 +6,7 @@ from typing import Any
 from voice_blueprint.contract.metrics import METRICS
 from voice_ops.diagram.boxes import Box
 from voice_ops.diagram.graph import Signal
-from voice_ops.diagram.templates import Key, Templates
+from voice_ops.diagram.templates import ResourceKey, Templates
 
 _COMPARISONS = {
     "GreaterThanThreshold": ">",
@@ -18,71 +18,80 @@ _COMPARISONS = {
 
 def signals(templates: Templates, box_list: list[Box]) -> list[Signal]:
     """Return a signal for each alarm that scales a fleet, and for each target tracking policy."""
-    return [*_alarms(templates, box_list), *_targets(templates, box_list)]
+    return [*_alarm_signals(templates, box_list), *_target_tracking_signals(templates, box_list)]
 
 
-def _alarms(templates: Templates, box_list: list[Box]) -> Iterator[Signal]:
-    policies = templates.table("AutoScaling::ScalingPolicy")
+def _alarm_signals(templates: Templates, box_list: list[Box]) -> Iterator[Signal]:
+    policies = templates.properties_by_key("AutoScaling::ScalingPolicy")
     for alarm in templates.resources_by_type("CloudWatch::Alarm"):
-        policy_keys = templates.origins(alarm.tier, alarm.properties.get("AlarmActions")) & policies.keys()
+        policy_keys = templates.resolve_all(alarm.tier, alarm.properties.get("AlarmActions")) & policies.keys()
         for box in box_list:
-            own_policies = sorted(key for key in policy_keys if _group(templates, policies, key) in box.resources)
+            own_policies = sorted(
+                key for key in policy_keys if _policy_group(templates, policies, key) in box.resources
+            )
             if own_policies:
                 alarm_properties = alarm.properties
                 each = " per zone" if len(own_policies) > 1 else ""
-                changes = dict.fromkeys(_change(alarm_properties["Threshold"], policies[key]) for key in own_policies)
+                changes = dict.fromkeys(
+                    _describe_change(alarm_properties["Threshold"], policies[key]) for key in own_policies
+                )
                 yield Signal(
                     alarm_properties["AlarmName"],
                     box.node.id,
                     alarm_properties["MetricName"],
-                    _condition(alarm_properties),
+                    _describe_condition(alarm_properties),
                     f"{' or '.join(changes)}{each}",
                 )
 
 
-def _group(templates: Templates, policies: Mapping[Key, Mapping[str, Any]], policy: Key) -> Key | None:
-    return templates.origin(policy[0], policies[policy]["AutoScalingGroupName"])
+def _policy_group(
+    templates: Templates, policies: Mapping[ResourceKey, Mapping[str, Any]], policy: ResourceKey
+) -> ResourceKey | None:
+    return templates.resolve(policy[0], policies[policy]["AutoScalingGroupName"])
 
 
-def _unit(metric: str) -> str:
+def _metric_unit(metric: str) -> str:
     definition = METRICS.get(metric)
     return "%" if definition and definition.unit == "Percent" else ""
 
 
-def _condition(alarm: Mapping[str, Any]) -> str:
+def _describe_condition(alarm: Mapping[str, Any]) -> str:
     sign = _COMPARISONS[alarm["ComparisonOperator"]]
     evaluation_periods = alarm["EvaluationPeriods"]
     breaching = alarm.get("DatapointsToAlarm", evaluation_periods)
     periods = f"{breaching} x {alarm['Period']} s" if breaching == evaluation_periods else (
         f"{breaching} of {evaluation_periods} x {alarm['Period']} s"
     )  # fmt: skip
-    return f"{sign} {alarm['Threshold']:g}{_unit(alarm['MetricName'])} ({_abbreviate(alarm['Statistic'])}, {periods})"
+    return (
+        f"{sign} {alarm['Threshold']:g}{_metric_unit(alarm['MetricName'])} "
+        f"({_abbreviate_statistic(alarm['Statistic'])}, {periods})"
+    )
 
 
-def _abbreviate(statistic: str) -> str:
+def _abbreviate_statistic(statistic: str) -> str:
     return {"Average": "mean", "Maximum": "max", "Minimum": "min"}.get(statistic, statistic)
 
 
-def _change(threshold: float, policy: Mapping[str, Any]) -> str:
+def _describe_change(threshold: float, policy: Mapping[str, Any]) -> str:
     steps: Sequence[Mapping[str, Any]] = policy["StepAdjustments"]
     percent = "%" if policy["AdjustmentType"] == "PercentChangeInCapacity" else ""
     if len(steps) == 1:
         return f"{steps[0]['ScalingAdjustment']:+d}{percent}"
-    return ", ".join(f"{step['ScalingAdjustment']:+d}{percent} {_interval(threshold, step)}" for step in steps)
+    return ", ".join(f"{step['ScalingAdjustment']:+d}{percent} {_describe_interval(threshold, step)}" for step in steps)
 
 
-def _interval(threshold: float, step: Mapping[str, Any]) -> str:
+def _describe_interval(threshold: float, step: Mapping[str, Any]) -> str:
     low, high = step.get("MetricIntervalLowerBound"), step.get("MetricIntervalUpperBound")
     if high is None or (low is not None and low >= 0):
         return f"from {threshold + (low or 0):g}"
     return f"below {threshold + high:g}"
 
 
-def _targets(templates: Templates, box_list: list[Box]) -> Iterator[Signal]:
-    scalable = templates.table("ApplicationAutoScaling::ScalableTarget")
+def _target_tracking_signals(templates: Templates, box_list: list[Box]) -> Iterator[Signal]:
+    scalable = templates.properties_by_key("ApplicationAutoScaling::ScalableTarget")
     for policy in templates.resources_by_type("ApplicationAutoScaling::ScalingPolicy"):
         tracking = policy.properties.get("TargetTrackingScalingPolicyConfiguration")
-        target = templates.origin(policy.tier, policy.properties.get("ScalingTargetId"))
+        target = templates.resolve(policy.tier, policy.properties.get("ScalingTargetId"))
         if not tracking or target not in scalable:
             continue
         metric = tracking.get("CustomizedMetricSpecification") or tracking["PredefinedMetricSpecification"]
@@ -94,6 +103,6 @@ def _targets(templates: Templates, box_list: list[Box]) -> Iterator[Signal]:
                     policy.properties["PolicyName"],
                     box.node.id,
                     name,
-                    f"held at {tracking['TargetValue']:,g}{_unit(name)} per task",
+                    f"held at {tracking['TargetValue']:,g}{_metric_unit(name)} per task",
                     "adds or removes tasks",
                 )

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 from voice_ops.diagram import dot
 from voice_ops.diagram.graph import Graph
 from voice_ops.output import err
-from voice_sandbox.npm import NpmError, modules
-from voice_stacks.node import PROGRAM
+from voice_sandbox.npm import NpmError, modules_folder
+from voice_stacks.node import NODE_PROGRAM
 
 _SCRIPT = Path(__file__).with_name("layout.mjs")
 
 
-class Style(NamedTuple):
+class StyledText(NamedTuple):
     """A text and its font. ``size`` is in units of the diagram."""
 
     text: str
@@ -36,42 +36,42 @@ def render(graph: Graph) -> str:
         LayoutError: The npm package is missing, or Graphviz fails.
     """
     try:
-        packages = modules("@viz-js/viz", lambda line: err.print(line, soft_wrap=True))
+        packages = modules_folder("@viz-js/viz", lambda line: err.print(line, soft_wrap=True))
     except NpmError as error:
         raise LayoutError(str(error)) from None
     layout = subprocess.run(  # noqa: S603
-        [PROGRAM, _SCRIPT, packages], input=dot.render(graph), capture_output=True, encoding="utf-8", check=False
+        [NODE_PROGRAM, _SCRIPT, packages], input=dot.render(graph), capture_output=True, encoding="utf-8", check=False
     )
     if layout.returncode != 0:
         raise LayoutError(f"Graphviz failed: {layout.stderr.strip()}")
     output = json.loads(layout.stdout)
     # Without a fixed size, the diagram fills its container and keeps its proportions.
     svg = re.sub(r'(<svg) width="\d+pt" height="\d+pt"', r"\1", output["svg"], count=1)
-    return _with_text_lengths(svg, dict(_widths(json.loads(output["json"]))))
+    return _set_text_lengths(svg, dict(_text_widths(json.loads(output["json"]))))
 
 
-def _with_text_lengths(svg: str, widths: Mapping[Style, float]) -> str:
+def _set_text_lengths(svg: str, widths: Mapping[StyledText, float]) -> str:
     """Set the width of each text to the width that Graphviz computed, so that the text fits with any font."""
 
     def set_length(match: re.Match[str]) -> str:
         attributes, size, text = match.groups()
-        style = Style(_normalize_spaces(html.unescape(text)), float(size), 'font-weight="bold"' in attributes)
+        style = StyledText(_normalize_spaces(html.unescape(text)), float(size), 'font-weight="bold"' in attributes)
         return f'<text{attributes} textLength="{widths[style]:g}" lengthAdjust="spacingAndGlyphs">{text}</text>'
 
     return re.sub(r'<text([^>]* font-size="([\d.]+)"[^>]*)>([^<]*)</text>', set_length, svg)
 
 
-def _widths(drawing: object) -> Iterator[tuple[Style, float]]:
+def _text_widths(drawing: object) -> Iterator[tuple[StyledText, float]]:
     """Yield the text and width of each text in Graphviz's drawing operations (``_draw_``, ``_ldraw_``, ...)."""
     if isinstance(drawing, dict):
         for name, value in drawing.items():
-            yield from _operations(value) if name.endswith("draw_") else _widths(value)
+            yield from _operation_widths(value) if name.endswith("draw_") else _text_widths(value)
     elif isinstance(drawing, list):
         for each in drawing:
-            yield from _widths(each)
+            yield from _text_widths(each)
 
 
-def _operations(operations: list[dict[str, Any]]) -> Iterator[tuple[Style, float]]:
+def _operation_widths(operations: list[dict[str, Any]]) -> Iterator[tuple[StyledText, float]]:
     size, bold = 0.0, False
     for each in operations:
         match each["op"]:
@@ -80,7 +80,7 @@ def _operations(operations: list[dict[str, Any]]) -> Iterator[tuple[Style, float
             case "t":
                 bold = bool(each["fontchar"] & 1)
             case "T":
-                yield Style(_normalize_spaces(each["text"]), size, bold), each["width"]
+                yield StyledText(_normalize_spaces(each["text"]), size, bold), each["width"]
 
 
 def _normalize_spaces(text: str) -> str:

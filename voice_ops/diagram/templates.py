@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 Template = Mapping[str, Any]
-Key = tuple[str, str]
+ResourceKey = tuple[str, str]
 """Tier and logical id of a resource."""
 
 
 class Resource(NamedTuple):
     """A resource and its stack."""
 
-    key: Key
+    key: ResourceKey
     properties: Mapping[str, Any]
 
     @property
@@ -46,11 +46,11 @@ class Templates:
                 if resource["Type"] == f"AWS::{kind}":
                     yield Resource((template_tier, logical_id), resource.get("Properties", {}))
 
-    def table(self, kind: str) -> dict[Key, Mapping[str, Any]]:
+    def properties_by_key(self, kind: str) -> dict[ResourceKey, Mapping[str, Any]]:
         """Return the properties of all resources of a type, by key."""
         return {resource.key: resource.properties for resource in self.resources_by_type(kind)}
 
-    def origin(self, tier: str, value: object) -> Key | None:
+    def resolve(self, tier: str, value: object) -> ResourceKey | None:
         """Return the key of the resource that a reference in a tier's template refers to.
 
         Imports are resolved through the exports of other stacks. The result is ``None`` for other values.
@@ -59,10 +59,10 @@ class Templates:
             case {"Ref": str(name)} | {"Fn::GetAtt": [str(name), _]}:
                 return tier, name
             case {"Fn::ImportValue": str(export)} if export in self._exports:
-                return self.origin(*self._exports[export])
+                return self.resolve(*self._exports[export])
         return None
 
-    def origins(self, tier: str, values: object) -> frozenset[Key]:
+    def resolve_all(self, tier: str, values: object) -> frozenset[ResourceKey]:
         """Return the keys of the resources that a list of references refers to."""
-        results = (self.origin(tier, value) for value in values) if isinstance(values, list) else ()
+        results = (self.resolve(tier, value) for value in values) if isinstance(values, list) else ()
         return frozenset(key for key in results if key)

@@ -22,7 +22,7 @@ from voice_ops.output import err, out, print_error, print_json, stop
 from voice_ops.progress import Progress, heartbeat
 
 POLL_S = 5.0
-INSTANCE = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
+INSTANCE_ID = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
 HOST_HELP = "Instance of a VAD or ASR fleet, gateway task, AKS node or pod."
 Draining = TypeVar("Draining", Host, Task)
 
@@ -51,11 +51,11 @@ def drain(
     Example: voice drain deployments/production-us-east-1.yaml i-0123456789abcdef0 --replace
     """
     deployment = load_region(file, region)
-    is_aws = INSTANCE.fullmatch(host) or tasks.TASK.fullmatch(host)
+    is_aws = INSTANCE_ID.fullmatch(host) or tasks.TASK_ID.fullmatch(host)
     if is_aws and deployment.aws_section:
-        _aws(deployment, host, replace_host=replace_host, dry_run=dry_run, as_json=as_json)
-    elif not is_aws and deployment.azure_section and kubernetes.POD.fullmatch(host):
-        _azure(deployment, host, print_only=print_only or dry_run, as_json=as_json)
+        _drain_on_aws(deployment, host, replace_host=replace_host, dry_run=dry_run, as_json=as_json)
+    elif not is_aws and deployment.azure_section and kubernetes.POD_NAME.fullmatch(host):
+        _drain_on_azure(deployment, host, print_only=print_only or dry_run, as_json=as_json)
     else:
         sections = [
             name for name, section in (("AWS", deployment.aws_section), ("Azure", deployment.azure_section)) if section
@@ -67,8 +67,8 @@ def drain(
         )
 
 
-def _azure(deployment: Deployment, host: str, *, print_only: bool, as_json: bool) -> None:
-    order = kubernetes.order(deployment.azure, host)
+def _drain_on_azure(deployment: Deployment, host: str, *, print_only: bool, as_json: bool) -> None:
+    order = kubernetes.drain_commands(deployment.azure, host)
     if as_json:
         print_json({"host": host, "what": order.what, "commands": order.commands}, deployment.name)
     else:
@@ -82,14 +82,14 @@ def _azure(deployment: Deployment, host: str, *, print_only: bool, as_json: bool
         )
 
 
-def _aws(deployment: Deployment, host: str, *, replace_host: bool, dry_run: bool, as_json: bool) -> None:
-    stacks: dict[str, dict[str, Any]] = {names.stack(deployment, "edge"): {}}  # other templates are not needed
+def _drain_on_aws(deployment: Deployment, host: str, *, replace_host: bool, dry_run: bool, as_json: bool) -> None:
+    stacks: dict[str, dict[str, Any]] = {names.stack_name(deployment, "edge"): {}}  # other templates are not needed
     try:
         account = Account(deployment, stacks, sign_in(deployment))
-        if INSTANCE.fullmatch(host):
-            has_terminated = _instance(account, host, replace_host=replace_host, dry_run=dry_run, as_json=as_json)
+        if INSTANCE_ID.fullmatch(host):
+            has_terminated = _drain_instance(account, host, replace_host=replace_host, dry_run=dry_run, as_json=as_json)
         else:
-            has_terminated = _task(account, host, dry_run=dry_run, as_json=as_json)
+            has_terminated = _drain_task(account, host, dry_run=dry_run, as_json=as_json)
     except NotDrainableError as error:
         raise stop(str(error), REFUSED) from None
     except ERRORS as error:
@@ -102,9 +102,9 @@ def _aws(deployment: Deployment, host: str, *, replace_host: bool, dry_run: bool
         raise typer.Exit(FAILED)
 
 
-def _instance(account: Account, instance: str, *, replace_host: bool, dry_run: bool, as_json: bool) -> bool:
+def _drain_instance(account: Account, instance: str, *, replace_host: bool, dry_run: bool, as_json: bool) -> bool:
     with heartbeat(err, f"find {instance}"):
-        host = hosts.find(account, instance)
+        host = hosts.find_host(account, instance)
     if not as_json:
         out.print(f"{host.id}: {host.fleet} in {host.zone}, {host.state}; runs {', '.join(host.sessions)}")
         out.print(
@@ -114,7 +114,7 @@ def _instance(account: Account, instance: str, *, replace_host: bool, dry_run: b
             f"it has {host.budget_s} s to finish its sessions; after {host.heartbeat_s} s without a heartbeat, the "
             f"hook {host.hook} terminates it"
         )
-    hosts.check(host, replaced=replace_host)
+    hosts.check_minimum(host, replaced=replace_host)
     if not dry_run:
         if not host.is_leaving:
             hosts.terminate(account, host, replaced=replace_host)
@@ -127,15 +127,15 @@ def _instance(account: Account, instance: str, *, replace_host: bool, dry_run: b
     return has_terminated
 
 
-def _task(account: Account, name: str, *, dry_run: bool, as_json: bool) -> bool:
+def _drain_task(account: Account, name: str, *, dry_run: bool, as_json: bool) -> bool:
     with heartbeat(err, f"find {name}"):
-        task = tasks.find(account, name)
+        task = tasks.find_task(account, name)
     if not as_json:
         out.print(f"{task.id}: gateway in cluster {task.cluster}, {task.state}; its service starts a replacement")
         out.print(f"callers have {task.budget_s} s to finish; then they are asked to reconnect to another task")
     if not dry_run:
         if not task.leaves:
-            tasks.stop(account, task)
+            tasks.stop_task(account, task)
         task = _follow(task, partial(tasks.describe_task, account), tasks.STOPPED)
     if as_json:
         print_json({"dry_run": dry_run, "host": task}, account.deployment.name)

@@ -57,7 +57,7 @@ class Host:
         return self.budget_s + self.heartbeat_s
 
 
-def find(account: Account, instance: str) -> Host:
+def find_host(account: Account, instance: str) -> Host:
     """Return the host with an instance id.
 
     Raises:
@@ -76,7 +76,7 @@ def find(account: Account, instance: str) -> Host:
             f"{instance} belongs to {group}, which is not a group of {account.deployment.name}: {group_names}"
         )
     live = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]
-    hook, heartbeat_s = _hook(client, group)
+    hook, heartbeat_s = _termination_hook(client, group)
     group_settings = account.groups[group]
     serving = [each for each in live["Instances"] if each["LifecycleState"] == "InService"]
     return Host(
@@ -95,7 +95,7 @@ def find(account: Account, instance: str) -> Host:
     )
 
 
-def check(host: Host, *, replaced: bool) -> None:
+def check_minimum(host: Host, *, replaced: bool) -> None:
     """Check that the termination of a host does not violate the minimum of its group.
 
     Raises:
@@ -121,7 +121,7 @@ def describe_host(account: Account, host: Host) -> Host:
     return replace(host, state=result[0]["LifecycleState"] if result else TERMINATED)
 
 
-def _hook(client: AutoScalingClient, group: str) -> tuple[str, int]:
+def _termination_hook(client: AutoScalingClient, group: str) -> tuple[str, int]:
     hooks = client.describe_lifecycle_hooks(AutoScalingGroupName=group)["LifecycleHooks"]
     for hook in hooks:
         if hook["LifecycleTransition"] == "autoscaling:EC2_INSTANCE_TERMINATING":

@@ -9,12 +9,12 @@ from voice_blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S
 from voice_ops.aws.account import Account
 from voice_ops.drain.hosts import NotDrainableError
 
-TASK = re.compile(
+TASK_ID = re.compile(
     r"(?:arn:aws[a-z-]*:ecs:[a-z0-9-]+:\d{12}:task/[^/]+/)?([0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12})"
 )
 """Pattern of the id or ARN of a task. Ids of the old format contain hyphens."""
 STOPPED = "STOPPED"
-START_S = 180
+STOP_MARGIN_S = 180
 """Time that ECS needs in addition to the stop itself, to deregister the task and to remove its network interface."""
 
 
@@ -37,19 +37,19 @@ class Task:
     @property
     def max_drain_s(self) -> int:
         """Maximum time until the task has stopped, even if callers do not disconnect."""
-        return self.budget_s + START_S
+        return self.budget_s + STOP_MARGIN_S
 
 
-def find(account: Account, host: str) -> Task:
+def find_task(account: Account, host: str) -> Task:
     """Return the task with an id or ARN.
 
     Raises:
         NotDrainableError: The gateway of the deployment has no such task.
     """
-    match = TASK.fullmatch(host)
+    match = TASK_ID.fullmatch(host)
     assert match  # noqa: S101  the caller has checked the format
-    gateway = account.gateway()
-    task = _describe(account, gateway[0], match[1]) if gateway else None
+    gateway = account.gateway_service()
+    task = _read_task(account, gateway[0], match[1]) if gateway else None
     if task:
         return task
     raise NotDrainableError(
@@ -57,7 +57,7 @@ def find(account: Account, host: str) -> Task:
     )
 
 
-def stop(account: Account, task: Task) -> None:
+def stop_task(account: Account, task: Task) -> None:
     """Stop a task. New callers are routed to other tasks, and existing callers are instructed to reconnect."""
     client: Any = account.session.client("ecs")
     client.stop_task(cluster=task.cluster, task=task.id, reason="voice drain")
@@ -65,10 +65,10 @@ def stop(account: Account, task: Task) -> None:
 
 def describe_task(account: Account, task: Task) -> Task:
     """Return the task in its current state. ECS removes a stopped task after an hour."""
-    return _describe(account, task.cluster, task.id) or Task(task.id, task.cluster, STOPPED, leaves=True)
+    return _read_task(account, task.cluster, task.id) or Task(task.id, task.cluster, STOPPED, leaves=True)
 
 
-def _describe(account: Account, cluster: str, task: str) -> Task | None:
+def _read_task(account: Account, cluster: str, task: str) -> Task | None:
     client: Any = account.session.client("ecs")
     result = client.describe_tasks(cluster=cluster, tasks=[task])["tasks"]
     if not result:

@@ -18,9 +18,9 @@ from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
 from voice_ops.findings import load_region
 from voice_ops.gameday.simulated import Effect, simulate_scenarios
 from voice_ops.options import DeploymentFile, Json, Region
-from voice_ops.output import FullTable, err, out, print_json, stop, styled
+from voice_ops.output import FullTable, err, format_markup, out, print_json, stop
 from voice_ops.progress import Progress, heartbeat
-from voice_ops.sandbox.month import BAD_IMAGE, REDIS, SERVE_STEP, Month, with_digests
+from voice_ops.sandbox.month import BAD_IMAGE_STEP, REDIS_SERVER, SERVE_STEP, FirstMonth, with_digests
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import CdkError
 from voice_sandbox.rehearsals.claim import Claim
@@ -47,7 +47,7 @@ SCENARIOS: Mapping[str, Runbooks] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class ScenarioResult:
     """Result of a scenario.
 
     Attributes:
@@ -99,54 +99,64 @@ def gameday(file: DeploymentFile, region: Region = None, as_json: Json = False) 
     if as_json:
         print_json({"scenarios": [vars(row) | {"passed": row.passed} for row in rows]}, deployment.name)
     else:
-        _print(rows)
+        _print_results(rows)
     if not all(row.passed for row in rows):
         raise typer.Exit(FAILED)
 
 
-def _simulated_row(deployment: Deployment, name: str, effect: Effect | str) -> Row:
-    pages = runbooks(deployment, name)
+def _simulated_row(deployment: Deployment, name: str, effect: Effect | str) -> ScenarioResult:
+    pages = runbook_pages(deployment, name)
     if isinstance(effect, str):
-        return Row(name, None, None, None, effect, pages)
+        return ScenarioResult(name, None, None, None, effect, pages)
     named = [Path(page).stem for page in pages if not page.startswith("procedures/")]
     no_alert = f"no alert with the runbook {' or '.join(pages)} fires"
     # A fault without lost calls does not require a page. Missing metrics cause no lost calls until the load changes.
     needs_alert = effect.lost or name == SILENT_METRIC
     claims = (no_alert,) if named and needs_alert and not set(named) & set(effect.fired) else ()
-    return Row(name, effect.lost, effect.offered, effect.recovers_s, "simulated", pages, claims, effect.fired)
+    return ScenarioResult(
+        name, effect.lost, effect.offered, effect.recovers_s, "simulated", pages, claims, effect.fired
+    )
 
 
-def _rehearse_month(deployment: Deployment) -> Iterator[Row]:
+def _rehearse_month(deployment: Deployment) -> Iterator[ScenarioResult]:
     names = ("store failover", "bad image")
     if deployment.aws_section is None:
         yield from (_simulated_row(deployment, name, "the file has no section `aws`") for name in names)
         return
     progress = Progress(err)
-    with Rehearsal(deployment, real_stores=shutil.which(REDIS) is not None) as rehearsal:
+    with Rehearsal(deployment, real_stores=shutil.which(REDIS_SERVER) is not None) as rehearsal:
         rehearsal.cdk.on_line = progress.detail
         with progress.phase("deploy to a local AWS"):
             rehearsal.bootstrap()
-            month = Month(deployment, rehearsal)
+            month = FirstMonth(deployment, rehearsal)
             month.play(month.steps[SERVE_STEP])
         if deployment.aws.state.replicas:
             yield _run_drill(deployment, names[0], progress, lambda: month.play(month.fail_over))
         else:
             lost = "every call: `state.replicas` is 0, so no replica is promoted"
-            yield Row(names[0], None, None, None, lost, runbooks(deployment, names[0]))
-        yield _run_drill(deployment, names[1], progress, lambda: month.play(month.steps[BAD_IMAGE]))
+            yield ScenarioResult(names[0], None, None, None, lost, runbook_pages(deployment, names[0]))
+        yield _run_drill(deployment, names[1], progress, lambda: month.play(month.steps[BAD_IMAGE_STEP]))
 
 
-def _run_drill(deployment: Deployment, name: str, progress: Progress, drill: Callable[[], list[Claim]]) -> Row:
+def _run_drill(
+    deployment: Deployment, name: str, progress: Progress, drill: Callable[[], list[Claim]]
+) -> ScenarioResult:
     begin = time.monotonic()
     with progress.phase(name):
         failed_claims = tuple(claim.text for claim in drill() if not claim.passed)
     duration_s = time.monotonic() - begin
-    return Row(
-        name, None if failed_claims else 0, None, duration_s, "the local AWS", runbooks(deployment, name), failed_claims
+    return ScenarioResult(
+        name,
+        None if failed_claims else 0,
+        None,
+        duration_s,
+        "the local AWS",
+        runbook_pages(deployment, name),
+        failed_claims,
     )
 
 
-def runbooks(deployment: Deployment, scenario: str) -> tuple[str, ...]:
+def runbook_pages(deployment: Deployment, scenario: str) -> tuple[str, ...]:
     """Return the runbooks of the deployment's alerts that cover a scenario, followed by the procedure.
 
     Placeholders replace missing digests, since a file without digests has no hosts, and therefore no alert on
@@ -162,7 +172,7 @@ def runbooks(deployment: Deployment, scenario: str) -> tuple[str, ...]:
     return (*pages, *([f"procedures/{named.procedure}.md"] if named.procedure else []))
 
 
-def _print(rows: list[Row]) -> None:
+def _print_results(rows: list[ScenarioResult]) -> None:
     table = FullTable(title="game day", title_justify="left", box=box.SIMPLE_HEAD)
     for heading in ("scenario", "calls lost", "recovers after", "by", "alerts", "runbook", ""):
         table.add_column(heading)
@@ -178,12 +188,12 @@ def _print(rows: list[Row]) -> None:
             row.by,
             ", ".join(row.fired) or "-",
             ", ".join(row.runbooks) or "none",
-            styled("[green]✓[/]" if row.passed else "[red]✗[/]"),
+            format_markup("[green]✓[/]" if row.passed else "[red]✗[/]"),
         )
     out.print(table)
     for row in rows:
         for claim in row.claims:
-            out.print(styled("[red]✗[/] {}: {}", row.scenario, claim), soft_wrap=True)
+            out.print(format_markup("[red]✗[/] {}: {}", row.scenario, claim), soft_wrap=True)
         if not row.runbooks:
-            text = styled("[red]✗[/] {}: no alert of this file has a runbook for it", row.scenario)
+            text = format_markup("[red]✗[/] {}: no alert of this file has a runbook for it", row.scenario)
             out.print(text, soft_wrap=True)

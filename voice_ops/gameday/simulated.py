@@ -10,30 +10,30 @@ from numpy.typing import NDArray
 from voice_blueprint.aws.edge import ALIAS_TTL_S
 from voice_blueprint.file.model.aws import Rollout
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import with_image_digests
+from voice_blueprint.hosts import with_placeholder_digests
 from voice_ops.simulate.calls import REDIAL_SHARE
-from voice_ops.simulate.capacity import FleetPlan, fleet_plans, regular_peak, store_calls
-from voice_ops.simulate.metrics import MODELS, check_modelled
-from voice_ops.simulate.policies import configured
+from voice_ops.simulate.capacity import FleetPlan, default_peak, fleet_plans, max_store_calls
+from voice_ops.simulate.metrics import METRIC_MODELS, check_rule_metrics
+from voice_ops.simulate.policies import configured_policy
 from voice_ops.simulate.run import DAY_TICK_S, Result, Settings, Simulation
-from voice_ops.simulate.shortfall import SCATTER
+from voice_ops.simulate.shortfall import MARGIN_DEVIATIONS
 from voice_ops.simulate.traces import (
-    NOTICED_S,
+    DETECTION_S,
     REGION_LOST_S,
     REGION_RESTORED_S,
     Trace,
-    az_outage,
-    flash_crowd,
-    region_loss,
-    spot_wave,
+    az_outage_trace,
+    flash_crowd_trace,
+    region_loss_trace,
+    spot_wave_trace,
 )
 
 CALL_S = 180.0
 SEED = 1
-WITHHELD_METRICS = frozenset({*MODELS, "OpenSockets", "Conversations"})
+WITHHELD_METRICS = frozenset({*METRIC_MODELS, "OpenSockets", "Conversations"})
 """Metrics that hosts no longer publish after telemetry has stopped."""
 FLASH_CROWD_S = 600.0
-"""Start of the surge in the trace ``flash_crowd``."""
+"""Start of the surge in the trace `flash-crowd`."""
 
 
 @dataclass(frozen=True)
@@ -62,20 +62,26 @@ def simulate_scenarios(deployment: Deployment) -> Mapping[str, Effect | str]:
     """
     plans = fleet_plans(deployment, {})
     for plan in plans:
-        check_modelled(plan)
+        check_rule_metrics(plan)
     hours = _FaultComparison(deployment, plans)
-    outage_trace, wave_trace, crowd_trace = (make(hours.peak) for make in (az_outage, spot_wave, flash_crowd))
+    outage_trace, wave_trace, crowd_trace = (
+        make(hours.peak) for make in (az_outage_trace, spot_wave_trace, flash_crowd_trace)
+    )
     metrics = any(rule.adds_hosts for plan in plans for rule in plan.rules)
     return {
-        "zone loss": hours.effect(outage_trace, replace(outage_trace, outages=()), outage_trace.outages[0].start_s)
+        "zone loss": hours.measure_effect(
+            outage_trace, replace(outage_trace, outages=()), outage_trace.outages[0].start_s
+        )
         if len(hours.settings.zones) > 1
         else "the file has one zone",
-        "region loss": hours.without_a_region() if deployment.shared_domain else "the file has one region",
-        "spot wave": hours.effect(wave_trace, replace(wave_trace, spot_waves=()), wave_trace.spot_waves[0].start_s)
+        "region loss": hours.measure_region_loss() if deployment.shared_domain else "the file has one region",
+        "spot wave": hours.measure_effect(
+            wave_trace, replace(wave_trace, spot_waves=()), wave_trace.spot_waves[0].start_s
+        )
         if any(plan.spot for plan in plans)
         else "the file has no spot fleet",
-        "quota refusal": hours.effect(crowd_trace, crowd_trace, FLASH_CROWD_S, quotas=_exhausted_quotas(plans)),
-        "silent metric": hours.effect(crowd_trace, crowd_trace, 0.0, silent=WITHHELD_METRICS)
+        "quota refusal": hours.measure_effect(crowd_trace, crowd_trace, FLASH_CROWD_S, quotas=_exhausted_quotas(plans)),
+        "silent metric": hours.measure_effect(crowd_trace, crowd_trace, 0.0, silent_metrics=WITHHELD_METRICS)
         if metrics
         else "no rule of the file uses a metric of hosts",
     }
@@ -96,12 +102,12 @@ class _FaultComparison:
 
     def __init__(self, deployment: Deployment, plans: tuple[FleetPlan, ...]) -> None:
         aws = deployment.aws_section
-        self._plans, self._image_deployment = plans, with_image_digests(deployment)
-        store = store_calls(deployment)
-        self.peak = regular_peak(plans, store)
+        self._plans, self._image_deployment = plans, with_placeholder_digests(deployment)
+        store = max_store_calls(deployment)
+        self.peak = default_peak(plans, store)
         self.settings = Settings(
             zones=aws.availability_zones if aws else deployment.azure.availability_zones,
-            call_s=CALL_S,
+            mean_call_s=CALL_S,
             cross_zone=aws is None or aws.edge.cross_zone,
             seed=SEED,
             rollout=aws.rollout if aws else Rollout(),
@@ -111,40 +117,42 @@ class _FaultComparison:
         )
         self._baselines: dict[str, Result] = {}
 
-    def effect(self, trace: Trace, baseline_trace: Trace, at_s: float, **fault: object) -> Effect:
+    def measure_effect(self, trace: Trace, baseline_trace: Trace, at_s: float, **fault: object) -> Effect:
         if baseline_trace.name not in self._baselines:
             self._baselines[baseline_trace.name] = self._run(baseline_trace)
         faulty, baseline = self._run(trace, **fault), self._baselines[baseline_trace.name]
         lost = [result.ledger.refused + result.ledger.cut for result in (faulty, baseline)]
-        recovers_s = _recovery_time(faulty, baseline.course.carried, at_s)
+        recovers_s = _recovery_time(faulty, baseline.time_series.carried, at_s)
         # Quotas and missing metrics apply from the start. Outages and waves of interruptions begin later.
         fired = _fired_alerts(faulty, 0.0 if fault else at_s)
         return Effect(max(0, lost[0] - lost[1]), faulty.ledger.offered, recovers_s, fired)
 
-    def without_a_region(self) -> Effect:
+    def measure_region_loss(self) -> Effect:
         """Return the effect of the loss of another region, whose callers are half of the total and move to this region.
 
         The calls of the other region are cut off. Callers are lost if they call before the name resolves to this
         region, or if there is no capacity for them.
         """
-        trace, half_peak = region_loss(self.peak), self.peak / 2
+        trace, half_peak = region_loss_trace(self.peak), self.peak / 2
         faulty = self._run(trace)
         baseline_trace = self._run(Trace("half", trace.seconds, (half_peak,) * len(trace.seconds)))
         refused, before = (result.ledger.refused + result.ledger.cut for result in (faulty, baseline_trace))
-        missed_calls = half_peak + half_peak / CALL_S * (NOTICED_S + ALIAS_TTL_S / 2)
-        course = faulty.course
+        missed_calls = half_peak + half_peak / CALL_S * (DETECTION_S + ALIAS_TTL_S / 2)
+        course = faulty.time_series
         requested_calls = np.where(course.second < REGION_RESTORED_S, course.wanted, 0)
         recovers_s = _recovery_time(faulty, requested_calls, REGION_LOST_S)
         return Effect(
             round(missed_calls) + max(0, refused - before),
             faulty.ledger.offered,
-            None if recovers_s is None else max(recovers_s, NOTICED_S + ALIAS_TTL_S),
+            None if recovers_s is None else max(recovers_s, DETECTION_S + ALIAS_TTL_S),
             _fired_alerts(faulty, REGION_LOST_S),
         )
 
     def _run(self, trace: Trace, **fault: object) -> Result:
         settings = replace(self.settings, **fault)  # type: ignore[arg-type]
-        return Simulation(self._plans, configured(self._plans), trace, settings, alerts_of=self._image_deployment).run()
+        return Simulation(
+            self._plans, configured_policy(self._plans), trace, settings, alert_deployment=self._image_deployment
+        ).run()
 
 
 def _fired_alerts(fault_result: Result, at_s: float) -> tuple[str, ...]:
@@ -153,8 +161,8 @@ def _fired_alerts(fault_result: Result, at_s: float) -> tuple[str, ...]:
 
 def _recovery_time(fault_result: Result, requested_calls: NDArray[Any], at_s: float) -> float | None:
     """Return the time from the fault until all requested calls are served again, except for random variation."""
-    course = fault_result.course
-    missing = requested_calls - course.carried > SCATTER * np.sqrt(np.maximum(requested_calls, 1))
+    course = fault_result.time_series
+    missing = requested_calls - course.carried > MARGIN_DEVIATIONS * np.sqrt(np.maximum(requested_calls, 1))
     shortfall = np.flatnonzero(missing & (course.second > at_s))
     if not shortfall.size:
         return 0.0

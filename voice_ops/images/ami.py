@@ -8,8 +8,8 @@ from voice_blueprint.aws import machine_images, names
 from voice_blueprint.aws.fleets import Fleet, fleets
 from voice_ops.aws.account import Account
 
-OWN = "baked for the fleet"
-PUBLIC = "AWS's own"
+OWN_IMAGE = "baked for the fleet"
+PUBLIC_IMAGE = "AWS's own"
 
 
 @dataclass(frozen=True)
@@ -30,19 +30,19 @@ class Proposal:
     since: str = ""
 
 
-def proposals(account: Account) -> Iterator[Proposal]:
+def propose_images(account: Account) -> Iterator[Proposal]:
     """Yield the newest image that the pipeline of each fleet has built, or otherwise AWS's latest image."""
     for fleet in fleets(account.deployment):
         yield _baked_image(account, fleet) or _public_image(account, fleet)
 
 
 def _baked_image(account: Account, fleet: Fleet) -> Proposal | None:
-    tags = names.baked_tags(account.deployment, fleet.name)
+    tags = names.machine_image_tags(account.deployment, fleet.name)
     filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
     filters.append({"Name": "state", "Values": ["available"]})
     result = account.list_all("ec2", "describe_images", "Images[]", Owners=["self"], Filters=filters)
     newest = max(result, key=lambda image: image["CreationDate"], default=None)
-    return newest and Proposal(fleet.name, fleet.machine_image, newest["ImageId"], OWN, newest["CreationDate"])
+    return newest and Proposal(fleet.name, fleet.machine_image, newest["ImageId"], OWN_IMAGE, newest["CreationDate"])
 
 
 def _public_image(account: Account, fleet: Fleet) -> Proposal:
@@ -51,4 +51,4 @@ def _public_image(account: Account, fleet: Fleet) -> Proposal:
         answer = ssm.get_parameter(Name=machine_images.public_parameter(fleet.instance_type))["Parameter"]
     except ssm.exceptions.ParameterNotFound:
         return Proposal(fleet.name, fleet.machine_image, None)
-    return Proposal(fleet.name, fleet.machine_image, answer["Value"], PUBLIC, f"version {answer['Version']}")
+    return Proposal(fleet.name, fleet.machine_image, answer["Value"], PUBLIC_IMAGE, f"version {answer['Version']}")

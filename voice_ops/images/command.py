@@ -9,15 +9,15 @@ from rich.text import Text
 
 from voice_blueprint import catalog, signing
 from voice_blueprint.contract.images import Image
-from voice_blueprint.hosts import images_for
-from voice_blueprint.images import FOLDER, BuiltImage, ImageSpec, MirroredImage, specs, upstream
-from voice_blueprint.shipped import INSTALLED
+from voice_blueprint.hosts import required_images
+from voice_blueprint.images import IMAGES_FOLDER, BuiltImage, ImageSpec, MirroredImage, specs, upstream_reference
+from voice_blueprint.shipped import IS_INSTALLED
 from voice_ops.exits import FAILED, HELP, REFUSED
 from voice_ops.findings import load
 from voice_ops.images import commands, signatures
-from voice_ops.images.rehearsal import ImageResult, RehearsalError, rehearsal, rehearse
+from voice_ops.images.rehearsal import ImageResult, RehearsalError, open_rehearsal, rehearse_image
 from voice_ops.options import DeploymentFile, Json
-from voice_ops.output import empty_table, err, out, print_json, stop, styled
+from voice_ops.output import empty_table, err, format_markup, out, print_json, stop
 
 app = typer.Typer(
     help="List, build, publish and verify container images, and propose machine images.",
@@ -38,11 +38,11 @@ def list_images(context: typer.Context, as_json: Json = False) -> None:
     if context.invoked_subcommand:
         return
     if as_json:
-        print_json({"images": [_as_dict(spec) for spec in specs().values()]})
+        print_json({"images": [_image_as_dict(spec) for spec in specs().values()]})
         return
     for image in Image:
         spec = specs().get(image)
-        out.print(_describe_image(spec) if spec else styled("[bold]{}[/]  not built yet", image), soft_wrap=True)
+        out.print(_describe_image(spec) if spec else format_markup("[bold]{}[/]  not built yet", image), soft_wrap=True)
 
 
 @app.command("build-args", epilog=HELP)
@@ -63,17 +63,17 @@ def build_args(
     spec = specs().get(name)
     if spec is None:
         raise stop(f"{name} has no image.yaml yet", REFUSED)
-    if tool not in commands.TOOLS:
-        raise stop(f"{tool} is not a build tool; use {' or '.join(commands.TOOLS)}", REFUSED)
+    if tool not in commands.BUILD_TOOLS:
+        raise stop(f"{tool} is not a build tool; use {' or '.join(commands.BUILD_TOOLS)}", REFUSED)
     try:
         digests = commands.parse_digests(spec, digest)
     except commands.WrongDigestError as error:
         raise stop(str(error), REFUSED) from None
     host, _, prefix = registry.partition("/")
-    if prefix and commands.is_azure(registry):
+    if prefix and commands.is_acr(registry):
         raise stop(f"{registry}: pods pull images from an ACR without a prefix; use --registry {host}", REFUSED)
-    for command in commands.push_commands(spec, digests, registry, _commit(revision), tool=tool):
-        typer.echo(commands.shell(command))
+    for command in commands.push_commands(spec, digests, registry, _resolve_revision(revision), tool=tool):
+        typer.echo(commands.format_shell(command))
 
 
 @app.command("publish", epilog=HELP)
@@ -86,7 +86,7 @@ def publish(file: DeploymentFile, registry: Registry) -> None:
     Example: voice images publish deployments/mine.yaml --registry ghcr.io/you
     """
     deployment = load(file)
-    for image in images_for(deployment):
+    for image in required_images(deployment):
         if image not in deployment.images:
             typer.echo(commands.publish_command(specs()[image], registry))
 
@@ -104,14 +104,14 @@ def import_images(
 
     Example: voice images import deployments/mine.yaml --from ghcr.io/you --registry voice.azurecr.io
     """
-    if not commands.is_azure(registry) or "/" in registry:
+    if not commands.is_acr(registry) or "/" in registry:
         raise stop(
             f"{registry} is not the host of an ACR, such as voice.azurecr.io; only an ACR can import images", REFUSED
         )
     deployment = load(file)
-    for image in images_for(deployment):
+    for image in required_images(deployment):
         if digest := deployment.images.get(image):
-            typer.echo(commands.shell(commands.import_command(image, digest, source, registry)))
+            typer.echo(commands.format_shell(commands.import_command(image, digest, source, registry)))
 
 
 @app.command("rehearse", epilog=HELP)
@@ -129,22 +129,22 @@ def rehearse_images(
     Example: voice images rehearse pd-router
     """
     desired = [spec for image, spec in specs().items() if not name or image in name]
-    buildable = [spec for spec in desired if isinstance(spec, BuiltImage) and spec.buildable_offline]
+    buildable = [spec for spec in desired if isinstance(spec, BuiltImage) and spec.is_buildable_offline]
     if name and len(buildable) < len(set(name)):
         raise stop(
             "an image that is mirrored or based on another publisher's image cannot be built without its registry",
             REFUSED,
         )
     try:
-        with rehearsal(lambda text: err.print(text, soft_wrap=True)) as stage:
-            results = [rehearse(spec, stage) for spec in buildable]
+        with open_rehearsal(lambda text: err.print(text, soft_wrap=True)) as stage:
+            results = [rehearse_image(spec, stage) for spec in buildable]
     except RehearsalError as error:
         raise stop(str(error), FAILED) from None
     if as_json:
         print_json({"images": [vars(result) for result in results]})
         return
     for result in results:
-        out.print(_outcome(result), soft_wrap=True)
+        out.print(_format_result(result), soft_wrap=True)
 
 
 @app.command("ami", epilog=HELP)
@@ -158,13 +158,13 @@ def propose_machine_images(file: DeploymentFile, as_json: Json = False) -> None:
     # Imported here, since the other commands of this group need no cloud.
     from voice_ops.aws.account import Account, sign_in  # noqa: PLC0415
     from voice_ops.aws.refusals import ERRORS, command_error  # noqa: PLC0415
-    from voice_ops.images.ami import proposals  # noqa: PLC0415
+    from voice_ops.images.ami import propose_images  # noqa: PLC0415
 
     deployment = load(file)
     if deployment.aws_section is None:
         raise stop(f"{file} has no section `aws`, and therefore no machine images", REFUSED)
     try:
-        matches = list(proposals(Account(deployment, {}, sign_in(deployment))))
+        matches = list(propose_images(Account(deployment, {}, sign_in(deployment))))
     except ERRORS as error:
         raise command_error(error) from None
     if as_json:
@@ -189,7 +189,7 @@ def print_manifest(file: DeploymentFile) -> None:
 
     Example: voice images manifest FILE | cosign sign-blob --key awskms:///alias/images -
     """
-    typer.echo(signing.manifest(load(file).images), nl=False)
+    typer.echo(signing.digest_manifest(load(file).images), nl=False)
 
 
 @app.command("verify", epilog=HELP)
@@ -211,62 +211,65 @@ def verify_images(file: DeploymentFile, registry: Registry, as_json: Json = Fals
         print_json({"signed": {name: answer is None for name, answer in problems.items()}}, deployment.name)
     else:
         for name, answer in problems.items():
-            mark = styled("[red]✗[/] {}: {}", name, answer) if answer else styled("[green]✓[/] {}", name)
+            mark = format_markup("[red]✗[/] {}: {}", name, answer) if answer else format_markup("[green]✓[/] {}", name)
             out.print(mark, soft_wrap=True)
     if any(problems.values()):
         raise typer.Exit(FAILED)
 
 
-def _commit(revision: str) -> str:
+def _resolve_revision(revision: str) -> str:
     """Return the short name of a commit.
 
     For an installed package, return its release; outside of a repository, return the given value.
     """
-    if INSTALLED and revision == "HEAD":
+    if IS_INSTALLED and revision == "HEAD":
         return f"v{version('voice-serve')}"  # the folder of an installed package may be in another repository
-    command = ["git", "-C", str(FOLDER), "rev-parse", "--short=12", "--verify", "--quiet", revision]
+    command = ["git", "-C", str(IMAGES_FOLDER), "rev-parse", "--short=12", "--verify", "--quiet", revision]
     result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  no shell
     return result.stdout.strip() or revision
 
 
-def _outcome(result: ImageResult) -> Text:
+def _format_result(result: ImageResult) -> Text:
     size = f"{result.size_gib:.3f} GiB of {result.budget_gib} GiB"
     times = f"built in {result.build_s:.0f} s, ran in {result.smoke_s:.0f} s"
-    return styled("[green]✓[/] {}: {}, {}", result.name, size, times)
+    return format_markup("[green]✓[/] {}: {}, {}", result.name, size, times)
 
 
 def _describe_image(spec: ImageSpec) -> Text:
     """Return a readable description of an image."""
-    return styled(
+    return format_markup(
         "[bold]{}[/]  {}\n  {}\n  from      {}\n  versions  {}\n  run by    {}",
         spec.name,
         f"{spec.kind}, {' '.join(spec.platforms)}, at most {spec.size.budget_gib:g} GiB",
         spec.summary,
         " ".join(_base_lines(spec)),
-        ", ".join(f"{name} {version}" for name, version in _versions(spec).items()) or "none",
+        ", ".join(f"{name} {version}" for name, version in _catalogue_versions(spec).items()) or "none",
         spec.run_by,
     )
 
 
-def _versions(spec: ImageSpec) -> dict[str, str]:
+def _catalogue_versions(spec: ImageSpec) -> dict[str, str]:
     """Return the versions of the engines and bases of an image from the catalogue."""
     names = [spec.upstream] if isinstance(spec, MirroredImage) else [*spec.bases.values(), *spec.versions.values()]
     return {name: engine.version for name in names if (engine := catalog.engines().get(name))}
 
 
 def _base_lines(spec: ImageSpec) -> list[str]:
-    return [upstream(name) for name in ([spec.upstream] if isinstance(spec, MirroredImage) else spec.bases.values())]
+    return [
+        upstream_reference(name)
+        for name in ([spec.upstream] if isinstance(spec, MirroredImage) else spec.bases.values())
+    ]
 
 
-def _as_dict(spec: ImageSpec) -> dict[str, object]:
+def _image_as_dict(spec: ImageSpec) -> dict[str, object]:
     return {
         "image": spec.name,
         "kind": spec.kind,
         "from": _base_lines(spec),
-        "versions": _versions(spec),
+        "versions": _catalogue_versions(spec),
         "platforms": list(spec.platforms),
         "size_budget_gib": spec.size.budget_gib,
-        "ports": {name: port.number for name, port in zip(spec.ports, spec.port_numbers, strict=True)},
+        "ports": {name: port.number for name, port in zip(spec.ports, spec.resolved_ports, strict=True)},
         "user_id": spec.user_id,
         "clouds": list(spec.clouds),
         "run_by": spec.run_by,

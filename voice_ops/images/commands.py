@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 from voice_blueprint import catalog
 from voice_blueprint.contract.images import Image
-from voice_blueprint.images import CONTEXT, BuiltImage, ImageSpec, MirroredImage, upstream
-from voice_blueprint.shipped import INSTALLED
+from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, ImageSpec, MirroredImage, upstream_reference
+from voice_blueprint.shipped import IS_INSTALLED
 
 Command = list[str]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-TOOLS = ("docker", "buildah")
-_AZURE = ".azurecr.io"
+BUILD_TOOLS = ("docker", "buildah")
+_ACR_SUFFIX = ".azurecr.io"
 UPSTREAM = "UPSTREAM"
 """Key for the digest of a mirrored image."""
 
@@ -29,7 +29,7 @@ def pin_digest(reference: str, digest: str) -> str:
     return f"{repository}/{name.partition(':')[0]}@{digest}"
 
 
-def tag(spec: ImageSpec, digests: Mapping[str, str], revision: str) -> str:
+def image_tag(spec: ImageSpec, digests: Mapping[str, str], revision: str) -> str:
     """Return the tag for a push.
 
     The tag consists of the engine's version, a short digest of each base, and the revision of the source. Registries do
@@ -41,11 +41,11 @@ def tag(spec: ImageSpec, digests: Mapping[str, str], revision: str) -> str:
     return "-".join([version, *(digest.removeprefix("sha256:")[:12] for digest in digests.values()), *source])
 
 
-def references(spec: ImageSpec) -> dict[str, str]:
+def base_references(spec: ImageSpec) -> dict[str, str]:
     """Return the reference with a tag of each base of an image, by build argument."""
     if isinstance(spec, MirroredImage):
-        return {UPSTREAM: upstream(spec.upstream)}
-    return {argument: upstream(name) for argument, name in spec.bases.items()}
+        return {UPSTREAM: upstream_reference(spec.upstream)}
+    return {argument: upstream_reference(name) for argument, name in spec.bases.items()}
 
 
 def digest_command(reference: str) -> str:
@@ -62,8 +62,10 @@ def publish_command(spec: ImageSpec, registry: str) -> str:
     Args:
         registry: Host and prefix of the repositories.
     """
-    script = ".ci/images" if INSTALLED else shlex.quote(os.path.relpath(CONTEXT / ".ci/images"))  # `voice new` wrote it
-    digests = [f'{name}="$({digest_command(base)})"' for name, base in references(spec).items()]
+    script = (
+        ".ci/images" if IS_INSTALLED else shlex.quote(os.path.relpath(BUILD_CONTEXT / ".ci/images"))
+    )  # `voice new` wrote it
+    digests = [f'{name}="$({digest_command(base)})"' for name, base in base_references(spec).items()]
     return " \\\n  ".join([f"{script} {shlex.quote(registry)} {spec.name}", *digests])
 
 
@@ -74,7 +76,7 @@ def import_command(image: Image, digest: str, source: str, registry: str) -> Com
         source: Host and prefix of the source registry.
         registry: Host of the ACR.
     """
-    return _copy(f"{source}/{image}@{digest}", f"{registry}/{image}:{digest.removeprefix('sha256:')[:12]}")
+    return _copy_command(f"{source}/{image}@{digest}", f"{registry}/{image}:{digest.removeprefix('sha256:')[:12]}")
 
 
 def parse_digests(spec: ImageSpec, texts: list[str]) -> dict[str, str]:
@@ -83,7 +85,7 @@ def parse_digests(spec: ImageSpec, texts: list[str]) -> dict[str, str]:
     Raises:
         WrongDigestError: A digest is missing or invalid, or does not belong to a base.
     """
-    bases = references(spec)
+    bases = base_references(spec)
     desired = list(bases)
     digests = {}
     for text in texts:
@@ -102,21 +104,21 @@ def parse_digests(spec: ImageSpec, texts: list[str]) -> dict[str, str]:
 
 
 def build_arguments(spec: BuiltImage, digests: Mapping[str, str]) -> dict[str, str]:
-    return {argument: pin_digest(upstream(name), digests[argument]) for argument, name in spec.bases.items()} | (
-        spec.build_args
-    )
+    return {
+        argument: pin_digest(upstream_reference(name), digests[argument]) for argument, name in spec.bases.items()
+    } | (spec.build_args)
 
 
-def labels(spec: BuiltImage, digests: Mapping[str, str], revision: str) -> dict[str, str]:
+def image_labels(spec: BuiltImage, digests: Mapping[str, str], revision: str) -> dict[str, str]:
     """Return the OCI annotations of an image as labels."""
     argument, base = next(iter(spec.bases.items()))
     prefix = "org.opencontainers.image"
     return {
         f"{prefix}.title": spec.name,
         f"{prefix}.description": spec.summary,
-        f"{prefix}.version": tag(spec, digests, revision),
+        f"{prefix}.version": image_tag(spec, digests, revision),
         f"{prefix}.revision": revision,
-        f"{prefix}.base.name": upstream(base),
+        f"{prefix}.base.name": upstream_reference(base),
         f"{prefix}.base.digest": digests[argument],
         **spec.labels,
     }
@@ -137,14 +139,14 @@ def push_commands(
         revision: Commit of this repository with the Dockerfile.
         tool: ``docker`` (buildx) or ``buildah``; mirrored images need neither.
     """
-    target = f"{registry}/{spec.name}:{tag(spec, digests, revision)}"
+    target = f"{registry}/{spec.name}:{image_tag(spec, digests, revision)}"
     if isinstance(spec, MirroredImage):
-        return [_copy(pin_digest(upstream(spec.upstream), next(iter(digests.values()))), target)]
+        return [_copy_command(pin_digest(upstream_reference(spec.upstream), next(iter(digests.values()))), target)]
     options = ["--platform", ",".join(spec.platforms)]
     options += _repeat_option("--build-arg", build_arguments(spec, digests)) + _repeat_option(
-        "--label", labels(spec, digests, revision)
+        "--label", image_labels(spec, digests, revision)
     )
-    context = os.path.relpath(CONTEXT)
+    context = os.path.relpath(BUILD_CONTEXT)
     file_options = ["--file", os.path.normpath(f"{context}/images/{spec.name}/Dockerfile")]
     if tool == "docker":
         attest = ["--provenance=mode=max", "--sbom=true"]
@@ -154,20 +156,21 @@ def push_commands(
     return [build, ["buildah", "manifest", "push", "--all", target, f"docker://{target}"]]
 
 
-def is_azure(registry: str) -> bool:
+def is_acr(registry: str) -> bool:
     """Return True if a registry is an ACR, whose control plane copies images from other registries."""
-    return registry.partition("/")[0].endswith(_AZURE)
+    return registry.partition("/")[0].endswith(_ACR_SUFFIX)
 
 
-def _copy(source: str, target: str) -> Command:
+def _copy_command(source: str, target: str) -> Command:
     host, _, repository = target.partition("/")
-    if is_azure(target):
-        return ["az", "acr", "import", "--name", host.removesuffix(_AZURE), "--source", source, "--image", repository]
+    if is_acr(target):
+        name = host.removesuffix(_ACR_SUFFIX)
+        return ["az", "acr", "import", "--name", name, "--source", source, "--image", repository]
     # The digest must not change, since the deployment file pins it. `docker pull && push` would change it.
     return ["skopeo", "copy", "--all", "--preserve-digests", f"docker://{source}", f"docker://{target}"]
 
 
-def shell(command: Command) -> str:
+def format_shell(command: Command) -> str:
     """Format a command for a shell, with one option per line."""
     lines: list[str] = []
     for word in command:

@@ -21,19 +21,19 @@ from license_expression import AND, OR, LicenseExpression, get_spdx_licensing
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from voice_blueprint.images import FOLDER, BuiltImage
-from voice_ops.images.locks import PYTHONS, parse_lock, with_requirements
+from voice_blueprint.images import IMAGES_FOLDER, BuiltImage
+from voice_ops.images.locks import PYTHON_VERSIONS, images_with_requirements, parse_lock
 
-PACKAGES = FOLDER / "packages.yaml"
-REVIEW = FOLDER / "licenses.yaml"
-INDEX = "https://pypi.org/simple"
+PACKAGES_FILE = IMAGES_FOLDER / "packages.yaml"
+REVIEW_FILE = IMAGES_FOLDER / "licenses.yaml"
+INDEX_URL = "https://pypi.org/simple"
 INDEX_FORMAT = "application/vnd.pypi.simple.v1+json"
 TIMEOUT_S = 60
 HEADER = "# Written by `make lock` from the wheels that the images install (voice_ops/images/licenses.py).\n"
 
 _BUNDLED = re.compile(r"(?:^|/)(lib[\w+-]+?)(?:-[0-9a-f]{8}){0,2}(?:-[\d.]+)?\.so(?:\.[\d.]+)?$")
 _SOURCE_BUILD = re.compile(r"--no-binary[ =]([a-z0-9-]+)")
-_MAX_NAME = 80
+_MAX_NAME_LENGTH = 80
 """A longer field is the text of a license, not its name."""
 
 
@@ -73,7 +73,7 @@ class Review:
     @classmethod
     def read(cls) -> "Review":
         """Read ``images/licenses.yaml``."""
-        document: dict[str, Any] = yaml.safe_load(REVIEW.read_text(encoding="utf-8"))
+        document: dict[str, Any] = yaml.safe_load(REVIEW_FILE.read_text(encoding="utf-8"))
         libraries, debian = (
             {name: each for each, names in document[section].items() for name in names}
             for section in ("libraries", "debian")
@@ -81,13 +81,15 @@ class Review:
         packages = {name: row["license"] for name, row in document["packages"].items()}
         return cls(tuple(document["permitted"]), document["spellings"], packages, libraries, debian)
 
-    def expression(self, package: Package) -> str:
+    def package_expression(self, package: Package) -> str:
         """Return the SPDX expression of a package, excluding its bundled libraries; empty if unknown."""
         return self.packages.get(package.name) or self.spellings.get(package.license, package.license)
 
-    def identifiers(self, package: Package) -> set[str]:
+    def package_identifiers(self, package: Package) -> set[str]:
         """Return the permitted identifiers of a package and its bundled libraries."""
-        return self._spdx_identifiers(self.expression(package), *map(self.library_expression, package.libraries))
+        return self._spdx_identifiers(
+            self.package_expression(package), *map(self.library_expression, package.libraries)
+        )
 
     def library_expression(self, library: str) -> str:
         """Return the SPDX expression of a library that a wheel bundles; empty if the library is not reviewed."""
@@ -111,10 +113,10 @@ class Review:
         symbols = {str(symbol) for each in expressions if each for symbol in licensing.license_symbols(each)}
         return symbols & set(self.permitted)
 
-    def problems(self, package: Package) -> list[str]:
+    def package_problems(self, package: Package) -> list[str]:
         """Return the reasons that exclude a package from an image."""
         results = []
-        licenses = self.expression(package)
+        licenses = self.package_expression(package)
         if not self._is_permitted(licenses):
             results.append(
                 f"{package.name} {package.version} is under {licenses or 'a license that it does not declare'}"
@@ -144,7 +146,7 @@ def _is_satisfied(node: LicenseExpression, permitted: Iterable[str]) -> bool:
     return str(node) in permitted
 
 
-def stated_license(metadata: str) -> str:
+def declared_license(metadata: str) -> str:
     """Return the license that a package's metadata declares, as one line.
 
     The expression takes precedence over the classifiers, and the classifiers over the name.
@@ -156,7 +158,7 @@ def stated_license(metadata: str) -> str:
     if classifiers:
         return " AND ".join(sorted(line.rpartition(" :: ")[2] for line in classifiers))
     name = str(message.get("License", "")).strip()
-    return name if len(name) <= _MAX_NAME and "\n" not in name else ""
+    return name if len(name) <= _MAX_NAME_LENGTH and "\n" not in name else ""
 
 
 def bundled_libraries(files: Iterable[str]) -> tuple[str, ...]:
@@ -164,14 +166,14 @@ def bundled_libraries(files: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({match[1] for path in files if (match := _BUNDLED.search(path))}))
 
 
-def installed(distribution: Distribution) -> Package:
+def installed_package(distribution: Distribution) -> Package:
     """Return the description of a package that is installed in this environment."""
     files = [str(PurePosixPath(file)) for file in distribution.files or ()]
-    name, licenses = canonicalize_name(distribution.name), stated_license(distribution.read_text("METADATA") or "")
+    name, licenses = canonicalize_name(distribution.name), declared_license(distribution.read_text("METADATA") or "")
     return Package(name, distribution.version, licenses, bundled_libraries(files))
 
 
-def published(name: str, version: str, python: str) -> Package:
+def fetch_package(name: str, version: str, python: str) -> Package:
     """Read a package's wheel for Linux on x86-64 from the index.
 
     Raises:
@@ -181,7 +183,7 @@ def published(name: str, version: str, python: str) -> Package:
     import requests  # noqa: PLC0415  development dependency, like remotezip
     from remotezip import RemoteZip  # noqa: PLC0415
 
-    answer = requests.get(f"{INDEX}/{name}/", headers={"Accept": INDEX_FORMAT}, timeout=TIMEOUT_S)
+    answer = requests.get(f"{INDEX_URL}/{name}/", headers={"Accept": INDEX_FORMAT}, timeout=TIMEOUT_S)
     answer.raise_for_status()
     ends = re.compile(rf"-{re.escape(version)}(-[0-9][^-]*)?-[^-]+-[^-]+-[^-]+\.whl")
     for file in answer.json()["files"]:
@@ -192,14 +194,14 @@ def published(name: str, version: str, python: str) -> Package:
         with RemoteZip(file["url"]) as wheel:
             files = wheel.namelist()
             metadata = wheel.read(next(each for each in files if each.endswith(".dist-info/METADATA"))).decode()
-        return Package(name, version, stated_license(metadata), bundled_libraries(files))
+        return Package(name, version, declared_license(metadata), bundled_libraries(files))
     for file in answer.json()["files"]:
         if file["filename"].endswith(f"-{version}.tar.gz"):
             with tarfile.open(fileobj=io.BytesIO(requests.get(file["url"], timeout=TIMEOUT_S).content)) as source:
                 metadata_file = next(each for each in source.getnames() if re.fullmatch(r"[^/]+/PKG-INFO", each))
                 metadata = (source.extractfile(metadata_file) or io.BytesIO()).read().decode()
-            return Package(name, version, stated_license(metadata))
-    raise LookupError(f"{INDEX} has no release {version} of {name} for Linux")
+            return Package(name, version, declared_license(metadata))
+    raise LookupError(f"{INDEX_URL} has no release {version} of {name} for Linux")
 
 
 def _is_compatible(tag: Tag, python: str) -> bool:
@@ -207,7 +209,7 @@ def _is_compatible(tag: Tag, python: str) -> bool:
     return is_python and (tag.platform == "any" or ("linux" in tag.platform and tag.platform.endswith("x86_64")))
 
 
-def built_from_source(spec: BuiltImage) -> set[str]:
+def source_built_packages(spec: BuiltImage) -> set[str]:
     """Return the packages that an image compiles. Unlike their wheels, these packages bundle no libraries."""
     return set(_SOURCE_BUILD.findall((spec.folder / "Dockerfile").read_text(encoding="utf-8")))
 
@@ -221,23 +223,23 @@ def pinned_packages(spec: BuiltImage) -> dict[str, str]:
 def main() -> None:
     """Write ``images/packages.yaml`` from the pinned packages of all images."""
     rows: dict[tuple[str, str], Package] = {}
-    for spec in with_requirements():
+    for spec in images_with_requirements():
         for name, version in pinned_packages(spec).items():
             if (name, version) not in rows:
-                row = published(name, version, PYTHONS[spec.bases["BASE_IMAGE"]])
-                rows[name, version] = replace(row, libraries=()) if name in built_from_source(spec) else row
-    lines = [_row(row) for _, row in sorted(rows.items())]
-    PACKAGES.write_text(HEADER + "".join(lines), encoding="utf-8")
+                row = fetch_package(name, version, PYTHON_VERSIONS[spec.bases["BASE_IMAGE"]])
+                rows[name, version] = replace(row, libraries=()) if name in source_built_packages(spec) else row
+    lines = [_format_row(row) for _, row in sorted(rows.items())]
+    PACKAGES_FILE.write_text(HEADER + "".join(lines), encoding="utf-8")
 
 
-def _row(package: Package) -> str:
+def _format_row(package: Package) -> str:
     row = asdict(package) | {"libraries": list(package.libraries)}
     return yaml.safe_dump([row], default_flow_style=None, sort_keys=False, width=200)
 
 
 def read_packages() -> dict[tuple[str, str], Package]:
     """Read ``images/packages.yaml`` by name and version."""
-    rows = yaml.load(PACKAGES.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    rows = yaml.load(PACKAGES_FILE.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     return {(row["name"], row["version"]): Package(**row | {"libraries": tuple(row["libraries"])}) for row in rows}
 
 

@@ -16,22 +16,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from voice_blueprint.images import CONTEXT, BuiltImage, bases
+from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, bases
 from voice_ops.images.smoke import smoke_for
 
-TOOLS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "ip": "iproute2", "redis-server": "redis-server",
+REQUIRED_TOOLS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "ip": "iproute2", "redis-server": "redis-server",
          "espeak-ng": "espeak-ng"}  # fmt: skip
 """Debian package of each required program."""
-MIRROR = "http://deb.debian.org"
+MIRROR_URL = "http://deb.debian.org"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 APT_NO_CACHE = 'APT::Keep-Downloaded-Packages "false"; Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";'
-CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-SMOKE = "smoke"
-DRIVE = "drive.sh"
+CERTIFICATES_FILE = Path("/etc/ssl/certs/ca-certificates.crt")
+SMOKE_FOLDER = "smoke"
+DRIVE_SCRIPT = "drive.sh"
 LOOPBACK_ONLY = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 """Command prefix that runs a program in a separate network, in which all ports are free. No traffic leaves this
 network."""
-Report = Callable[[str], None]
+ReportFunction = Callable[[str], None]
 
 
 class RehearsalError(Exception):
@@ -55,14 +55,15 @@ def install_tools() -> None:
     Raises:
         RehearsalError: A missing tool cannot be installed.
     """
-    if all(map(shutil.which, TOOLS)):
+    if all(map(shutil.which, REQUIRED_TOOLS)):
         return
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise RehearsalError(
-            f"root permissions and {', '.join(TOOLS)} are required: run `apt-get install {' '.join(TOOLS.values())}`"
+            f"root permissions and {', '.join(REQUIRED_TOOLS)} are required: run `apt-get install "
+            f"{' '.join(REQUIRED_TOOLS.values())}`"
         )
     _run(["apt-get", "update", "-qq"])
-    _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *TOOLS.values()])
+    _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *REQUIRED_TOOLS.values()])
 
 
 def _run(command: list[str], timeout_s: float = 1800) -> str:
@@ -81,21 +82,21 @@ def _run(command: list[str], timeout_s: float = 1800) -> str:
 class Rehearsal:
     """A temporary image storage, in which images are built and run."""
 
-    def __init__(self, folder: Path, report: Report) -> None:
+    def __init__(self, folder: Path, report: ReportFunction) -> None:
         self._folder = folder
-        self._say = report
+        self._report = report
         self._digests: dict[str, str] = {}
 
     def _buildah(self, command: str, *arguments: str, prefix: tuple[str, ...] = ()) -> str:
         storage = ["--root", f"{self._folder}/storage", "--runroot", f"{self._folder}/run", "--storage-driver", "vfs"]
         return _run([*prefix, "buildah", *storage, command, *arguments])
 
-    def base(self, name: str) -> str:
+    def bootstrap_base(self, name: str) -> str:
         """Return the reference of a distribution's base with a digest. The first call bootstraps the base."""
         base = bases()[name]
         local = f"localhost/{name}:{base.bootstrap}"
         if name not in self._digests:
-            self._say(f"bootstrapping {local} from {MIRROR}")
+            self._report(f"bootstrapping {local} from {MIRROR_URL}")
             self._bootstrap(base.bootstrap, local)
             self._digests[name] = self._buildah("inspect", "--type", "image", "--format", "{{.FromImageDigest}}", local)
         return f"localhost/{name}@{self._digests[name]}"
@@ -103,9 +104,9 @@ class Rehearsal:
     def _bootstrap(self, suite: str, reference: str) -> None:
         archive = f"{self._folder}/{suite}.tar"
         sources = [
-            f"deb {MIRROR}/debian {suite} main",
-            f"deb {MIRROR}/debian {suite}-updates main",
-            f"deb {MIRROR}/debian-security {suite}-security main",
+            f"deb {MIRROR_URL}/debian {suite} main",
+            f"deb {MIRROR_URL}/debian {suite}-updates main",
+            f"deb {MIRROR_URL}/debian-security {suite}-security main",
         ]
         # As in debian:*-slim: required packages and apt, without documentation, and without apt's package cache.
         slim = [f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "locale", "info")]
@@ -120,7 +121,7 @@ class Rehearsal:
 
     def build(self, spec: BuiltImage) -> str:
         """Build an image from its Dockerfile, and return the local reference."""
-        arguments = {argument: self.base(name) for argument, name in spec.bases.items()}
+        arguments = {argument: self.bootstrap_base(name) for argument, name in spec.bases.items()}
         arguments |= spec.build_args | self._current_packages(spec)
         reference = f"localhost/voice/{spec.name}:rehearsal"
         options = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
@@ -128,12 +129,17 @@ class Rehearsal:
         # certificates.
         pip = self._folder / "pip.conf"
         pip.write_text("[global]\ncert = /run/host-certificates.crt\n", encoding="utf-8")
-        mounts = ["--volume", f"{pip}:/etc/pip.conf:ro", "--volume", f"{CERTIFICATES}:/run/host-certificates.crt:ro"]
-        self._say(f"building {spec.name}")
+        mounts = [
+            "--volume",
+            f"{pip}:/etc/pip.conf:ro",
+            "--volume",
+            f"{CERTIFICATES_FILE}:/run/host-certificates.crt:ro",
+        ]
+        self._report(f"building {spec.name}")
         self._buildah(
             "bud", "--isolation", "chroot", "--pull-never", "--layers=false",
-            *options, *(mounts if CERTIFICATES.exists() else []), "--tag", reference,
-            "--file", f"{spec.folder}/Dockerfile", str(CONTEXT),
+            *options, *(mounts if CERTIFICATES_FILE.exists() else []), "--tag", reference,
+            "--file", f"{spec.folder}/Dockerfile", str(BUILD_CONTEXT),
         )  # fmt: skip
         return reference
 
@@ -146,7 +152,7 @@ class Rehearsal:
         """
         names = " ".join(package.name for package in spec.packages.values())
         script = f"apt-get update -qq && apt-cache madison {names}"
-        with self._container(self.base(next(iter(spec.bases.values())))) as container:
+        with self._container(self.bootstrap_base(next(iter(spec.bases.values())))) as container:
             listing = self._buildah("run", "--isolation", "chroot", container, "--", "sh", "-c", script)
         newest: dict[str, str] = {}
         for line in listing.splitlines():
@@ -156,7 +162,7 @@ class Rehearsal:
         for argument, package in spec.packages.items():
             result = newest.get(package.name, package.version)
             if result != package.version:
-                self._say(
+                self._report(
                     f"! {spec.name}: {argument} is {package.version}, but the current version in Debian is {result}"
                 )
                 current[argument] = result
@@ -178,7 +184,7 @@ class Rehearsal:
             )
             self._buildah("run", "--isolation", "chroot", "--user", "0", container, "--", "update-ca-certificates")
             # boto3 bundles CA certificates, and uses the system's only if configured.
-            self._buildah("config", "--env", f"AWS_CA_BUNDLE={CERTIFICATES}", container)
+            self._buildah("config", "--env", f"AWS_CA_BUNDLE={CERTIFICATES_FILE}", container)
             self._buildah("commit", "--quiet", container, f"oci-archive:{archive}")
 
     def size_gib(self, reference: str) -> float:
@@ -187,29 +193,29 @@ class Rehearsal:
             listing = _run(["du", "--summarize", "--bytes", self._buildah("mount", container)])
         return int(listing.split()[0]) / 2**30
 
-    def smoke(self, spec: BuiltImage, reference: str) -> None:
+    def run_smoke_test(self, spec: BuiltImage, reference: str) -> None:
         """Run an image's own smoke test, in the image or from outside."""
-        self._say(f"running {spec.name}")
-        if (spec.folder / SMOKE / DRIVE).exists():
-            self._drive(spec, reference)
+        self._report(f"running {spec.name}")
+        if (spec.folder / SMOKE_FOLDER / DRIVE_SCRIPT).exists():
+            self._run_outside(spec, reference)
         else:
             self._run_inside(spec, reference)
 
-    def _drive(self, spec: BuiltImage, reference: str) -> None:
+    def _run_outside(self, spec: BuiltImage, reference: str) -> None:
         """Run the smoke test on this machine with the image's command and files."""
         config = json.loads(self._buildah("inspect", "--type", "image", reference))["OCIv1"]["config"]
         with self._container(reference) as container:
             root = self._buildah("mount", container)
-            script = [f"{spec.folder}/{SMOKE}/{DRIVE}", root, ",".join(spec.capabilities)]
+            script = [f"{spec.folder}/{SMOKE_FOLDER}/{DRIVE_SCRIPT}", root, ",".join(spec.capabilities)]
             _run([*script, "env", *config["Env"], *config["Cmd"]])
 
     def _run_inside(self, spec: BuiltImage, reference: str) -> None:
         """Run the smoke test in the image as its user, without network access except to a loopback interface."""
         plan = smoke_for(spec.name)
-        folder = self._folder / f"{spec.name}-{SMOKE}"
-        shutil.copytree(spec.folder / SMOKE, folder)
+        folder = self._folder / f"{spec.name}-{SMOKE_FOLDER}"
+        shutil.copytree(spec.folder / SMOKE_FOLDER, folder)
         (folder / "launch.json").write_text(json.dumps(plan.document()), encoding="utf-8")
-        mounts = {folder: f"/{SMOKE}"}
+        mounts = {folder: f"/{SMOKE_FOLDER}"}
         for number, (path, text) in enumerate(plan.files().items()):
             mounts[self._folder / f"{spec.name}-{number}"] = path
             (self._folder / f"{spec.name}-{number}").write_text(text, encoding="utf-8")
@@ -218,20 +224,20 @@ class Rehearsal:
             for host_path, container_path in mounts.items()
             for word in ("--volume", f"{host_path}:{container_path}:ro")
         ]
-        script = ["--", "sh", f"/{SMOKE}/run.sh"]
+        script = ["--", "sh", f"/{SMOKE_FOLDER}/run.sh"]
         with self._container(reference) as container:
             self._buildah("run", "--isolation", "chroot", *volumes, container, *script, prefix=LOOPBACK_ONLY)
 
 
 @contextmanager
-def rehearsal(report: Report) -> Iterator[Rehearsal]:
+def open_rehearsal(report: ReportFunction) -> Iterator[Rehearsal]:
     """Open a rehearsal, and delete the image storage at the end of the context."""
     install_tools()
     with TemporaryDirectory(prefix="voice-images-") as folder:
         yield Rehearsal(Path(folder), report)
 
 
-def rehearse(spec: BuiltImage, stage: Rehearsal) -> ImageResult:
+def rehearse_image(spec: BuiltImage, stage: Rehearsal) -> ImageResult:
     """Build, measure and run an image.
 
     Raises:
@@ -243,5 +249,5 @@ def rehearse(spec: BuiltImage, stage: Rehearsal) -> ImageResult:
     size = stage.size_gib(reference)
     if size > spec.size.budget_gib:
         raise RehearsalError(f"{spec.name} has {size:.2f} GiB, more than its limit of {spec.size.budget_gib} GiB")
-    stage.smoke(spec, reference)
+    stage.run_smoke_test(spec, reference)
     return ImageResult(spec.name, size, spec.size.budget_gib, built_at - begin, time.monotonic() - built_at)

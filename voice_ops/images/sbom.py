@@ -16,8 +16,8 @@ from packaging.utils import canonicalize_name
 from voice_blueprint.images import BuiltImage, specs
 from voice_ops.images.licenses import Package, Review, read_packages
 
-LABEL = "org.opencontainers.image.licenses"
-_PYTHON = re.compile(r"pkg:pypi/([^@]+)@([^?#]+)")
+LICENSES_LABEL = "org.opencontainers.image.licenses"
+_PYPI_PURL = re.compile(r"pkg:pypi/([^@]+)@([^?#]+)")
 
 
 def add_licenses(document: dict[str, Any], spec: BuiltImage) -> list[str]:
@@ -28,23 +28,25 @@ def add_licenses(document: dict[str, Any], spec: BuiltImage) -> list[str]:
         spec: The described image.
     """
     review, packages = Review.read(), read_packages()
-    document.setdefault("metadata", {}).setdefault("component", {})["licenses"] = [{"expression": spec.labels[LABEL]}]
+    document.setdefault("metadata", {}).setdefault("component", {})["licenses"] = [
+        {"expression": spec.labels[LICENSES_LABEL]}
+    ]
     problems = []
     for component in list(document.get("components", [])):
-        match = _PYTHON.match(component.get("purl", ""))
+        match = _PYPI_PURL.match(component.get("purl", ""))
         if match is None:
             continue
         name, version = canonicalize_name(match[1]), match[2]
         package = packages.get((name, version))
         if package is None:
             # Packages in publishers' images are chosen by the publishers, with the licenses that the scanner found.
-            if spec.buildable_offline:
+            if spec.is_buildable_offline:
                 problems.append(
                     f"{match[1]} {match[2]} is in the image and not in images/packages.yaml; run `make lock`"
                 )
             continue
-        problems += review.problems(package)
-        component["licenses"] = [{"expression": review.expression(package)}]
+        problems += review.package_problems(package)
+        component["licenses"] = [{"expression": review.package_expression(package)}]
         document["components"] += [_library_component(package, library, review) for library in package.libraries]
     return problems
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from voice_blueprint.file.model.deployment import Deployment, ImageSigning
-from voice_blueprint.signing import is_verified, manifest
+from voice_blueprint.signing import digest_manifest, is_signature_valid
 
 _SIGNATURE = "dev.cosignproject.cosign/signature"
 
@@ -25,7 +25,7 @@ def check_signatures(deployment: Deployment, key: ImageSigning, registry: str) -
     Raises:
         RegistryError: skopeo is not installed.
     """
-    is_manifest_signed = is_verified(key.public_key, key.signature, manifest(deployment.images).encode())
+    is_manifest_signed = is_signature_valid(key.public_key, key.signature, digest_manifest(deployment.images).encode())
     yield "images", None if is_manifest_signed else "the signature does not match the digests in the file"
     for image, digest in deployment.images.items():
         yield image.value, _signature_problem(f"{registry}/{image.value}", digest, key.public_key)
@@ -55,5 +55,5 @@ def _signature_problem(repository: str, digest: str, public_key: str) -> str | N
 def _signed_texts(folder: Path, public_key: str) -> Iterator[Mapping[str, Any]]:
     for layer in json.loads((folder / "manifest.json").read_bytes())["layers"]:
         text = (folder / layer["digest"].removeprefix("sha256:")).read_bytes()
-        if is_verified(public_key, layer["annotations"][_SIGNATURE], text):
+        if is_signature_valid(public_key, layer["annotations"][_SIGNATURE], text):
             yield json.loads(text)

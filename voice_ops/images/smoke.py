@@ -6,12 +6,12 @@ from voice_blueprint.azure import contract as cluster_contract
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.base import Launcher
 from voice_blueprint.engines.launch.pd_router import CellFront, PdRouter
-from voice_blueprint.engines.launch.router import Backend, Pods, Router
+from voice_blueprint.engines.launch.router import Backend, Router, ServicePods
 from voice_blueprint.engines.launch.vllm import DEFAULT_BODY_MIB
 
 
 @dataclass(frozen=True)
-class Smoke:
+class SmokeTest:
     """Input of ``smoke/run.sh``, mounted as ``/smoke/launch.json``. The launchers' files are mounted at their paths."""
 
     launchers: tuple[Launcher, ...] = ()
@@ -26,17 +26,17 @@ class Smoke:
         return {"commands": [launcher.command() for launcher in self.launchers], "ports": self.ports}
 
 
-def smoke_for(image: Image) -> Smoke:
-    """Return the smoke test of an image."""
+def smoke_for(image: Image) -> SmokeTest:
+    """Return the launchers and ports with which the image is started. Most images need none."""
     if image is Image.ROUTER:
-        pods = Pods("service", "engines-service.voice.svc.cluster.local", cluster_contract.ENGINE_HTTP.number, 2)
+        pods = ServicePods("service", "engines-service.voice.svc.cluster.local", cluster_contract.ENGINE_HTTP.number, 2)
         backends = [Backend("model", [pods])]
-        return Smoke((Router(cluster_contract.ROUTER_HTTP.number, backends, drain_s=10, threads=1),))
+        return SmokeTest((Router(cluster_contract.ROUTER_HTTP.number, backends, drain_s=10, threads=1),))
     if image is not Image.PD_ROUTER:
-        return Smoke()
+        return SmokeTest()
     front, router = cluster_contract.ENGINE_HTTP.number, cluster_contract.PD_ROUTER_HTTP.number
     prefill, decode = cluster_contract.PREFILL_HTTP.number, cluster_contract.DECODE_HTTP.number
-    return Smoke(
+    return SmokeTest(
         (CellFront(front, router, decode, DEFAULT_BODY_MIB), PdRouter(router, prefill, decode)),
         {"front": front, "prefill": prefill, "decode": decode},
     )

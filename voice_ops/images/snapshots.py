@@ -11,17 +11,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 
-from voice_blueprint.images import FOLDER, Base, BuiltImage, bases, specs
-from voice_ops.images.rehearsal import MIRROR
+from voice_blueprint.images import IMAGES_FOLDER, BaseImage, BuiltImage, bases, specs
+from voice_ops.images.rehearsal import MIRROR_URL
 
-BASES = FOLDER / "bases.yaml"
-LISTS = ("binary-amd64/Packages", "source/Sources")
+BASES_FILE = IMAGES_FOLDER / "bases.yaml"
+LIST_FILES = ("binary-amd64/Packages", "source/Sources")
 TIMEOUT_S = 60.0
-Versions = Mapping[str, Collection[str]]
+PackageVersions = Mapping[str, Collection[str]]
 """Versions of each package."""
 
 
-def archive_suites(suite: str) -> tuple[str, ...]:
+def suite_folders(suite: str) -> tuple[str, ...]:
     """Return the folders of a suite's archives on a Debian mirror."""
     return (
         f"debian/dists/{suite}/main",
@@ -30,7 +30,7 @@ def archive_suites(suite: str) -> tuple[str, ...]:
     )
 
 
-def versions(lists: str) -> Versions:
+def parse_versions(lists: str) -> PackageVersions:
     """Parse Debian's lists of packages and of sources."""
     results: defaultdict[str, set[str]] = defaultdict(set)
     for name, version in re.findall(r"^Package: (\S+)$.*?^Version: (\S+)$", lists, re.MULTILINE | re.DOTALL):
@@ -38,17 +38,17 @@ def versions(lists: str) -> Versions:
     return results
 
 
-def archive(suite: str) -> Versions:
+def download_versions(suite: str) -> PackageVersions:
     """Download the current versions of the packages of a suite from Debian's archive."""
     lists = []
-    for archive_suite in archive_suites(suite):
-        for each in LISTS:
-            with urllib.request.urlopen(f"{MIRROR}/{archive_suite}/{each}.xz", timeout=TIMEOUT_S) as answer:  # noqa: S310  a fixed HTTP URL
+    for archive_suite in suite_folders(suite):
+        for each in LIST_FILES:
+            with urllib.request.urlopen(f"{MIRROR_URL}/{archive_suite}/{each}.xz", timeout=TIMEOUT_S) as answer:  # noqa: S310  a fixed HTTP URL
                 lists.append(lzma.decompress(answer.read()).decode())
-    return versions("\n".join(lists))
+    return parse_versions("\n".join(lists))
 
 
-def missing_versions(base: Base, archive_versions: Versions) -> Iterator[str]:
+def missing_versions(base: BaseImage, archive_versions: PackageVersions) -> Iterator[str]:
     """Yield a line for each version that the images with a base pin, but that the archive does not contain."""
     for spec in specs().values():
         if isinstance(spec, BuiltImage) and base.name in spec.bases.values():
@@ -60,7 +60,7 @@ def missing_versions(base: Base, archive_versions: Versions) -> Iterator[str]:
                     )
 
 
-def with_snapshot(text: str, base: Base, snapshot: str) -> str:
+def replace_snapshot(text: str, base: BaseImage, snapshot: str) -> str:
     """Return the text of ``bases.yaml`` with a new snapshot for one base."""
     row = re.compile(rf"(name: {re.escape(base.name)},.*?snapshot: )\w+", re.DOTALL)
     return row.sub(rf"\g<1>{snapshot}", text, count=1)
@@ -69,14 +69,14 @@ def with_snapshot(text: str, base: Base, snapshot: str) -> str:
 def main() -> None:
     """Write the current time as the snapshot of each base, if the archive contains all pinned versions."""
     problems: list[str] = []
-    text = BASES.read_text(encoding="utf-8")
+    text = BASES_FILE.read_text(encoding="utf-8")
     for base in bases().values():
         now = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-        if results := list(missing_versions(base, archive(base.bootstrap))):
+        if results := list(missing_versions(base, download_versions(base.bootstrap))):
             problems += results
         else:
-            text = with_snapshot(text, base, now)
-    BASES.write_text(text, encoding="utf-8")
+            text = replace_snapshot(text, base, now)
+    BASES_FILE.write_text(text, encoding="utf-8")
     if problems:
         raise SystemExit("\n".join(problems))
 

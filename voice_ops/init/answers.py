@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
 
 import typer
 
-from voice_blueprint.file.suggestion import choice
+from voice_blueprint.file.suggestion import suggestion_or_choices
 from voice_ops.exits import REFUSED
-from voice_ops.init.sizes import UnsupportedAnswersError, max_calls, offers_gpus, regions
+from voice_ops.init.sizes import UnsupportedAnswersError, max_calls, offers_gpus, supported_regions
 from voice_ops.output import out, print_error, stop
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ AgentsOption = Annotated[
 DEFAULT_REGION = {Cloud.AWS: "us-east-1", Cloud.AZURE: "southcentralus"}
 AGENTS_QUESTION = "Agents that answer callers by speech?"
 DEFAULT_CALLS = 100
-HEADROOM = 1.25
+BUDGET_HEADROOM = 1.25
 """Ratio of the proposed budget to the expected monthly cost. AWS Budgets sends a notification at 80 % of a budget."""
 
 
@@ -51,7 +51,7 @@ class Answers(NamedTuple):
     agents: bool
 
 
-def answers(cloud: Cloud | None, region: str | None, calls: int | None, *, agents: bool | None) -> Answers:
+def collect_answers(cloud: Cloud | None, region: str | None, calls: int | None, *, agents: bool | None) -> Answers:
     """Validate the options, prompt for missing options, and return all answers.
 
     The prompt for agents only appears if another option is missing as well.
@@ -62,28 +62,32 @@ def answers(cloud: Cloud | None, region: str | None, calls: int | None, *, agent
     is_interactive = cloud is None or region is None or calls is None
     try:
         if cloud is None:
-            cloud = _ask(f"Cloud ({', '.join(Cloud)})", Cloud.AWS, _cloud)
-        offered_regions = regions(cloud)
+            cloud = _prompt_until_valid(f"Cloud ({', '.join(Cloud)})", Cloud.AWS, _validate_cloud)
+        offered_regions = supported_regions(cloud)
         if region is None:
             out.print(f"Regions that offer the required hosts: {', '.join(offered_regions)}", soft_wrap=True)
             first = DEFAULT_REGION[cloud]
-            region = _ask(
-                "Region", first if first in offered_regions else offered_regions[0], lambda text: _region(text, cloud)
+            region = _prompt_until_valid(
+                "Region",
+                first if first in offered_regions else offered_regions[0],
+                lambda text: _validate_region(text, cloud),
             )
-        region = _region(region, cloud)
-        agents = _agents(agents, offers_gpus(cloud, region), region, is_interactive=is_interactive)
+        region = _validate_region(region, cloud)
+        agents = _validate_agents(agents, offers_gpus(cloud, region), region, is_interactive=is_interactive)
         maximum = max_calls(cloud, region, agents=agents)
         if calls is None:
             question = f"Maximum concurrent calls (1 to {maximum:,})"
-            calls = _ask(question, min(DEFAULT_CALLS, maximum), lambda text: _calls(text, maximum))
-        return Answers(cloud, region, _calls(str(calls), maximum), agents)
+            calls = _prompt_until_valid(
+                question, min(DEFAULT_CALLS, maximum), lambda text: _validate_calls(text, maximum)
+            )
+        return Answers(cloud, region, _validate_calls(str(calls), maximum), agents)
     except UnsupportedAnswersError as error:
         raise stop(str(error), REFUSED) from None
     except typer.Abort:
-        raise _missing_options("--cloud, --region and --calls") from None
+        raise _missing_options_error("--cloud, --region and --calls") from None
 
 
-def budget_for(files: list["PricedDraft"], budget: int | None, region_name: str) -> tuple["PricedDraft", int]:
+def select_draft(files: list["PricedDraft"], budget: int | None, region_name: str) -> tuple["PricedDraft", int]:
     """Return the first draft whose expected monthly cost is within the budget, and the budget.
 
     If the budget is missing, prompt for it.
@@ -103,23 +107,25 @@ def budget_for(files: list["PricedDraft"], budget: int | None, region_name: str)
             return draft, usd
         cheapest = min(files, key=lambda each: each.month.expected)
         raise UnsupportedAnswersError(
-            f"{cheapest.name} cost {cheapest.words} per month in {region_name}, more than the budget of {usd:,} USD; "
-            f"raise it to {math.ceil(cheapest.month.expected):,}, or choose another region or fewer calls"
+            f"{cheapest.name} cost {cheapest.price_text} per month in {region_name}, more than the budget of {usd:,} "
+            f"USD; raise it to {math.ceil(cheapest.month.expected):,}, or choose another region or fewer calls"
         )
 
     try:
         if budget is not None:
             return cheapest_draft(str(budget))
         for each in files:
-            out.print(f"{each.name} cost {each.words} a month", soft_wrap=True)
-        return _ask("Budget of a month, USD", _round_up(files[0].month.expected * HEADROOM), cheapest_draft)
+            out.print(f"{each.name} cost {each.price_text} a month", soft_wrap=True)
+        return _prompt_until_valid(
+            "Budget of a month, USD", _round_up(files[0].month.expected * BUDGET_HEADROOM), cheapest_draft
+        )
     except UnsupportedAnswersError as error:
         raise stop(str(error), REFUSED) from None
     except typer.Abort:
-        raise _missing_options("--budget") from None
+        raise _missing_options_error("--budget") from None
 
 
-def _ask(question: str, default: object, check: Callable[[str], T]) -> T:
+def _prompt_until_valid(question: str, default: object, check: Callable[[str], T]) -> T:
     while True:
         text = typer.prompt(question, default=str(default))
         try:
@@ -128,27 +134,28 @@ def _ask(question: str, default: object, check: Callable[[str], T]) -> T:
             print_error(str(error))
 
 
-def _missing_options(options: str) -> typer.Exit:
+def _missing_options_error(options: str) -> typer.Exit:
     typer.echo(err=True)
     return stop(f"answers are missing, and standard input has ended; give {options} as options", REFUSED)
 
 
-def _cloud(text: str) -> Cloud:
+def _validate_cloud(text: str) -> Cloud:
     if text not in list(Cloud):
-        raise UnsupportedAnswersError(f"{text} is not a supported cloud{choice(text, Cloud)}")
+        raise UnsupportedAnswersError(f"{text} is not a supported cloud{suggestion_or_choices(text, Cloud)}")
     return Cloud(text)
 
 
-def _region(text: str, cloud: Cloud) -> str:
-    offered_regions = regions(cloud)
+def _validate_region(text: str, cloud: Cloud) -> str:
+    offered_regions = supported_regions(cloud)
     if text not in offered_regions:
         raise UnsupportedAnswersError(
-            f"{text} does not offer the hosts that a first file for {cloud} requires{choice(text, offered_regions)}"
+            f"{text} does not offer the hosts that a first file for {cloud} "
+            f"requires{suggestion_or_choices(text, offered_regions)}"
         )
     return text
 
 
-def _agents(is_requested: bool | None, is_possible: bool, region: str, *, is_interactive: bool) -> bool:
+def _validate_agents(is_requested: bool | None, is_possible: bool, region: str, *, is_interactive: bool) -> bool:
     if is_requested and not is_possible:
         raise UnsupportedAnswersError(f"{region} offers no GPUs, which agents require; choose another region")
     if is_requested is None:
@@ -156,7 +163,7 @@ def _agents(is_requested: bool | None, is_possible: bool, region: str, *, is_int
     return is_requested
 
 
-def _calls(text: str, maximum: int) -> int:
+def _validate_calls(text: str, maximum: int) -> int:
     calls = _parse_integer(text)
     if not 1 <= calls <= maximum:
         raise UnsupportedAnswersError(

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import typer
 
 from voice_blueprint import checks
-from voice_blueprint.shipped import INSTALLED, ROOT
+from voice_blueprint.shipped import IS_INSTALLED, ROOT
 from voice_ops.exits import FAILED, REFUSED
 from voice_ops.init.answers import (
     AgentsOption,
@@ -19,10 +19,10 @@ from voice_ops.init.answers import (
     CallsOption,
     CloudOption,
     RegionOption,
-    answers,
-    budget_for,
+    collect_answers,
+    select_draft,
 )
-from voice_ops.init.drafts import PricedDraft, deployment_name, drafts, price_drafts
+from voice_ops.init.drafts import PricedDraft, create_drafts, deployment_name, price_drafts
 from voice_ops.init.sizes import UnsupportedAnswersError
 from voice_ops.output import out, stop
 from voice_sandbox.azure.errors import EngineError
@@ -51,37 +51,37 @@ def init(
         raise stop(f"{file} exists, and is not overwritten; name another file", REFUSED)
     if not file.parent.is_dir():
         raise stop(f"{file}: the folder {file.parent} does not exist; create it, or choose another", REFUSED)
-    desired = answers(cloud, region, calls, agents=agents)
-    draft, usd = first_file(file, desired, budget)
-    schema = _write_schema(file.parent) if INSTALLED else os.path.relpath(SCHEMA, file.parent)
+    desired = collect_answers(cloud, region, calls, agents=agents)
+    draft, usd = draft_file(file, desired, budget)
+    schema = _write_schema(file.parent) if IS_INSTALLED else os.path.relpath(SCHEMA, file.parent)
     with file.open("x", encoding="utf-8") as new:  # this mode also rejects a file that was created in the meantime
         new.write(draft.draft.text(usd, quote(schema)))
-    if INSTALLED:
+    if IS_INSTALLED:
         # The schema is stored next to the file, since the package's folder differs between environments.
         (file.parent / schema).write_bytes(SCHEMA.read_bytes())
     named = deployment_name(file)
     out.print(
-        f"{file!s} is written: deployment {named}, {draft.name}, {draft.words} a month; "
+        f"{file!s} is written: deployment {named}, {draft.name}, {draft.price_text} a month; "
         f"next: voice plan {shlex.quote(str(file))}",
         soft_wrap=True,
     )
 
 
-def first_file(file: Path, requirements: Answers, budget: int | None) -> tuple[PricedDraft, int]:
+def draft_file(file: Path, requirements: Answers, budget: int | None) -> tuple[PricedDraft, int]:
     """Return the priced draft of the file for these answers, and the budget. Prompt for a missing budget.
 
     Raises:
         typer.Exit: No file fits the answers or the budget.
     """
     try:
-        candidates = list(price_drafts(drafts(requirements, deployment_name(file))))
+        candidates = list(price_drafts(create_drafts(requirements, deployment_name(file))))
     except UnsupportedAnswersError as error:
         raise stop(str(error), REFUSED) from None
     except EngineError as error:
         raise stop(str(error), FAILED) from None
-    draft, usd = budget_for(candidates, budget, requirements.region)
+    draft, usd = select_draft(candidates, budget, requirements.region)
     with draft.draft.load(usd) as deployment:
-        blocking = [finding.violation for finding in checks.run(deployment) if finding.blocks]
+        blocking = [finding.violation for finding in checks.run_checks(deployment) if finding.is_blocking]
     if blocking:
         raise stop("\n".join(f"{each.message}\n→ {each.remedy}" for each in blocking), REFUSED)
     return draft, usd

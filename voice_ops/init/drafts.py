@@ -65,7 +65,7 @@ def deployment_name(file: Path) -> str:
     return named[:NAME_LENGTH].strip("-")
 
 
-def drafts(requirements: Answers, name: str) -> list[Draft]:
+def create_drafts(requirements: Answers, name: str) -> list[Draft]:
     """Return the drafts for the answers, in order of preference: large models on GPUs, then a small model on CPUs.
 
     Raises:
@@ -73,30 +73,30 @@ def drafts(requirements: Answers, name: str) -> list[Draft]:
     """
     result, refused = [], None
     try:
-        result.append(_on_gpus(requirements, name))
+        result.append(_gpu_draft(requirements, name))
     except sizes.UnsupportedAnswersError as error:
         refused = error
     if requirements.cloud is Cloud.AWS and small.is_supported(
         requirements.region, requirements.calls, agents=requirements.agents
     ):
-        result.append(Draft(f"{requirements.calls} calls on CPUs", small.template(name, requirements), {}))
+        result.append(Draft(f"{requirements.calls} calls on CPUs", small.render_template(name, requirements), {}))
     if refused and not result:
         raise refused
     return result
 
 
-def _on_gpus(requirements: Answers, name: str) -> Draft:
+def _gpu_draft(requirements: Answers, name: str) -> Draft:
     size_values = sizes.aws_values if requirements.cloud is Cloud.AWS else sizes.azure_values
     values = size_values(requirements.region, requirements.calls, agents=requirements.agents)
     values |= {"name": name, "region": requirements.region, "calls": requirements.calls}
     values["agents"] = (
-        Template(_read(f"agents-{requirements.cloud}.txt")).substitute(values) if requirements.agents else ""
+        Template(_read_template(f"agents-{requirements.cloud}.txt")).substitute(values) if requirements.agents else ""
     )
     load_text = "calls with agents" if requirements.agents else "calls"
-    return Draft(f"{requirements.calls:,} {load_text} on GPUs", _read(f"{requirements.cloud}.yaml"), values)
+    return Draft(f"{requirements.calls:,} {load_text} on GPUs", _read_template(f"{requirements.cloud}.yaml"), values)
 
 
-def _read(template: str) -> str:
+def _read_template(template: str) -> str:
     return (Path(__file__).parent / template).read_text(encoding="utf-8")
 
 
@@ -122,7 +122,7 @@ class PricedDraft:
         return self.draft.name
 
     @property
-    def words(self) -> str:
+    def price_text(self) -> str:
         """Expected monthly cost and its range, as text."""
         return f"about {self.month.expected:,.0f} USD ({self.month.low:,.0f} to {self.month.peak:,.0f})"
 
@@ -132,13 +132,13 @@ def price_drafts(draft_list: list[Draft]) -> Iterator[PricedDraft]:
 
     The lowest price of another region is used for hosts without a price in their region.
     """
-    from voice_ops.cost.command import price_list  # noqa: PLC0415  not needed by `voice init --help`
-    from voice_ops.cost.estimate import Assumptions, price, sections  # noqa: PLC0415
+    from voice_ops.cost.command import load_prices  # noqa: PLC0415  not needed by `voice init --help`
+    from voice_ops.cost.estimate import Assumptions, charged_sections, price_section  # noqa: PLC0415
     from voice_ops.cost.model import total  # noqa: PLC0415
 
-    book = price_list()
+    book = load_prices()
     for draft in draft_list:
         with draft.load() as deployment:
-            estimates = [price(section, book) for section in sections(deployment, Assumptions())]
+            estimates = [price_section(section, book) for section in charged_sections(deployment, Assumptions())]
         usd = total(each.usd for each in estimates) + total(host.min_usd for each in estimates for host in each.hosts)
         yield PricedDraft(draft, MonthlyUsd(*usd.cases))

@@ -8,22 +8,22 @@ from typing import get_args
 
 from voice_blueprint import catalog, huge_pages
 from voice_blueprint.aws.edge import API_BURST
-from voice_blueprint.azure.cpu_pods import AGENT_CPUS, SIDECAR_CPUS, cpu_nodes, cpu_pods
+from voice_blueprint.azure.cpu_pods import AGENT_CPUS, SIDECAR_CPUS, cpu_pods, required_cpu_nodes
 from voice_blueprint.azure.rollout import surge_nodes
 from voice_blueprint.capacity.bounds import (
-    STORE_FILL,
+    MAX_STORE_FILL,
+    MAX_VAD_STREAMS,
     STREAMS_PER_CORE,
-    VAD_STREAMS,
-    asr_host,
-    binding_bound,
-    gateway_task,
-    store,
+    asr_host_bounds,
+    gateway_task_bounds,
+    limiting_bound,
+    store_bounds,
 )
-from voice_blueprint.capacity.conversations import CONVERSATIONS_PER_CORE
+from voice_blueprint.capacity.conversations import MAX_CONVERSATIONS_PER_CORE
 from voice_blueprint.capacity.load import peak_requests_per_s
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION, caller_capacities
-from voice_blueprint.checks.azure.pools import PLACEHOLDER, POD_PREFIX
-from voice_blueprint.checks.azure.sizing import share_gib
+from voice_blueprint.checks.azure.pools import PLACEHOLDER_ID, POD_PREFIX_LENGTH
+from voice_blueprint.checks.azure.sizing import min_file_share_gib
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.sizing.layouts import EngineRequirements, aggregated_layout
 from voice_blueprint.engines.sizing.memory import weights_gib
@@ -51,21 +51,21 @@ REQUEST_MARGIN = 1.5
 """Ratio of the session API's rate limit to the peak request rate. Refused callers repeat their requests."""
 ZONES = 2
 """Number of availability zones of a first file."""
-VAD_TYPE, VAD_QUEUES = "c8g.4xlarge", 4
-SMALL_TYPES = ("c8g.large", "c8g.xlarge")
+VAD_INSTANCE_TYPE, VAD_QUEUES = "c8g.4xlarge", 4
+SMALL_INSTANCE_TYPES = ("c8g.large", "c8g.xlarge")
 """Instance types in `deployments/small.yaml`."""
-SYSTEM_SIZE, SYSTEM_NODES = "Standard_D4ds_v5", HostCount(min=2, max=3)
-CPU_SIZE = "Standard_D8ds_v5"
+SYSTEM_VM_SIZE, SYSTEM_NODES = "Standard_D4ds_v5", HostCount(min=2, max=3)
+CPU_VM_SIZE = "Standard_D8ds_v5"
 """VM size of the nodes of gateway, data plane and ASR tier on Azure."""
 AZURE_MODEL = "voxtral-small-24b"
-MODEL_CACHE_GIB = 1024
+MIN_MODEL_CACHE_GIB = 1024
 """Minimum size of the share for weights."""
 _CPU_TIERS = (Tier.GATEWAY, Tier.VAD, Tier.ASR)
-FP8_CAPABILITY = (8, 9)
+MIN_FP8_CAPABILITY = (8, 9)
 """Minimum compute capability for computation in FP8 (Ada and later). On older GPUs, FP8 only saves memory."""
 
 
-_VAULT = f"/subscriptions/{PLACEHOLDER}/resourceGroups/certificates/providers/Microsoft.KeyVault/vaults/certificates"
+_VAULT = f"/subscriptions/{PLACEHOLDER_ID}/resourceGroups/certificates/providers/Microsoft.KeyVault/vaults/certificates"
 
 
 class UnsupportedAnswersError(ValueError):
@@ -77,7 +77,7 @@ def mean_calls(calls: int) -> int:
     return math.ceil(calls / CallLoad(calls=1).peak_factor)
 
 
-def bounds(calls: int, capacities: int) -> HostCount:
+def host_bounds(calls: int, capacities: int) -> HostCount:
     """Return the number of hosts for the mean number of calls as minimum, and for the peak as maximum.
 
     The utilization is ``TARGET_UTILIZATION``. A tenth and one more host are added for the peak, since the number of
@@ -89,13 +89,13 @@ def bounds(calls: int, capacities: int) -> HostCount:
     return HostCount(min=max(2, low), max=max(3, high + 1))
 
 
-def regions(cloud: str) -> list[str]:
+def supported_regions(cloud: str) -> list[str]:
     """Return the regions of a cloud that offer the instance types for a first file, with GPUs or CPUs."""
     if cloud == "aws":
-        return [name for name in catalog.regions() if _single_gpus(name) or offers_small_types(name)]
+        return [name for name in catalog.regions() if _single_gpu_types(name) or offers_small_types(name)]
     sizes = catalog.vm_sizes()
     region_names = {region for size in sizes.values() for region in size.regions}
-    return sorted(region for region in region_names if _azure_pools(region))
+    return sorted(region for region in region_names if _fitting_vm_sizes(region))
 
 
 MAX_SMALL_CALLS = 20
@@ -104,7 +104,7 @@ MAX_SMALL_CALLS = 20
 
 def offers_gpus(cloud: str, region: str) -> bool:
     """Return True if a region offers the GPUs of a first file, which agents require."""
-    return cloud != "aws" or bool(_single_gpus(region))
+    return cloud != "aws" or bool(_single_gpu_types(region))
 
 
 def max_calls(cloud: str, region: str, *, agents: bool) -> int:
@@ -113,11 +113,14 @@ def max_calls(cloud: str, region: str, *, agents: bool) -> int:
         return MAX_SMALL_CALLS
     if cloud == "aws":
         store_capacity = max(
-            binding_bound(store(StateStore(node_type=kind.name), archives=False)).calls for kind in _nodes()
+            limiting_bound(store_bounds(StateStore(node_type=kind.name), archives=False)).calls
+            for kind in _cache_node_types()
         )
     else:
         unit_count = dict.fromkeys(_CPU_TIERS, HostCount(min=1, max=1))
-        store_capacity = max(caller_capacities(_callers(unit_count, sku))[-1].calls for sku in get_args(RedisSku))
+        store_capacity = max(
+            caller_capacities(_callers_section(unit_count, sku))[-1].calls for sku in get_args(RedisSku)
+        )
 
     def exceeds_store(calls: int) -> bool:
         return (
@@ -130,35 +133,35 @@ def max_calls(cloud: str, region: str, *, agents: bool) -> int:
 
 def offers_small_types(region: str) -> bool:
     """Return True if an AWS region offers the types of `deployments/small.yaml`."""
-    return all(region in catalog.instance_types()[name].regions for name in SMALL_TYPES)
+    return all(region in catalog.instance_types()[name].regions for name in SMALL_INSTANCE_TYPES)
 
 
-def _single_gpus(region: str) -> list[catalog.InstanceType]:
+def _single_gpu_types(region: str) -> list[catalog.InstanceType]:
     """Return the instance types with one GPU in a region. The list is empty if the region lacks the VAD hosts' type."""
     types = catalog.instance_types().values()
     gpus = [each for each in types if each.accelerator and each.accelerator.kind == "gpu" and region in each.regions]
-    offered = region in catalog.instance_types()[VAD_TYPE].regions
+    offered = region in catalog.instance_types()[VAD_INSTANCE_TYPE].regions
     return [each for each in gpus if each.accelerator and each.accelerator.count == 1] if offered else []
 
 
-def _nodes() -> list[catalog.CacheNodeType]:
+def _cache_node_types() -> list[catalog.CacheNodeType]:
     return [kind for kind in catalog.cache_node_types().values() if kind.name.startswith("cache.r7g.")]
 
 
 def agent_units(calls: int) -> HostCount:
     """Return the number of agent tasks or pods for a maximum number of conversations."""
-    return bounds(calls, CONVERSATIONS_PER_CORE)
+    return host_bounds(calls, MAX_CONVERSATIONS_PER_CORE)
 
 
 def _sized_calls(calls: int, units: HostCount | None) -> int:
     """Return the number of calls for which the other tiers are sized, so that they do not limit the agents."""
-    return max(calls, math.ceil(units.max * CONVERSATIONS_PER_CORE * TARGET_UTILIZATION)) if units else calls
+    return max(calls, math.ceil(units.max * MAX_CONVERSATIONS_PER_CORE * TARGET_UTILIZATION)) if units else calls
 
 
 def _required_capacity(calls: int, *, agents: bool) -> int:
     """Return the capacity in calls that a store requires so that its alert does not fire at the peak."""
     # The file contains the mean, which is rounded up, and the peak is twice the mean.
-    return math.ceil((calls + calls % 2) / (TARGET_UTILIZATION if agents else STORE_FILL))
+    return math.ceil((calls + calls % 2) / (TARGET_UTILIZATION if agents else MAX_STORE_FILL))
 
 
 def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
@@ -167,44 +170,44 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
     Raises:
         UnsupportedAnswersError: The region offers no suitable host, or one state store has no room for the calls.
     """
-    rows = _single_gpus(region)
+    rows = _single_gpu_types(region)
     if not rows:
         raise UnsupportedAnswersError(
-            f"{region} offers no GPU type together with {VAD_TYPE}; choose us-east-1 or us-east-2"
+            f"{region} offers no GPU type together with {VAD_INSTANCE_TYPE}; choose us-east-1 or us-east-2"
         )
     units = agent_units(calls) if agents else None
     carried = _sized_calls(calls, units)
     unit_count = HostCount(min=0, max=1)
     capacities = {
-        row.name: binding_bound(
-            asr_host(AsrFleet(name="gpu", instance_type=row.name, hosts=unit_count, scaling=()))
+        row.name: limiting_bound(
+            asr_host_bounds(AsrFleet(name="gpu", instance_type=row.name, hosts=unit_count, scaling=()))
         ).calls
         for row in rows
     }
     store_capacity = _required_capacity(carried, agents=units is not None)
     suitable_nodes = [
         kind
-        for kind in _nodes()
-        if binding_bound(store(StateStore(node_type=kind.name), archives=False)).calls >= store_capacity
+        for kind in _cache_node_types()
+        if limiting_bound(store_bounds(StateStore(node_type=kind.name), archives=False)).calls >= store_capacity
     ]
     if not suitable_nodes:
         raise _too_many_calls_error(calls)
     asr = min(rows, key=lambda row: _min_price(row.usd_per_hour) / capacities[row.name])
     streams_per_host = STREAMS_PER_CORE * VAD_QUEUES
     hosts, per_zone = (
-        bounds(carried, capacities[asr.name]),
+        host_bounds(carried, capacities[asr.name]),
         math.ceil(carried / (2 * streams_per_host * TARGET_UTILIZATION)),
     )
-    task = binding_bound(gateway_task(GatewayService(tasks=TaskCount(min=1, max=1)))).calls
+    task = limiting_bound(gateway_task_bounds(GatewayService(tasks=TaskCount(min=1, max=1)))).calls
     tasks, accepted_calls = (
-        bounds(carried, task),
+        host_bounds(carried, task),
         min(hosts.max * capacities[asr.name], 4 * per_zone * streams_per_host),
     )
     return {
         "zones": f"{region}a, {region}b",
-        "vad_type": VAD_TYPE,
+        "vad_type": VAD_INSTANCE_TYPE,
         "vad_places": f"{streams_per_host:,}",
-        "vad_pages": huge_pages.required_pages(min(streams_per_host, VAD_STREAMS), VAD_QUEUES, size_mib=2),
+        "vad_pages": huge_pages.required_pages(min(streams_per_host, MAX_VAD_STREAMS), VAD_QUEUES, size_mib=2),
         "vad_min": per_zone,
         "vad_max": 2 * per_zone,  # the other zone may fail
         "asr_type": asr.name,
@@ -216,14 +219,14 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
         "gateway_min": ZONES * math.ceil(tasks.min / ZONES),
         "gateway_max": max(4, tasks.max, math.ceil(accepted_calls / task)),  # calls that the fleets accept
         "caller_sessions": max(1000, accepted_calls),  # one service may be the only caller
-        "throttle": _throttle(calls),
-        "agent_units": _yaml(units) if units else "",
+        "throttle": _throttle_setting(calls),
+        "agent_units": _bounds_yaml(units) if units else "",
         "node_type": min(suitable_nodes, key=lambda kind: kind.memory_gib).name,
         "mean": mean_calls(calls),
     }
 
 
-def _throttle(calls: int) -> str:
+def _throttle_setting(calls: int) -> str:
     """Return the setting of the session API's rate limits, or an empty text if the default is sufficient."""
     required_rate = math.ceil(REQUEST_MARGIN * peak_requests_per_s(CallLoad(calls=mean_calls(calls))))
     if required_rate <= Throttle().requests_per_s:
@@ -231,10 +234,10 @@ def _throttle(calls: int) -> str:
     return f"\n    throttle: {{requests_per_s: {required_rate}, burst: {min(2 * required_rate, API_BURST)}}}"
 
 
-def _azure_pools(region: str, calls: int = 1) -> dict[str, tuple[int, Quantization]]:
+def _fitting_vm_sizes(region: str, calls: int = 1) -> dict[str, tuple[int, Quantization]]:
     """Return the VM sizes in a region whose GPU fits the model, with their sessions per replica and quantization."""
     sizes, model = catalog.vm_sizes(), catalog.models()[AZURE_MODEL]
-    if not all(region in sizes[name].regions for name in (SYSTEM_SIZE, CPU_SIZE)):
+    if not all(region in sizes[name].regions for name in (SYSTEM_VM_SIZE, CPU_VM_SIZE)):
         return {}
     load = Load(sessions=calls, session_tokens=1500, context_tokens=16384)
     results = {}
@@ -242,7 +245,7 @@ def _azure_pools(region: str, calls: int = 1) -> dict[str, tuple[int, Quantizati
         if size.gpu is None or size.gpu_count != 1 or region not in size.regions:
             continue
         gpu = catalog.gpus()[size.gpu]
-        quantization = Quantization.FP8 if gpu.compute_capability >= FP8_CAPABILITY else Quantization.NONE
+        quantization = Quantization.FP8 if gpu.compute_capability >= MIN_FP8_CAPABILITY else Quantization.NONE
         try:
             layout = aggregated_layout(
                 model, gpu, size, EngineRequirements(load, quantization), tensor_parallel=1, region=region
@@ -262,14 +265,14 @@ def azure_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
     sizes, model = catalog.vm_sizes(), catalog.models()[AZURE_MODEL]
     units = agent_units(calls) if agents else None
     carried = _sized_calls(calls, units)
-    result = _azure_pools(region, carried)
+    result = _fitting_vm_sizes(region, carried)
     if not result:
         raise UnsupportedAnswersError(
             f"{region} offers no single GPU that fits Voxtral-24B; choose southcentralus or eastus"
         )
     size_name = min(result, key=lambda name: _min_price(sizes[name].usd_per_hour) / result[name][0])
     sessions, quantization = result[size_name]
-    replicas = bounds(carried, sessions)
+    replicas = host_bounds(carried, sessions)
     callers, nodes = size_callers(carried, units)
     return {
         "vm_size": size_name,
@@ -278,31 +281,31 @@ def azure_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
         "mean": mean_calls(calls),
         "sessions": sessions,
         "quantization": quantization.value,
-        "cache_gib": share_gib(replicas.max * weights_gib(model, quantization), MODEL_CACHE_GIB),
-        "system_nodes": _yaml(SYSTEM_NODES),
-        "cpu_size": CPU_SIZE,
-        "cpu_nodes": _yaml(nodes),
+        "cache_gib": min_file_share_gib(replicas.max * weights_gib(model, quantization), MIN_MODEL_CACHE_GIB),
+        "system_nodes": _bounds_yaml(SYSTEM_NODES),
+        "cpu_size": CPU_VM_SIZE,
+        "cpu_nodes": _bounds_yaml(nodes),
         "state": callers.state.sku,
-        "gateway": _yaml(callers.edge.gateway.replicas),
-        "vad": _yaml(callers.vad.replicas),
-        "asr": _yaml(callers.asr.replicas),
+        "gateway": _bounds_yaml(callers.edge.gateway.replicas),
+        "vad": _bounds_yaml(callers.vad.replicas),
+        "asr": _bounds_yaml(callers.asr.replicas),
         "sessions_asked": carried,
-        "network": _pod_range(SYSTEM_NODES.max + replicas.max + nodes.max),
-        "agent_units": _yaml(units) if units else "",
+        "network": _pod_range_setting(SYSTEM_NODES.max + replicas.max + nodes.max),
+        "agent_units": _bounds_yaml(units) if units else "",
     }
 
 
-def _pod_range(nodes: int) -> str:
+def _pod_range_setting(nodes: int) -> str:
     """Return the setting of a pod range with a /24 for each node, including the nodes of an upgrade.
 
     The text is empty if the default range is sufficient.
     """
     # Each of two pools rounds its surge up.
     max_nodes = nodes + surge_nodes(nodes) + 1
-    prefix, default = POD_PREFIX - math.ceil(math.log2(max_nodes)), ClusterNetwork().pod_cidr
+    prefix, default = POD_PREFIX_LENGTH - math.ceil(math.log2(max_nodes)), ClusterNetwork().pod_cidr
     if prefix >= IPv4Network(default).prefixlen:
         return ""
-    return f"\n  network: {{pod_cidr: 10.128.0.0/{prefix}}}  # a /{POD_PREFIX} for each node"
+    return f"\n  network: {{pod_cidr: 10.128.0.0/{prefix}}}  # a /{POD_PREFIX_LENGTH} for each node"
 
 
 def size_callers(calls: int, agents: HostCount | None = None) -> tuple[Callers, HostCount]:
@@ -312,12 +315,13 @@ def size_callers(calls: int, agents: HostCount | None = None) -> tuple[Callers, 
         UnsupportedAnswersError: No state store has room for this number of calls.
     """
     results = {
-        each.tier: each for each in caller_capacities(_callers(dict.fromkeys(_CPU_TIERS, HostCount(min=1, max=1))))
+        each.tier: each
+        for each in caller_capacities(_callers_section(dict.fromkeys(_CPU_TIERS, HostCount(min=1, max=1))))
     }
-    replicas = {tier: bounds(calls, results[tier].calls) for tier in _CPU_TIERS}
+    replicas = {tier: host_bounds(calls, results[tier].calls) for tier in _CPU_TIERS}
     store_capacity = _required_capacity(calls, agents=agents is not None)
     for sku in get_args(RedisSku):
-        callers = _callers(replicas, sku)
+        callers = _callers_section(replicas, sku)
         if caller_capacities(callers)[-1].calls >= store_capacity:
             break
     else:
@@ -326,12 +330,12 @@ def size_callers(calls: int, agents: HostCount | None = None) -> tuple[Callers, 
     if agents:
         pods[Tier.AGENT.value] = (AGENT_CPUS + SIDECAR_CPUS, agents)
     each = [cpus for cpus, _ in pods.values()]
-    low = cpu_nodes(CPU_SIZE, each, sum(cpus * count.min for cpus, count in pods.values()))
-    max_nodes = cpu_nodes(CPU_SIZE, each, sum(cpus * (count.max + 1) for cpus, count in pods.values()))
+    low = required_cpu_nodes(CPU_VM_SIZE, each, sum(cpus * count.min for cpus, count in pods.values()))
+    max_nodes = required_cpu_nodes(CPU_VM_SIZE, each, sum(cpus * (count.max + 1) for cpus, count in pods.values()))
     return callers, HostCount(min=max(2, low), max=max(3, max_nodes))
 
 
-def _callers(replicas: Mapping[Tier, HostCount], sku: RedisSku = "Balanced_B3") -> Callers:
+def _callers_section(replicas: Mapping[Tier, HostCount], sku: RedisSku = "Balanced_B3") -> Callers:
     """Return a section `callers` with these replicas, placeholder names and default sizes."""
     edge = AzureEdge(
         authorizer=NoAuthorizer(kind="none"),
@@ -343,7 +347,7 @@ def _callers(replicas: Mapping[Tier, HostCount], sku: RedisSku = "Balanced_B3") 
     return Callers(state=ManagedRedis(sku=sku), edge=edge, vad=VadPods(replicas=replicas[Tier.VAD]), asr=asr)
 
 
-def _yaml(count: HostCount) -> str:
+def _bounds_yaml(count: HostCount) -> str:
     return f"{{min: {count.min}, max: {count.max}}}"
 
 

@@ -9,7 +9,7 @@ from voice_ops.init.sizes import MAX_SMALL_CALLS, offers_small_types
 if TYPE_CHECKING:
     from voice_ops.init.answers import Answers
 
-SOURCE = ROOT / "deployments/small.yaml"
+SMALL_FILE = ROOT / "deployments/small.yaml"
 
 
 def is_supported(region: str, calls: int, *, agents: bool) -> bool:
@@ -17,9 +17,9 @@ def is_supported(region: str, calls: int, *, agents: bool) -> bool:
     return offers_small_types(region) and calls <= MAX_SMALL_CALLS and not agents
 
 
-def template(name: str, answers: "Answers") -> str:
+def render_template(name: str, answers: "Answers") -> str:
     """Return the text of the file for the answers, with the placeholders ``$budget`` and ``$schema``."""
-    text = SOURCE.read_text(encoding="utf-8")
+    text = SMALL_FILE.read_text(encoding="utf-8")
     for pattern, value in {
         r"\$schema=.*": "$$schema=$schema",
         r"(?<=^name: ).*": name,
@@ -30,5 +30,5 @@ def template(name: str, answers: "Answers") -> str:
     }.items():
         text, count = re.subn(pattern, value, text, count=1, flags=re.MULTILINE)
         if not count:
-            raise ValueError(f"{SOURCE} has no {pattern}")
+            raise ValueError(f"{SMALL_FILE} has no {pattern}")
     return text

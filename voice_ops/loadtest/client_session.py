@@ -15,7 +15,7 @@ from voice_ops.call.session import CallError
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, AnswerError
 from voice_ops.loadtest.inputs import Recording
-from voice_ops.loadtest.realtime import feed, split_frames
+from voice_ops.loadtest.realtime import send_frames, split_frames
 from voice_ops.loadtest.trace import Trace
 
 
@@ -35,9 +35,9 @@ class ClientSession:
         recording_index = index % len(self.recordings)
         trace.input_audio_s = self.recordings[recording_index].seconds
         path, _, query = self.dialect.path.partition("?")
-        async with self.endpoint.session.ws_connect(self.endpoint.at(path).with_query(query)) as socket:
-            if self.dialect.first:
-                await socket.send_str(self.dialect.first)
+        async with self.endpoint.session.ws_connect(self.endpoint.url_for(path).with_query(query)) as socket:
+            if self.dialect.first_message:
+                await socket.send_str(self.dialect.first_message)
             speak_task = asyncio.create_task(self._speak(socket, recording_index, trace))
             try:
                 await self._listen(socket, trace)
@@ -50,14 +50,16 @@ class ClientSession:
 
     @cached_property
     def _frames(self) -> list[list[str | bytes]]:
-        return [[self.dialect.audio(frame) for frame in split_frames(recording)] for recording in self.recordings]
+        return [
+            [self.dialect.encode_audio(frame) for frame in split_frames(recording)] for recording in self.recordings
+        ]
 
     async def _speak(self, socket: aiohttp.ClientWebSocketResponse, recording_index: int, trace: Trace) -> None:
         async def send(frame: str | bytes) -> None:
             await (socket.send_str(frame) if isinstance(frame, str) else socket.send_bytes(frame))
 
-        await feed(self._frames[recording_index], send, trace)
-        await socket.send_str(self.dialect.last)
+        await send_frames(self._frames[recording_index], send, trace)
+        await socket.send_str(self.dialect.last_message)
 
     async def _listen(self, socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None:
         async for message in socket:
@@ -76,7 +78,7 @@ class ClientSession:
 class OpenAi(ClientSession):
     """Driver with OpenAI's protocol. All audio is one item, so the transcript of the item is the last one."""
 
-    dialect = replace(DIALECTS[dialects.Api.OPENAI], first=SINGLE_TURN)
+    dialect = replace(DIALECTS[dialects.Api.OPENAI], first_message=SINGLE_TURN)
 
 
 class Deepgram(ClientSession):

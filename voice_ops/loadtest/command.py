@@ -18,9 +18,9 @@ from voice_ops.loadtest.price import PriceError
 from voice_ops.loadtest.report import Report
 from voice_ops.loadtest.scenarios import SOURCE
 from voice_ops.loadtest.session import LoadTest, LoadTestError
-from voice_ops.loadtest.tables import comparison_grid, markdown, results_grid
+from voice_ops.loadtest.tables import comparison_grid, format_markdown, results_grid
 from voice_ops.options import Json
-from voice_ops.output import err, out, print_json, stop, styled
+from voice_ops.output import err, format_markup, out, print_json, stop
 from voice_ops.progress import Progress
 
 Option = typer.Option
@@ -106,7 +106,7 @@ def loadtest(  # noqa: PLR0917  Typer passes parameters by name
                 options.parse_endpoint(*parsed_url, tested_api, model, body, auth, api_key_env)
                 for parsed_url in endpoint_urls
             ],
-            driver=options.driver_maker(
+            create_driver=options.driver_factory(
                 tested_api,
                 audio=audio or [],
                 text=text,
@@ -114,13 +114,13 @@ def loadtest(  # noqa: PLR0917  Typer passes parameters by name
                 sample_rate=sample_rate,
                 scenario=scenario_values,
             ),
-            loads={load: options.request_count(requests, load, rounds) for load in loads},
+            requests_by_load={load: options.request_count(requests, load, rounds) for load in loads},
             slo=limits,
             gpus=gpus,
             usd_per_hour=usd,
             scenario=scenario_values,
             rounds=rounds,
-            warmup=warmup,
+            warmup_requests=warmup,
             timeout_s=timeout,
             seed=seed,
             setup={
@@ -145,7 +145,7 @@ def loadtest(  # noqa: PLR0917  Typer passes parameters by name
     except KeyboardInterrupt:
         raise stop("interrupted: no report was written", INTERRUPTED) from None
     _print_report(report, output, as_json=as_json)
-    if report.failed:
+    if report.has_failed_load:
         raise typer.Exit(FAILED)
 
 
@@ -157,11 +157,11 @@ def _print_report(report: Report, output: Path | None, *, as_json: bool) -> None
         for comparison in report.comparisons:
             out.print(comparison_grid(report, comparison).to_table())
     for caveat in report.warnings:
-        err.print(styled("[yellow]![/] {}", caveat), soft_wrap=True)
+        err.print(format_markup("[yellow]![/] {}", caveat), soft_wrap=True)
     if output:
-        from voice_ops.loadtest.plots import save  # noqa: PLC0415  matplotlib would slow down every other command
+        from voice_ops.loadtest.plots import save_plots  # noqa: PLC0415  matplotlib would slow down every other command
 
-        plots = save(report, output)
+        plots = save_plots(report, output)
         (output / "report.json").write_text(json.dumps(report.as_dict(), indent=2) + "\n", encoding="utf-8")
-        (output / "report.md").write_text(markdown(report, plots), encoding="utf-8")
+        (output / "report.md").write_text(format_markdown(report, plots), encoding="utf-8")
         err.print(f"written to {output}: report.md, report.json, {', '.join(plots)}", soft_wrap=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voice_ops.loadtest.drivers import Driver
-from voice_ops.loadtest.load import Generator, Load, Run
+from voice_ops.loadtest.load import Load, LoadGenerator, Run
 from voice_ops.loadtest.metrics import METRICS
 
 RESAMPLES = 2000
@@ -44,7 +44,7 @@ class Difference:
         return self.measured - self.baseline
 
     @property
-    def is_shown(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether the interval excludes zero, so that the difference is significant."""
         return self.low > 0 or self.high < 0
 
@@ -54,7 +54,7 @@ Round = tuple[Run, ...]
 
 
 async def interleave(
-    generator: Generator, drivers: Sequence[Driver], load: Load, *, requests: int, rounds: int
+    generator: LoadGenerator, drivers: Sequence[Driver], load: Load, *, requests: int, rounds: int
 ) -> list[Round]:
     """Apply the same load to the endpoints in turn. Each endpoint receives ``requests`` requests in total."""
     sizes = [len(part) for part in np.array_split(np.arange(requests), rounds)]
@@ -66,32 +66,32 @@ async def interleave(
     return results
 
 
-def differences(rounds: Sequence[Round], seed: int) -> list[Difference]:
+def compare_rounds(rounds: Sequence[Round], seed: int) -> list[Difference]:
     """Return the differences of the median and the 95th percentile of every common metric, and of the request rate.
 
     A metric that is missing in a round, because every request failed, or zero everywhere, is omitted.
     """
     results = []
     for name in METRICS:
-        values = [(_values(measured, name), _values(baseline, name)) for measured, baseline in rounds]
+        values = [(_metric_values(measured, name), _metric_values(baseline, name)) for measured, baseline in rounds]
         has_all_values = all(measured.size and baseline.size for measured, baseline in values)
         if has_all_values and any(side.any() for both in values for side in both):
-            results += [_difference(name, statistic, values, seed) for statistic in ("p50", "p95")]
-    rates = [(_rate(measured), _rate(baseline)) for measured, baseline in rounds]
-    return [*results, _difference("requests/s", "mean", rates, seed)]
+            results += [_compare_statistic(name, statistic, values, seed) for statistic in ("p50", "p95")]
+    rates = [(_request_rate(measured), _request_rate(baseline)) for measured, baseline in rounds]
+    return [*results, _compare_statistic("requests/s", "mean", rates, seed)]
 
 
-def _values(run: Run, name: str) -> Values:
+def _metric_values(run: Run, name: str) -> Values:
     """Return one value per request. Several values of one request are not independent, so their mean is used."""
-    results = [METRICS[name].values(trace) for trace in run.answered]
+    results = [METRICS[name].values(trace) for trace in run.successful_traces]
     return np.array([fmean(values) for values in results if values])
 
 
-def _rate(run: Run) -> Values:
-    return np.array([len(run.answered) / run.elapsed_s])
+def _request_rate(run: Run) -> Values:
+    return np.array([len(run.successful_traces) / run.elapsed_s])
 
 
-def _difference(metric: str, statistic: str, rounds: Sequence[tuple[Values, Values]], seed: int) -> Difference:
+def _compare_statistic(metric: str, statistic: str, rounds: Sequence[tuple[Values, Values]], seed: int) -> Difference:
     statistic_function = STATISTICS[statistic]
     random = np.random.default_rng(seed)
     differences = []

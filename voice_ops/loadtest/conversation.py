@@ -12,15 +12,15 @@ import aiohttp
 import numpy as np
 import soxr
 
-from voice_ops.call.recording import RATE
+from voice_ops.call.recording import SAMPLE_RATE
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, AnswerError
 from voice_ops.loadtest.inputs import Recording
-from voice_ops.loadtest.realtime import FRAME_S, feed, split_frames
+from voice_ops.loadtest.realtime import FRAME_S, send_frames, split_frames
 from voice_ops.loadtest.trace import Trace
 
-SPOKEN_RATE = 24_000
-BYTES_PER_S = 2 * SPOKEN_RATE
+SPEECH_RATE_HZ = 24_000
+BYTES_PER_S = 2 * SPEECH_RATE_HZ
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Conversation:
         recording_index = index % len(self.recordings)
         trace.input_audio_s = self.recordings[recording_index].seconds
         async with self.endpoint.session.ws_connect(
-            self.endpoint.at("/v1/realtime"), headers={"X-Request-Id": trace.request_id}, max_msg_size=0
+            self.endpoint.url_for("/v1/realtime"), headers={"X-Request-Id": trace.request_id}, max_msg_size=0
         ) as socket:
             speaking = asyncio.create_task(self._speak(socket, recording_index, trace))
             try:
@@ -47,12 +47,12 @@ class Conversation:
 
     @cached_property
     def _frames(self) -> list[list[str]]:
-        return [[_message(frame) for frame in split_frames(recording)] for recording in self.recordings]
+        return [[_encode_frame(frame) for frame in split_frames(recording)] for recording in self.recordings]
 
     async def _speak(self, socket: aiohttp.ClientWebSocketResponse, recording_index: int, trace: Trace) -> None:
-        await feed(self._frames[recording_index], socket.send_str, trace)
+        await send_frames(self._frames[recording_index], socket.send_str, trace)
         # A microphone continues to send: its silence ends a turn.
-        silence, loop = _message(bytes(2 * round(FRAME_S * RATE))), asyncio.get_running_loop()
+        silence, loop = _encode_frame(bytes(2 * round(FRAME_S * SAMPLE_RATE))), asyncio.get_running_loop()
         begin = loop.time()
         for number in itertools.count(1):
             await asyncio.sleep(begin + number * FRAME_S - loop.time())
@@ -75,6 +75,6 @@ async def _listen(socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None
     raise AnswerError(INCOMPLETE_RESPONSE)
 
 
-def _message(frame: bytes) -> str:
-    samples = np.asarray(soxr.resample(np.frombuffer(frame, "<i2"), RATE, SPOKEN_RATE), "<i2")
+def _encode_frame(frame: bytes) -> str:
+    samples = np.asarray(soxr.resample(np.frombuffer(frame, "<i2"), SAMPLE_RATE, SPEECH_RATE_HZ), "<i2")
     return json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(samples.tobytes()).decode()})

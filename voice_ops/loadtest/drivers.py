@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import aiohttp
 
 from voice_ops.loadtest.endpoint import Endpoint
-from voice_ops.loadtest.events import Event, parse, server_sent_events
+from voice_ops.loadtest.events import Event, parse_event, read_events
 from voice_ops.loadtest.failures import AnswerError
-from voice_ops.loadtest.inputs import PASSAGE, Recording, rotate
+from voice_ops.loadtest.inputs import PASSAGE, Recording, rotate_words
 from voice_ops.loadtest.trace import Trace
 
 _EVENT_STREAM = "text/event-stream"
@@ -64,7 +64,7 @@ class Chat:
 
     async def send(self, index: int, trace: Trace) -> None:
         """Send a prompt. Each event with text, including reasoning, is a piece of the response."""
-        prompt = rotate(self.text, index)
+        prompt = rotate_words(self.text, index)
         trace.input_chars = len(prompt)
         body = {
             "model": self.endpoint.model,
@@ -76,7 +76,7 @@ class Chat:
         async with self.endpoint.post(
             "/v1/chat/completions", trace.request_id, json=body | dict(self.endpoint.body)
         ) as response:
-            async for event in server_sent_events(response):
+            async for event in read_events(response):
                 _read_text(event, trace)
         if not trace.arrivals_s:
             raise AnswerError("the response contains no text")
@@ -90,7 +90,7 @@ class Transcription:
     recordings: tuple[Recording, ...]
 
     async def send(self, index: int, trace: Trace) -> None:
-        """Send a recording as a file. Without a stream, the whole transcript is one piece of the response."""
+        """Send a recording as a file. Unless the response is streamed, the transcript is recorded as one piece."""
         recording = self.recordings[index % len(self.recordings)]
         trace.input_audio_s = recording.seconds
         form = aiohttp.FormData()
@@ -99,11 +99,11 @@ class Transcription:
             form.add_field(name, value if isinstance(value, str) else json.dumps(value))
         async with self.endpoint.post("/v1/audio/transcriptions", trace.request_id, data=form) as response:
             if response.content_type == _EVENT_STREAM:
-                async for event in server_sent_events(response):
+                async for event in read_events(response):
                     _read_text(event, trace)
                 return
             answer = await response.read()
-            if response.content_type == _JSON and parse(answer).text is None:
+            if response.content_type == _JSON and parse_event(answer).text is None:
                 raise AnswerError("the response contains no transcript")
             trace.record_text()
 
@@ -121,7 +121,7 @@ class Speech:
 
     async def send(self, index: int, trace: Trace) -> None:
         """Send a text. A piece of the response is one read of the socket, or one event."""
-        text = rotate(self.text, index)
+        text = rotate_words(self.text, index)
         trace.input_chars = len(text)
         body: dict[str, Any] = {
             "model": self.endpoint.model,
@@ -134,20 +134,20 @@ class Speech:
         async with self.endpoint.post(
             "/v1/audio/speech", trace.request_id, json=body | dict(self.endpoint.body)
         ) as response:
-            async for pcm in _pcm(response):
+            async for pcm in _read_pcm(response):
                 trace.record_audio(len(pcm) / (2 * self.sample_rate_hz))
         if not trace.arrivals_s:
             raise AnswerError("the response contains no audio")
 
 
-async def _pcm(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _read_pcm(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     if response.content_type == _JSON:
         raise AnswerError(f"the response is JSON instead of audio: {await response.text()}")
     if response.content_type != _EVENT_STREAM:
         async for piece in response.content.iter_any():
             yield piece
         return
-    async for event in server_sent_events(response):
+    async for event in read_events(response):
         if event.audio:
             try:
                 yield base64.b64decode(event.audio, validate=True)

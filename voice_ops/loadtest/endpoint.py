@@ -10,8 +10,8 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
-from voice_ops.call.access import Access, access
-from voice_ops.loadtest.failures import AnswerError, answer_text
+from voice_ops.call.access import HeaderProvider, header_provider
+from voice_ops.loadtest.failures import AnswerError, format_error_response
 
 _BUFFER_BYTES = 2**22
 """Maximum line length of an event stream, which is sufficient for seconds of audio in base64."""
@@ -26,7 +26,7 @@ class Endpoint:
     model: str
     body: Mapping[str, Any] = field(default_factory=dict)
     """Additional fields of every request, which override the fields of the harness."""
-    access: Access = field(default=access(None, None, ""), repr=False)
+    access: HeaderProvider = field(default=header_provider(None, None, ""), repr=False)
 
     async def __aenter__(self) -> Self:
         return self
@@ -54,7 +54,7 @@ class Endpoint:
             request.headers.update(self.access(request.method, str(request.url), body))
         return await handler(request)
 
-    def at(self, path: str) -> URL:
+    def url_for(self, path: str) -> URL:
         """Return the URL of an API."""
         return self.url.with_path(self.url.path.rstrip("/") + path)
 
@@ -65,22 +65,22 @@ class Endpoint:
         Raises:
             AnswerError: The status is an error.
         """
-        async with self.session.post(self.at(path), headers={"X-Request-Id": request_id}, **content) as response:
+        async with self.session.post(self.url_for(path), headers={"X-Request-Id": request_id}, **content) as response:
             if not response.ok:
-                raise AnswerError(answer_text(response.status, await response.read()))
+                raise AnswerError(format_error_response(response.status, await response.read()))
             yield response
 
-    async def served_models(self) -> list[str] | None:
+    async def list_models(self) -> list[str] | None:
         """Return the names of the models that the endpoint lists, or ``None`` if it has no list of models.
 
         Raises:
             AnswerError: The endpoint rejects the key, or fails.
         """
-        async with self.session.get(self.at("/v1/models")) as response:
+        async with self.session.get(self.url_for("/v1/models")) as response:
             if response.status in {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}:
                 return None
             if not response.ok:
-                raise AnswerError(answer_text(response.status, await response.read()))
+                raise AnswerError(format_error_response(response.status, await response.read()))
             try:
                 return [str(model["id"]) for model in (await response.json(content_type=None))["data"]]
             except (ValueError, KeyError, TypeError):

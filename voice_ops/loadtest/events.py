@@ -57,7 +57,7 @@ class Event(BaseModel):
         return (self.usage.completion_tokens or self.usage.output_tokens) if self.usage else None
 
 
-def parse(data: str | bytes) -> Event:
+def parse_event(data: str | bytes) -> Event:
     """Parse one event, or one JSON response.
 
     Raises:
@@ -73,7 +73,7 @@ def parse(data: str | bytes) -> Event:
     return event
 
 
-async def server_sent_events(response: aiohttp.ClientResponse) -> AsyncIterator[Event]:
+async def read_events(response: aiohttp.ClientResponse) -> AsyncIterator[Event]:
     """Yield every server-sent event except ``[DONE]``.
 
     The stream is read to its end, so that the connection can be reused. All of these APIs write the JSON of an event on
@@ -85,6 +85,6 @@ async def server_sent_events(response: aiohttp.ClientResponse) -> AsyncIterator[
     try:
         async for line in response.content:
             if line.startswith(b"data:") and (data := line[5:].strip()) != b"[DONE]":
-                yield parse(data)
+                yield parse_event(data)
     except ValueError as error:
         raise AnswerError(f"the response is not an event stream: {error}") from None

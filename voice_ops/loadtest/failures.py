@@ -20,27 +20,27 @@ FAILURES = (AnswerError, aiohttp.ClientError, OSError, TimeoutError)
 INCOMPLETE_RESPONSE = "the connection was closed before the response was complete"
 
 
-def describe(error: Exception, timeout_s: float) -> str:
+def describe_failure(error: Exception, timeout_s: float) -> str:
     """Return the reason for a failed request on one line."""
     match error:
         case TimeoutError():
             return f"timeout: no complete response within {timeout_s:g} s"
         case aiohttp.WSServerHandshakeError():
-            return answer_text(error.status, b"")
+            return format_error_response(error.status, b"")
         case aiohttp.ClientConnectorError():
             return f"cannot connect: {os.strerror(error.errno) if error.errno else error.strerror}"
         case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError() | ConnectionError():
             return INCOMPLETE_RESPONSE
         case _:
-            return _one_line(str(error) or type(error).__name__)
+            return _to_one_line(str(error) or type(error).__name__)
 
 
-def answer_text(status: int, body: bytes) -> str:
+def format_error_response(status: int, body: bytes) -> str:
     """Return the status and the message of an error response, in OpenAI's format or any other."""
     text = body.decode(errors="replace")
     with suppress(ValueError):
         text = error_message(json.loads(text))
-    return _one_line(f"HTTP {status}: {text or HTTPStatus(status).phrase}")
+    return _to_one_line(f"HTTP {status}: {text or HTTPStatus(status).phrase}")
 
 
 def error_message(answer: object) -> str:
@@ -52,6 +52,6 @@ def error_message(answer: object) -> str:
     return str(answer)
 
 
-def _one_line(text: str) -> str:
+def _to_one_line(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _MAX_LENGTH else f"{line[: _MAX_LENGTH - 1]}…"

@@ -4,7 +4,7 @@ import base64
 from dataclasses import dataclass
 from pathlib import Path
 
-from voice_ops.call.recording import RATE, read
+from voice_ops.call.recording import SAMPLE_RATE, read_samples
 
 _PASSAGE = """
 The harbour office opens at seven, long before the first ferry, and by then the night's messages are already sorted.
@@ -27,7 +27,7 @@ class Recording:
     @property
     def seconds(self) -> float:
         """Duration of the recording."""
-        return len(self.pcm) / (2 * RATE)
+        return len(self.pcm) / (2 * SAMPLE_RATE)
 
     @property
     def data_url(self) -> str:
@@ -41,11 +41,11 @@ def read_recording(file: Path) -> Recording:
     Raises:
         RecordingError: The file cannot be read, or contains no audio.
     """
-    pcm = read(file).astype("<i2").tobytes()
+    pcm = read_samples(file).astype("<i2").tobytes()
     return Recording(file.name, file.read_bytes(), pcm)
 
 
-def rotate(text: str, index: int) -> str:
+def rotate_words(text: str, index: int) -> str:
     """Rotate a text so that it starts with another word.
 
     The result has the same length, but shares no prefix with an earlier request that a cache may contain.

@@ -15,10 +15,10 @@ from time import perf_counter, process_time
 import numpy as np
 
 from voice_ops.loadtest.drivers import Driver
-from voice_ops.loadtest.failures import FAILURES, describe
+from voice_ops.loadtest.failures import FAILURES, describe_failure
 from voice_ops.loadtest.trace import Trace
 
-_PROBE_S = 0.01
+_PROBE_INTERVAL_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class ClosedLoop:
 class OpenLoop:
     """Poisson arrivals at a mean rate, independent of the endpoint."""
 
-    per_second: float
+    requests_per_second: float
 
     def __str__(self) -> str:
-        return f"{self.per_second:g}/s Poisson"
+        return f"{self.requests_per_second:g}/s Poisson"
 
 
 Load = ClosedLoop | OpenLoop
@@ -58,7 +58,7 @@ class Run:
     """CPU time of the client process."""
 
     @property
-    def answered(self) -> list[Trace]:
+    def successful_traces(self) -> list[Trace]:
         """The requests that succeeded."""
         return [trace for trace in self.traces if trace.error is None]
 
@@ -75,7 +75,7 @@ def merge_runs(runs: list[Run]) -> Run:
 
 
 @dataclass(frozen=True)
-class Generator:
+class LoadGenerator:
     """Applies load to endpoints."""
 
     timeout_s: float
@@ -90,10 +90,12 @@ class Generator:
         """
         run = Run(load)
         cpu = process_time()
-        async with _lag_probe(run.loop_lags_s):
+        async with _probe_lag(run.loop_lags_s):
             start = perf_counter()
             if isinstance(load, OpenLoop):
-                await self._open(driver, run, start, self._arrivals(load, requests, first_index), first_index)
+                await self._run_open_loop(
+                    driver, run, start, self._draw_arrivals(load, requests, first_index), first_index
+                )
             else:
                 await self._run_closed_loop(
                     driver, run, start, load.concurrency, iter(range(first_index, first_index + requests))
@@ -102,11 +104,13 @@ class Generator:
         run.cpu_s = process_time() - cpu
         return run
 
-    def _arrivals(self, load: OpenLoop, requests: int, first_index: int) -> list[float]:
+    def _draw_arrivals(self, load: OpenLoop, requests: int, first_index: int) -> list[float]:
         random = np.random.default_rng([self.seed, first_index])
-        return [float(at) for at in random.exponential(1 / load.per_second, requests).cumsum()]
+        return [float(at) for at in random.exponential(1 / load.requests_per_second, requests).cumsum()]
 
-    async def _open(self, driver: Driver, run: Run, start: float, arrivals: list[float], first_index: int) -> None:
+    async def _run_open_loop(
+        self, driver: Driver, run: Run, start: float, arrivals: list[float], first_index: int
+    ) -> None:
         async with asyncio.TaskGroup() as group:
             for index, arrival in enumerate(arrivals, start=first_index):
                 await asyncio.sleep(max(0.0, start + arrival - perf_counter()))
@@ -130,7 +134,7 @@ class Generator:
             async with asyncio.timeout(self.timeout_s):
                 await driver.send(index, trace)
         except FAILURES as error:
-            trace.error = describe(error, self.timeout_s)
+            trace.error = describe_failure(error, self.timeout_s)
         trace.record_end()
         run.traces.append(trace)
         self.on_done(trace)
@@ -138,11 +142,11 @@ class Generator:
 
 
 @asynccontextmanager
-async def _lag_probe(lags_s: list[float]) -> AsyncIterator[None]:
+async def _probe_lag(lags_s: list[float]) -> AsyncIterator[None]:
     async def probe() -> None:
         while True:
-            expected_at = perf_counter() + _PROBE_S
-            await asyncio.sleep(_PROBE_S)
+            expected_at = perf_counter() + _PROBE_INTERVAL_S
+            await asyncio.sleep(_PROBE_INTERVAL_S)
             lags_s.append(perf_counter() - expected_at)
 
     task = asyncio.create_task(probe())

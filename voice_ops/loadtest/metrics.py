@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from voice_ops.loadtest.drivers import Api
 from voice_ops.loadtest.trace import Trace
 
-_FIRST = {Api.CHAT: "first token", Api.SPEECH: "first audio", Api.CONVERSATION: "first audio"}
+_FIRST_PIECES = {Api.CHAT: "first token", Api.SPEECH: "first audio", Api.CONVERSATION: "first audio"}
 
-_FINAL = {Api.SESSION: "end of session after last frame", Api.CONVERSATION: "end of answer after end of question"}
+_FINAL_LABELS = {
+    Api.SESSION: "end of session after last frame",
+    Api.CONVERSATION: "end of answer after end of question",
+}
 
 
 @dataclass(frozen=True)
@@ -22,29 +25,29 @@ class Metric:
     """Values of the metric for one request: none, one, or one per gap."""
 
 
-def _milliseconds(seconds: float | None) -> list[float]:
+def _to_milliseconds(seconds: float | None) -> list[float]:
     return [] if seconds is None else [1000 * seconds]
 
 
-def _gaps(trace: Trace) -> list[float]:
+def _gap_times(trace: Trace) -> list[float]:
     # Gaps between reads of audio from the socket are meaningless; `starved` measures whether they matter.
     return [] if trace.output_audio_s else [1000 * gap for gap in trace.gaps_s]
 
 
-def _mean_token_time(trace: Trace) -> list[float]:
+def _mean_token_times(trace: Trace) -> list[float]:
     if not trace.output_tokens or trace.output_tokens < 2 or not trace.arrivals_s:  # noqa: PLR2004  a single token has no gap
         return []
-    return _milliseconds((trace.arrivals_s[-1] - trace.arrivals_s[0]) / (trace.output_tokens - 1))
+    return _to_milliseconds((trace.arrivals_s[-1] - trace.arrivals_s[0]) / (trace.output_tokens - 1))
 
 
-def _final(trace: Trace) -> list[float]:
-    return [] if trace.input_ended_s is None else _milliseconds(trace.ended_s - trace.input_ended_s)
+def _final_delays(trace: Trace) -> list[float]:
+    return [] if trace.input_ended_s is None else _to_milliseconds(trace.ended_s - trace.input_ended_s)
 
 
-def _turn(trace: Trace) -> list[float]:
+def _turn_delays(trace: Trace) -> list[float]:
     if trace.input_ended_s is None or not trace.output_audio_s:
         return []
-    return _milliseconds(trace.arrivals_s[0] - trace.input_ended_s)
+    return _to_milliseconds(trace.arrivals_s[0] - trace.input_ended_s)
 
 
 def _real_time_factors(trace: Trace) -> list[float]:
@@ -55,29 +58,34 @@ def _real_time_factors(trace: Trace) -> list[float]:
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("first", "ms", "from the intended start to the first piece", lambda t: _milliseconds(t.first_s)),
-        Metric("gap", "ms", "between two events with text; an event may contain several tokens", _gaps),
+        Metric("first", "ms", "from the intended start to the first piece", lambda t: _to_milliseconds(t.first_s)),
+        Metric("gap", "ms", "between two events with text; an event may contain several tokens", _gap_times),
         Metric(
-            "token", "ms", "from the first piece to the last, for each further token of the usage", _mean_token_time
+            "token", "ms", "from the first piece to the last, for each further token of the usage", _mean_token_times
         ),
         Metric(
-            "final", "ms", "from the last frame of a live feed to the final transcript or the session's end", _final
+            "final",
+            "ms",
+            "from the last frame of a live feed to the final transcript or the session's end",
+            _final_delays,
         ),
-        Metric("turn", "ms", "from the last frame of a question to the first sound of its answer", _turn),
-        Metric("total", "ms", "from the intended start to the end of the answer", lambda t: _milliseconds(t.total_s)),
+        Metric("turn", "ms", "from the last frame of a question to the first sound of its answer", _turn_delays),
+        Metric(
+            "total", "ms", "from the intended start to the end of the answer", lambda t: _to_milliseconds(t.total_s)
+        ),
         Metric("rtf", "", "total time / duration of the audio", _real_time_factors),
-        Metric("starved", "ms", "for which playback stalls", lambda t: _milliseconds(t.starved_s)),
+        Metric("starved", "ms", "for which playback stalls", lambda t: _to_milliseconds(t.starved_s)),
     )
 }
 
 
-def label(name: str, api: Api) -> str:
+def label_for_metric(name: str, api: Api) -> str:
     """Return the name of a metric in the terms of one API."""
     return {
-        "first": f"time to {_FIRST.get(api, 'first partial')}",
+        "first": f"time to {_FIRST_PIECES.get(api, 'first partial')}",
         "gap": "inter-token latency" if api is Api.CHAT else "gap between partials",
         "token": "time per output token",
-        "final": _FINAL.get(api, "final after end of speech"),
+        "final": _FINAL_LABELS.get(api, "final after end of speech"),
         "turn": "voice to voice",
         "total": "whole answer",
         "rtf": "real-time factor",

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from yarl import URL
 
-from voice_ops.call.access import AccessError, Auth, access, secret_from
+from voice_ops.call.access import AccessError, Auth, header_provider, read_secret
 from voice_ops.loadtest.client_session import Deepgram, OpenAi
 from voice_ops.loadtest.conversation import Conversation
 from voice_ops.loadtest.drivers import Api, Chat, Driver, Speech, Transcription
@@ -15,7 +15,7 @@ from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.inputs import PASSAGE, Recording, read_recording
 from voice_ops.loadtest.load import ClosedLoop, Load, OpenLoop
 from voice_ops.loadtest.metrics import METRICS
-from voice_ops.loadtest.price import usd_per_hour
+from voice_ops.loadtest.price import hourly_price
 from voice_ops.loadtest.realtime import Realtime
 from voice_ops.loadtest.scenarios import REFERENCE_S, SCENARIOS, Scenario
 from voice_ops.loadtest.summary import Slo
@@ -51,9 +51,9 @@ def parse_endpoint(  # noqa: PLR0917  one caller
         raise OptionError(f"--auth only applies to session: {api} uses an API key as OpenAI's API does")
     parsed_url = parse_url(url, option)
     try:
-        key = secret_from(key_variable)
+        key = read_secret(key_variable)
         # For an OpenAI-compatible endpoint, a key is a bearer token.
-        headers = access(Auth.JWT if key and api is not Api.SESSION else auth, key, str(parsed_url))
+        headers = header_provider(Auth.JWT if key and api is not Api.SESSION else auth, key, str(parsed_url))
     except AccessError as error:
         raise OptionError(str(error)) from None
     return Endpoint(name, parsed_url, model, parse_body(body), headers)
@@ -71,7 +71,9 @@ def select_api(api: Api | None, name: str | None, *, model: str, baseline: str |
     if api not in {None, Api.SPEECH}:
         raise OptionError(f"--scenario {name} tests speech, not {api}")
     if scenario.needs_baseline and not baseline:
-        raise OptionError(f"--scenario {name} compares {' with '.join(scenario.names)}: specify --baseline URL")
+        raise OptionError(
+            f"--scenario {name} compares {' with '.join(scenario.endpoint_names)}: specify --baseline URL"
+        )
     return Api.SPEECH
 
 
@@ -82,7 +84,7 @@ def select_price(
     if usd is not None and instance_type:
         raise OptionError("--usd-per-hour and --instance-type both set the price; specify one of them")
     if instance_type:
-        return usd_per_hour(instance_type, region, gpus)
+        return hourly_price(instance_type, region, gpus)
     return (None, "not given") if usd is None else (usd, f"{usd:g} USD per hour")
 
 
@@ -103,11 +105,11 @@ def parse_loads(concurrency: str | None, rate: str | None, scenario: Scenario | 
     if scenario:
         return [ClosedLoop(level) for level in scenario.concurrency]
     if rate:
-        return [OpenLoop(value) for value in _numbers("--rate", rate, float)]
-    return [ClosedLoop(value) for value in _numbers("--concurrency", concurrency or "1", int)]
+        return [OpenLoop(value) for value in _parse_numbers("--rate", rate, float)]
+    return [ClosedLoop(value) for value in _parse_numbers("--concurrency", concurrency or "1", int)]
 
 
-def _numbers(option: str, text: str, kind: type[N]) -> list[N]:
+def _parse_numbers(option: str, text: str, kind: type[N]) -> list[N]:
     try:
         values = [kind(part) for part in text.split(",")]
     except ValueError:
@@ -162,14 +164,14 @@ def parse_body(text: str) -> Mapping[str, Any]:
 def parse_names(names: str | None, scenario: Scenario | None) -> tuple[str, str]:
     """Return the labels of the endpoint and its baseline in the report."""
     if names is None:
-        return scenario.names if scenario else ("measured", "baseline")
+        return scenario.endpoint_names if scenario else ("measured", "baseline")
     measured, _, baseline = (part.strip() for part in names.partition(","))
     if not measured or not baseline or measured == baseline:
         raise OptionError(f"--names {names} is not a pair of names, such as tuned,baseline")
     return measured, baseline
 
 
-def driver_maker(
+def driver_factory(
     api: Api,
     *,
     audio: list[Path],
@@ -184,7 +186,7 @@ def driver_maker(
         OptionError, RecordingError: An input is missing, cannot be read, or does not fit this API.
     """
     if api not in {Api.SPEECH, Api.CHAT}:
-        return _transcription_driver(api, audio)
+        return _transcription_driver_factory(api, audio)
     if audio:
         raise OptionError(f"--audio applies to transcription, realtime and session, not to {api}")
     if scenario and text:
@@ -194,7 +196,7 @@ def driver_maker(
         if reference:
             raise OptionError("--reference applies to speech, not to chat")
         return lambda endpoint: Chat(endpoint, words)
-    voice = _reference(reference, scenario) if reference else None
+    voice = _read_reference(reference, scenario) if reference else None
     return lambda endpoint: Speech(endpoint, words, voice, sample_rate)
 
 
@@ -207,7 +209,7 @@ _LIVE_DRIVERS: dict[Api, Callable[[Endpoint, tuple[Recording, ...]], Driver]] = 
 }
 
 
-def _transcription_driver(api: Api, audio: list[Path]) -> Callable[[Endpoint], Driver]:
+def _transcription_driver_factory(api: Api, audio: list[Path]) -> Callable[[Endpoint], Driver]:
     if not audio:
         raise OptionError(f"{api} requires recordings of speech: specify --audio FILE.wav for each")
     recordings = tuple(read_recording(file) for file in audio)
@@ -228,7 +230,7 @@ def _read_text(file: Path) -> str:
     return text
 
 
-def _reference(file: Path, scenario: Scenario | None) -> Recording:
+def _read_reference(file: Path, scenario: Scenario | None) -> Recording:
     recording = read_recording(file)
     if scenario and abs(recording.seconds - REFERENCE_S) > _REFERENCE_TOLERANCE_S:
         raise OptionError(

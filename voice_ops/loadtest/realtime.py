@@ -16,9 +16,9 @@ from typing import TypeVar
 
 import aiohttp
 
-from voice_ops.call.recording import RATE
+from voice_ops.call.recording import SAMPLE_RATE
 from voice_ops.loadtest.endpoint import Endpoint
-from voice_ops.loadtest.events import parse
+from voice_ops.loadtest.events import parse_event
 from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, AnswerError
 from voice_ops.loadtest.inputs import Recording
 from voice_ops.loadtest.trace import Trace
@@ -47,16 +47,16 @@ class Realtime:
         recording_index = index % len(self.recordings)
         trace.input_audio_s = self.recordings[recording_index].seconds
         async with self.endpoint.session.ws_connect(
-            self.endpoint.at("/v1/realtime"), headers={"X-Request-Id": trace.request_id}, max_msg_size=0
+            self.endpoint.url_for("/v1/realtime"), headers={"X-Request-Id": trace.request_id}, max_msg_size=0
         ) as socket:
-            created = parse(await _text(socket))
+            created = parse_event(await _receive_text(socket))
             if created.type != "session.created":
                 raise AnswerError(f"received {created.type or 'an unknown event'} instead of session.created")
             await socket.send_json({"type": "session.update", "model": self.endpoint.model} | dict(self.endpoint.body))
             await socket.send_json(_START)
             feed_task = asyncio.create_task(_speak(socket, self._frames[recording_index], trace))
             try:
-                await _read(socket, trace)
+                await _read_transcript(socket, trace)
             finally:
                 feed_task.cancel()
                 with suppress(asyncio.CancelledError, ConnectionError):
@@ -77,7 +77,7 @@ class Realtime:
         ]
 
 
-async def feed(frames: Sequence[Frame], send: Callable[[Frame], Awaitable[None]], trace: Trace) -> None:
+async def send_frames(frames: Sequence[Frame], send: Callable[[Frame], Awaitable[None]], trace: Trace) -> None:
     """Send frames in real time, and record the maximum delay and the time of the last frame."""
     start = perf_counter()
     for number, frame in enumerate(frames, start=1):
@@ -90,24 +90,24 @@ async def feed(frames: Sequence[Frame], send: Callable[[Frame], Awaitable[None]]
 
 def split_frames(recording: Recording) -> list[bytes]:
     """Split a recording into frames of ``FRAME_S``, as 16-bit PCM."""
-    size = 2 * round(FRAME_S * RATE)
+    size = 2 * round(FRAME_S * SAMPLE_RATE)
     return [recording.pcm[start : start + size] for start in range(0, len(recording.pcm), size)]
 
 
 async def _speak(socket: aiohttp.ClientWebSocketResponse, frames: list[str], trace: Trace) -> None:
-    await feed(frames, socket.send_str, trace)
+    await send_frames(frames, socket.send_str, trace)
     await socket.send_json(_END)
 
 
-async def _read(socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None:
-    while (event := parse(await _text(socket))).type != "transcription.done":
+async def _read_transcript(socket: aiohttp.ClientWebSocketResponse, trace: Trace) -> None:
+    while (event := parse_event(await _receive_text(socket))).type != "transcription.done":
         if event.has_text:
             trace.record_text()
     trace.record_end()
     trace.output_tokens = event.tokens
 
 
-async def _text(socket: aiohttp.ClientWebSocketResponse) -> str:
+async def _receive_text(socket: aiohttp.ClientWebSocketResponse) -> str:
     message = await socket.receive()
     if message.type is not aiohttp.WSMsgType.TEXT:
         raise AnswerError(INCOMPLETE_RESPONSE)

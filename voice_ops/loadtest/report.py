@@ -7,11 +7,11 @@ from voice_ops.loadtest.compare import Difference
 from voice_ops.loadtest.drivers import Api
 from voice_ops.loadtest.load import Load, Run
 from voice_ops.loadtest.realtime import FRAME_S
-from voice_ops.loadtest.scenarios import Published
+from voice_ops.loadtest.scenarios import PublishedFigures
 from voice_ops.loadtest.summary import Summary
 
 _MAX_CLIENT_CPU = 0.9
-_LAG_SHARE = 0.1
+_MAX_LAG_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Result:
     endpoint: str
     run: Run
     summary: Summary
-    published: Published
+    published: PublishedFigures
 
     @property
     def warnings(self) -> list[str]:
@@ -37,10 +37,10 @@ class Result:
                 f"{subject}: the client used {harness.cpu_share:.0%} of a core and may itself be the bottleneck; "
                 "distribute the load over several machines"
             )
-        if first and harness.loop_lag_ms and harness.loop_lag_ms.p99 > _LAG_SHARE * first.p50:
+        if first and harness.loop_lag_ms and harness.loop_lag_ms.p99 > _MAX_LAG_SHARE * first.p50:
             matches.append(
                 f"{subject}: the client's own lag (p99 {harness.loop_lag_ms.p99:.1f} ms) is more than "
-                f"{_LAG_SHARE:.0%} of the median first piece; use an idle machine"
+                f"{_MAX_LAG_SHARE:.0%} of the median first piece; use an idle machine"
             )
         if harness.pacing_lag_ms and harness.pacing_lag_ms.p99 > 1000 * FRAME_S:
             matches.append(
@@ -75,9 +75,9 @@ class Report:
         return [doubt for result in self.results for doubt in result.warnings]
 
     @property
-    def failed(self) -> bool:
+    def has_failed_load(self) -> bool:
         """Whether all requests of a load failed."""
-        return any(not result.run.answered for result in self.results)
+        return any(not result.run.successful_traces for result in self.results)
 
     def as_dict(self) -> dict[str, object]:
         return {
@@ -92,7 +92,7 @@ class Report:
                 {
                     "load": str(comparison.load),
                     "differences": [
-                        asdict(difference) | {"difference": difference.difference, "shown": difference.is_shown}
+                        asdict(difference) | {"difference": difference.difference, "shown": difference.is_significant}
                         for difference in comparison.differences
                     ],
                 }

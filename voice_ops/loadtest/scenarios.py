@@ -17,7 +17,7 @@ SOURCE = "arXiv 2603.25551, tables 7 and 8, one H200"
 TEXT_CHARS = 500
 REFERENCE_S = 10
 
-Published = Mapping[str, float]
+PublishedFigures = Mapping[str, float]
 """Published figures by the key of a row in the table of results."""
 
 
@@ -28,16 +28,16 @@ class Scenario:
     title: str
     concurrency: tuple[int, ...]
     needs_baseline: bool
-    published: Mapping[str, Mapping[int, Published]]
+    published: Mapping[str, Mapping[int, PublishedFigures]]
     """Figures by the name of the endpoint and by concurrency."""
     slo: Slo
 
     @property
-    def names(self) -> tuple[str, str]:
+    def endpoint_names(self) -> tuple[str, str]:
         """Labels of the endpoint and its baseline."""
         return "cuda-graph", "eager"
 
-    def figures(self, endpoint: str, load: Load) -> Published:
+    def published_figures(self, endpoint: str, load: Load) -> PublishedFigures:
         """Return the published figures of an endpoint for a load level."""
         if not isinstance(load, ClosedLoop):
             return {}

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import perf_counter
 
-from voice_ops.loadtest.compare import differences, interleave
+from voice_ops.loadtest.compare import compare_rounds, interleave
 from voice_ops.loadtest.drivers import Api, Driver
 from voice_ops.loadtest.endpoint import Endpoint
-from voice_ops.loadtest.failures import FAILURES, describe
-from voice_ops.loadtest.load import Generator, Load, merge_runs
+from voice_ops.loadtest.failures import FAILURES, describe_failure
+from voice_ops.loadtest.load import Load, LoadGenerator, merge_runs
 from voice_ops.loadtest.report import Comparison, Report, Result
 from voice_ops.loadtest.scenarios import Scenario
 from voice_ops.loadtest.summary import Slo, summarize
@@ -39,15 +39,15 @@ class LoadTest:
     api: Api
     endpoints: Sequence[Endpoint]
     """The measured endpoint, and the baseline if there is one. The default model is the only one of an endpoint."""
-    driver: Callable[[Endpoint], Driver]
-    loads: Mapping[Load, int]
+    create_driver: Callable[[Endpoint], Driver]
+    requests_by_load: Mapping[Load, int]
     """Number of requests to each endpoint, by load."""
     slo: Slo
     gpus: int
     usd_per_hour: float | None
     scenario: Scenario | None
     rounds: int
-    warmup: int
+    warmup_requests: int
     timeout_s: float
     seed: int
     setup: Mapping[str, str]
@@ -62,24 +62,24 @@ class LoadTest:
         results: list[Result] = []
         comparisons: list[Comparison] = []
         async with AsyncExitStack() as stack:
-            endpoints = [await self._with_model(endpoint) for endpoint in self.endpoints]
-            drivers = [self.driver(await stack.enter_async_context(endpoint)) for endpoint in endpoints]
+            endpoints = [await self._select_model(endpoint) for endpoint in self.endpoints]
+            drivers = [self.create_driver(await stack.enter_async_context(endpoint)) for endpoint in endpoints]
             for driver in drivers:
                 with progress.phase(f"warm up {driver.endpoint.name}"):
                     await self._warm_up(driver)
-            for load, requests in self.loads.items():
+            for load, requests in self.requests_by_load.items():
                 progress_count = _LoadProgress(requests * len(drivers), progress)
                 with progress.phase(f"{load}: {requests} requests" + (" to each" if len(drivers) > 1 else "")):
-                    generator = Generator(self.timeout_s, self.seed, progress_count)
+                    generator = LoadGenerator(self.timeout_s, self.seed, progress_count)
                     rounds = await interleave(generator, drivers, load, requests=requests, rounds=self.rounds)
                 for driver, runs in zip(drivers, zip(*rounds, strict=True), strict=True):
                     run = merge_runs(list(runs))
                     summary = summarize(run, slo=self.slo, gpus=self.gpus, usd_per_hour=self.usd_per_hour)
                     name = driver.endpoint.name
-                    published = self.scenario.figures(name, load) if self.scenario else {}
+                    published = self.scenario.published_figures(name, load) if self.scenario else {}
                     results.append(Result(name, run, summary, published))
                 if len(drivers) > 1:
-                    comparisons.append(Comparison(load, differences(rounds, self.seed)))
+                    comparisons.append(Comparison(load, compare_rounds(rounds, self.seed)))
         setup = {
             **{one.name: f"{one.url}" + (f", model {one.model}" if one.model else "") for one in endpoints},
             **self.setup,
@@ -88,14 +88,14 @@ class LoadTest:
         title = self.scenario.title if self.scenario else f"{self.api.value.capitalize()} under load"
         return Report(title, self.api, setup, results, comparisons)
 
-    async def _with_model(self, endpoint: Endpoint) -> Endpoint:
+    async def _select_model(self, endpoint: Endpoint) -> Endpoint:
         if not self.api.has_models:
             return endpoint
         try:
             async with endpoint, asyncio.timeout(self.timeout_s):
-                served_models = await endpoint.served_models()
+                served_models = await endpoint.list_models()
         except FAILURES as error:
-            raise _failure(endpoint, describe(error, self.timeout_s)) from None
+            raise _create_error(endpoint, describe_failure(error, self.timeout_s)) from None
         names = ", ".join(served_models or ()) or "none"
         if endpoint.model and served_models is not None and endpoint.model not in served_models:
             raise LoadTestError(f"{endpoint.url} does not serve the model {endpoint.model}; it serves {names}")
@@ -105,17 +105,17 @@ class LoadTest:
 
     async def _warm_up(self, driver: Driver) -> None:
         """Send a few requests one at a time, which are not counted. The last one must succeed."""
-        for index in range(self.warmup):
+        for index in range(self.warmup_requests):
             trace = Trace(f"warm-up-{index}", perf_counter(), perf_counter())
             try:
                 async with asyncio.timeout(self.timeout_s):
                     await driver.send(index, trace)
             except FAILURES as error:
-                if index == self.warmup - 1:
-                    raise _failure(driver.endpoint, describe(error, self.timeout_s)) from None
+                if index == self.warmup_requests - 1:
+                    raise _create_error(driver.endpoint, describe_failure(error, self.timeout_s)) from None
 
 
-def _failure(endpoint: Endpoint, reason: str) -> LoadTestError:
+def _create_error(endpoint: Endpoint, reason: str) -> LoadTestError:
     remedy = next((text for start, text in _REMEDIES.items() if reason.startswith(start)), "")
     return LoadTestError(f"{endpoint.url}: {reason}" + (f"\n{remedy}" if remedy else ""))
 

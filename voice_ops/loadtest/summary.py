@@ -26,7 +26,7 @@ class Distribution:
     max: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "Distribution | None":
+    def from_values(cls, values: Sequence[float]) -> "Distribution | None":
         """Calculate the distribution of values, or return ``None`` if there are no values."""
         if not values:
             return None
@@ -80,13 +80,13 @@ def summarize(run: Run, *, slo: Slo, gpus: int, usd_per_hour: float | None) -> S
         gpus: Number of GPUs of the endpoint.
         usd_per_hour: Price of the endpoint's hardware, or ``None`` if unknown.
     """
-    answered = run.answered
+    answered = run.successful_traces
     speech = [trace for trace in answered if trace.starved_s is not None]
     good = sum(_meets_slo(trace, slo) for trace in answered)
     audio_rate = sum(trace.audio_s for trace in answered) / run.elapsed_s
     tokens = [trace.output_tokens for trace in answered if trace.output_tokens is not None]
     distributions = {
-        metric.name: Distribution.of([value for trace in answered for value in metric.values(trace)])
+        metric.name: Distribution.from_values([value for trace in answered for value in metric.values(trace)])
         for metric in METRICS.values()
     }
     return Summary(
@@ -103,7 +103,7 @@ def summarize(run: Run, *, slo: Slo, gpus: int, usd_per_hour: float | None) -> S
         goodput_per_s=good / run.elapsed_s if slo else None,
         goodput_share=good / len(run.traces) if slo else None,
         usd_per_audio_hour=usd_per_hour / audio_rate if usd_per_hour and audio_rate else None,
-        harness=_harness(run),
+        harness=_summarize_harness(run),
     )
 
 
@@ -113,10 +113,10 @@ def _meets_slo(trace: Trace, slo: Slo) -> bool:
     return all(result and max(result) <= slo[name] for name, result in values.items())
 
 
-def _harness(run: Run) -> Harness:
-    start_lag = Distribution.of([1000 * (trace.started_s - trace.intended_s) for trace in run.traces])
+def _summarize_harness(run: Run) -> Harness:
+    start_lag = Distribution.from_values([1000 * (trace.started_s - trace.intended_s) for trace in run.traces])
     if start_lag is None:
         raise ValueError("a run without requests has no results")
     pacing_lags_ms = [1000 * trace.pacing_lag_s for trace in run.traces if trace.input_ended_s is not None]
-    loop_lag = Distribution.of([1000 * lag for lag in run.loop_lags_s])
-    return Harness(start_lag, loop_lag, Distribution.of(pacing_lags_ms), run.cpu_s / run.elapsed_s)
+    loop_lag = Distribution.from_values([1000 * lag for lag in run.loop_lags_s])
+    return Harness(start_lag, loop_lag, Distribution.from_values(pacing_lags_ms), run.cpu_s / run.elapsed_s)

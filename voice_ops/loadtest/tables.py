@@ -8,7 +8,7 @@ from rich.table import Table
 
 from voice_ops.loadtest.compare import CONFIDENCE, Difference
 from voice_ops.loadtest.drivers import Api
-from voice_ops.loadtest.metrics import METRICS, Metric, label
+from voice_ops.loadtest.metrics import METRICS, Metric, label_for_metric
 from voice_ops.loadtest.report import Comparison, Report, Result
 from voice_ops.loadtest.scenarios import SOURCE
 from voice_ops.loadtest.summary import Distribution, Summary
@@ -34,64 +34,66 @@ class Grid:
             table.add_row(*row)
         return table
 
-    def markdown(self) -> str:
+    def to_markdown(self) -> str:
         rule = ["---", *("---:" for _ in self.headings[1:])]
         lines = (f"| {' | '.join(cells)} |" for cells in (self.headings, rule, *self.rows))
         return "\n".join([f"## {self.title}", "", *lines])
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Format a number with three significant digits, or with all digits before the decimal point if there are more."""
     if abs(value) >= _INTEGER_MIN:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= _ONE_DECIMAL_MIN else f"{value:.3g}"
 
 
-def _percentiles(distribution: Distribution | None) -> str | None:
-    return " / ".join(map(number, (distribution.p50, distribution.p95, distribution.p99))) if distribution else None
+def _format_percentiles(distribution: Distribution | None) -> str | None:
+    return (
+        " / ".join(map(format_number, (distribution.p50, distribution.p95, distribution.p99))) if distribution else None
+    )
 
 
-def _number(value: float | None) -> str | None:
-    return None if value is None else number(value)
+def _format_optional_number(value: float | None) -> str | None:
+    return None if value is None else format_number(value)
 
 
-def _share(value: float | None) -> str | None:
+def _format_share(value: float | None) -> str | None:
     return None if value is None else f"{value:.1%}"
 
 
-def _goodput(summary: Summary) -> str | None:
+def _format_goodput(summary: Summary) -> str | None:
     if summary.goodput_per_s is None:
         return None
-    return f"{number(summary.goodput_per_s)}/s, {_share(summary.goodput_share)}"
+    return f"{format_number(summary.goodput_per_s)}/s, {_format_share(summary.goodput_share)}"
 
 
 _Cell = Callable[[Summary], str | None]
 
 
-def _rows(api: Api) -> list[tuple[str, str, _Cell]]:
+def _table_rows(api: Api) -> list[tuple[str, str, _Cell]]:
     """Return the key and the label of each row, and the function that formats a cell of the row."""
     metrics: list[tuple[str, str, _Cell]] = [
         (
             metric.name,
             _metric_label(metric, api),
-            lambda summary, name=metric.name: _percentiles(summary.metrics.get(name)),  # type: ignore[misc]
+            lambda summary, name=metric.name: _format_percentiles(summary.metrics.get(name)),  # type: ignore[misc]
         )
         for metric in METRICS.values()
     ]
     return [
         ("requests", "requests, failed", lambda s: f"{s.requests}, {sum(s.failures.values())}"),
         *metrics,
-        ("wait", "wait rate: starved streams", lambda s: _share(s.wait_rate)),
-        ("chars", "char/s per GPU", lambda s: _number(s.chars_per_s_per_gpu)),
-        ("tokens", "tokens/s", lambda s: _number(s.tokens_per_s)),
-        ("audio", "audio s/s", lambda s: _number(s.audio_s_per_s)),
-        ("rate", "requests/s", lambda s: _number(s.requests_per_s)),
-        ("goodput", "goodput under the SLO", _goodput),
-        ("cost", "USD per audio hour", lambda s: _number(s.usd_per_audio_hour)),
-        ("start", "client: start lag, ms", lambda s: _percentiles(s.harness.start_lag_ms)),
-        ("loop", "client: loop lag, ms", lambda s: _percentiles(s.harness.loop_lag_ms)),
-        ("pacing", "client: pacing lag, ms", lambda s: _percentiles(s.harness.pacing_lag_ms)),
-        ("cpu", "client: CPU, of one core", lambda s: _share(s.harness.cpu_share)),
+        ("wait", "wait rate: starved streams", lambda s: _format_share(s.wait_rate)),
+        ("chars", "char/s per GPU", lambda s: _format_optional_number(s.chars_per_s_per_gpu)),
+        ("tokens", "tokens/s", lambda s: _format_optional_number(s.tokens_per_s)),
+        ("audio", "audio s/s", lambda s: _format_optional_number(s.audio_s_per_s)),
+        ("rate", "requests/s", lambda s: _format_optional_number(s.requests_per_s)),
+        ("goodput", "goodput under the SLO", _format_goodput),
+        ("cost", "USD per audio hour", lambda s: _format_optional_number(s.usd_per_audio_hour)),
+        ("start", "client: start lag, ms", lambda s: _format_percentiles(s.harness.start_lag_ms)),
+        ("loop", "client: loop lag, ms", lambda s: _format_percentiles(s.harness.loop_lag_ms)),
+        ("pacing", "client: pacing lag, ms", lambda s: _format_percentiles(s.harness.pacing_lag_ms)),
+        ("cpu", "client: CPU, of one core", lambda s: _format_share(s.harness.cpu_share)),
     ]
 
 
@@ -99,7 +101,7 @@ def results_grid(report: Report) -> Grid:
     """Create a table with a column for each endpoint and load. Published figures follow the measured ones."""
     has_several_endpoints = len({result.endpoint for result in report.results}) > 1
     rows = []
-    for key, text, cell in _rows(report.api):
+    for key, text, cell in _table_rows(report.api):
         cells = [cell(result.summary) for result in report.results]
         if any(cells):
             rows.append([text, *(outcome or "-" for outcome in cells)])
@@ -117,7 +119,7 @@ def _format_published(result: Result, key: str) -> str:
     if key not in result.published:
         return "-"
     value = result.published[key]
-    return f"{value:.1%}" if key == "wait" else number(value)
+    return f"{value:.1%}" if key == "wait" else format_number(value)
 
 
 def comparison_grid(report: Report, comparison: Comparison) -> Grid:
@@ -126,11 +128,11 @@ def comparison_grid(report: Report, comparison: Comparison) -> Grid:
     rows = [
         [
             f"{difference.statistic} {_metric_name(difference, report.api)}",
-            number(difference.measured),
-            number(difference.baseline),
-            f"{difference.difference:+.3g}{_percent(difference)}",
+            format_number(difference.measured),
+            format_number(difference.baseline),
+            f"{difference.difference:+.3g}{_format_percent(difference)}",
             f"{difference.low:+.3g} to {difference.high:+.3g}",
-            "yes" if difference.is_shown else "no",
+            "yes" if difference.is_significant else "no",
         ]
         for difference in comparison.differences
     ]
@@ -146,20 +148,24 @@ def _metric_name(difference: Difference, api: Api) -> str:
 
 
 def _metric_label(metric: Metric, api: Api) -> str:
-    return label(metric.name, api) + (f", {metric.unit}" if metric.unit else "")
+    return label_for_metric(metric.name, api) + (f", {metric.unit}" if metric.unit else "")
 
 
-def _percent(difference: Difference) -> str:
+def _format_percent(difference: Difference) -> str:
     return f" ({difference.difference / difference.baseline:+.1%})" if difference.baseline else ""
 
 
-def markdown(report: Report, plots: Sequence[str]) -> str:
+def format_markdown(report: Report, plots: Sequence[str]) -> str:
     grids = [results_grid(report), *(comparison_grid(report, comparison) for comparison in report.comparisons)]
-    meanings = [f"- {label(m.name, report.api)}: {m.meaning}" for m in METRICS.values() if _is_measured(report, m.name)]
+    meanings = [
+        f"- {label_for_metric(m.name, report.api)}: {m.meaning}"
+        for m in METRICS.values()
+        if _is_measured(report, m.name)
+    ]
     parts = [
         f"# {report.title}",
         "\n".join(f"- {key}: {value}" for key, value in report.setup.items()),
-        *(grid.markdown() for grid in grids),
+        *(grid.to_markdown() for grid in grids),
         *(["## Doubts\n\n" + "\n".join(f"- {doubt}" for doubt in report.warnings)] if report.warnings else []),
         *(f"![{name.removesuffix('.png')}]({name})" for name in plots),
         "## What is measured\n\n" + "\n".join(meanings),

@@ -11,10 +11,10 @@ from yarl import URL
 from voice_blueprint.contract.session_api import SESSIONS_PATH, TOKEN_HEADER
 from voice_ops.call.session import SUBPROTOCOL, SessionResponse
 from voice_ops.loadtest.endpoint import Endpoint
-from voice_ops.loadtest.events import server_sent_events
-from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, AnswerError, answer_text
+from voice_ops.loadtest.events import read_events
+from voice_ops.loadtest.failures import INCOMPLETE_RESPONSE, AnswerError, format_error_response
 from voice_ops.loadtest.inputs import Recording
-from voice_ops.loadtest.realtime import feed, split_frames
+from voice_ops.loadtest.realtime import send_frames, split_frames
 from voice_ops.loadtest.trace import Trace
 
 _END = {"type": "end"}
@@ -55,16 +55,16 @@ class VoiceSession:
             except ValidationError as error:
                 raise AnswerError(f"the response is not from the session API: {error.errors()[0]['msg']}") from None
 
-    async def _speak(self, opened: SessionResponse, frames: list[bytes], trace: Trace) -> None:
-        if opened.media.websocket is None:
+    async def _speak(self, session: SessionResponse, frames: list[bytes], trace: Trace) -> None:
+        if session.media.websocket is None:
             raise AnswerError("the session has no WebSocket")
         async with self.endpoint.session.ws_connect(
-            opened.media.websocket, protocols=(SUBPROTOCOL, opened.token)
+            session.media.websocket, protocols=(SUBPROTOCOL, session.token)
         ) as socket:
             # Receiving is required to respond to pings.
             close_task = asyncio.create_task(socket.receive())
             try:
-                await feed(frames, socket.send_bytes, trace)
+                await send_frames(frames, socket.send_bytes, trace)
                 await socket.send_json(_END)
                 await close_task
             finally:
@@ -72,12 +72,12 @@ class VoiceSession:
             if socket.close_code != aiohttp.WSCloseCode.OK:
                 raise AnswerError(f"the WebSocket was closed with {socket.close_code}")
 
-    async def _listen(self, opened: SessionResponse, trace: Trace) -> None:
-        url = self.endpoint.at(SESSIONS_PATH).join(URL(opened.events))
-        async with self.endpoint.session.get(url, headers={TOKEN_HEADER: opened.token}) as response:
+    async def _listen(self, session: SessionResponse, trace: Trace) -> None:
+        url = self.endpoint.url_for(SESSIONS_PATH).join(URL(session.events))
+        async with self.endpoint.session.get(url, headers={TOKEN_HEADER: session.token}) as response:
             if not response.ok:
-                raise AnswerError(answer_text(response.status, await response.read()))
-            async for event in server_sent_events(response):
+                raise AnswerError(format_error_response(response.status, await response.read()))
+            async for event in read_events(response):
                 if event.kind and event.text:
                     trace.record_text()
                 if event.complete is not None:

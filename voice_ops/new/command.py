@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from voice_ops.exits import REFUSED
-from voice_ops.init.answers import AgentsOption, BudgetOption, CallsOption, CloudOption, RegionOption, answers
-from voice_ops.init.command import first_file
-from voice_ops.new.repository import EXECUTABLE, files
+from voice_ops.init.answers import AgentsOption, BudgetOption, CallsOption, CloudOption, RegionOption, collect_answers
+from voice_ops.init.command import draft_file
+from voice_ops.new.repository import EXECUTABLE_FILES, repository_files
 from voice_ops.output import out, stop
 
-NAME = "staging"
+DEPLOYMENT_NAME = "staging"
 """Name of the first deployment and of the deployment file."""
 
 
@@ -31,8 +31,8 @@ def new(
 
     Example: voice new platform --cloud aws --region us-east-1 --calls 500 --budget 20000
     """
-    deployment = f"deployments/{NAME}.yaml"
-    texts = files(NAME)
+    deployment = f"deployments/{DEPLOYMENT_NAME}.yaml"
+    texts = repository_files(DEPLOYMENT_NAME)
     if folder.exists() and not folder.is_dir():
         raise stop(f"{folder} is a file; name a folder", REFUSED)
     if existing := [path for path in (deployment, *texts) if (folder / path).exists()]:
@@ -40,19 +40,19 @@ def new(
             f"{folder} has {', '.join(existing)}, and existing files are not overwritten; choose another folder",
             REFUSED,
         )
-    desired = answers(cloud, region, calls, agents=agents)
-    draft, usd = first_file(folder / deployment, desired, budget)
+    desired = collect_answers(cloud, region, calls, agents=agents)
+    draft, usd = draft_file(folder / deployment, desired, budget)
     texts[deployment] = draft.draft.text(usd, "schema.json")
     try:
         for path, text in texts.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, encoding="utf-8")
-        for path in EXECUTABLE:
+        for path in EXECUTABLE_FILES:
             (folder / path).chmod(0o755)
     except OSError as error:
         raise stop(f"{error.filename or folder}: {error.strerror}", REFUSED) from None
     out.print(
-        f"{len(texts)} files are written: {draft.name}, {draft.words} a month; "
+        f"{len(texts)} files are written: {draft.name}, {draft.price_text} a month; "
         f"README.md in {folder!s} is the next step",
         soft_wrap=True,
     )

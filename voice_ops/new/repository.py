@@ -8,8 +8,8 @@ from string import Template
 import voice_stacks
 from voice_blueprint.shipped import ROOT
 
-HOME = "https://github.com/voice-serve/voice-serve"
-EXECUTABLE = (".ci/setup", ".ci/deploy-aws", ".ci/deploy-azure", ".ci/drift", ".ci/images")
+HOMEPAGE = "https://github.com/voice-serve/voice-serve"
+EXECUTABLE_FILES = (".ci/setup", ".ci/deploy-aws", ".ci/deploy-azure", ".ci/drift", ".ci/images")
 
 _TEMPLATE = Path(__file__).with_name("template")
 _STACKS = Path(voice_stacks.__file__).parent / "azure"
@@ -53,13 +53,13 @@ _REPOSITORY_JOBS = re.compile(r"^(?:ci|nightly):\n(?:  .*\n)+\n", re.MULTILINE)
 """GitLab jobs that test this product. On GitHub, these jobs are in separate files."""
 
 
-def files(name: str) -> dict[str, str]:
+def repository_files(name: str) -> dict[str, str]:
     """Return the text of each file of the repository except the deployment file, by path.
 
     Args:
         name: Name of the deployment and of the Pulumi stack.
     """
-    values = {"name": name, "version": version("voice-serve"), "home": HOME}
+    values = {"name": name, "version": version("voice-serve"), "home": HOMEPAGE}
     results: dict[str, str] = {}
     for file in sorted(_TEMPLATE.rglob("*")):
         if file.is_file() and "__pycache__" not in file.parts:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from voice_blueprint.capacity.conversations import Link, conversation_chains, conversations_in
-from voice_blueprint.capacity.load import peak_calls, recommended_sizes, sized_callers
-from voice_blueprint.capacity.tiers import by_tier, caller_tiers_for
+from voice_blueprint.capacity.conversations import ChainStage, concurrent_conversations, conversation_chains
+from voice_blueprint.capacity.load import peak_calls, recommended_caller_sizes, recommended_sizes
+from voice_blueprint.capacity.tiers import caller_tier_capacities, calls_by_tier
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.output import empty_table, format_range
 
@@ -19,16 +19,16 @@ def _recommended_sizes(deployment: Deployment) -> dict[str, str]:
     if aws := deployment.aws_section:
         return {each.name: text for each, text in recommended_sizes(aws, load)}
     callers, agents = deployment.azure.callers, deployment.azure.agents
-    return {each.name: text for each, text in sized_callers(callers, agents, load)} if callers else {}
+    return {each.name: text for each, text in recommended_caller_sizes(callers, agents, load)} if callers else {}
 
 
 def capacity_table(deployment: Deployment) -> Table | None:
     """Return a table of the tiers with their calls and the recommended sizes; ``None`` if the file has no callers."""
-    load, result, recommended = deployment.load, caller_tiers_for(deployment), _recommended_sizes(deployment)
+    load, result, recommended = deployment.load, caller_tier_capacities(deployment), _recommended_sizes(deployment)
     if not result:
         return None
     # Memory limits the calls of the store, and concurrency those of the other tiers.
-    tier_ranges = by_tier(result)
+    tier_ranges = calls_by_tier(result)
     tier, (_, max_calls) = min(tier_ranges.items(), key=lambda item: item[1][1])
     caption = f"at most {max_calls:,} concurrent calls, limited by {tier}"
     if load:
@@ -43,12 +43,12 @@ def capacity_table(deployment: Deployment) -> Table | None:
     if recommended:
         table.add_column("for the load", no_wrap=True)
     for each in result:
-        bound = each.binding
+        bound = each.limiting_bound
         table.add_row(
             each.name,
             f"{each.calls:,}",
             format_range(each.units.min, each.units.max),
-            f"{each.low:,}-{each.max_calls:,}",
+            f"{each.min_calls:,}-{each.max_calls:,}",
             f"{bound.name} ({bound.kind}): {bound.source}",
             *([recommended.get(each.name, "-")] if recommended else []),
         )
@@ -57,12 +57,12 @@ def capacity_table(deployment: Deployment) -> Table | None:
 
 def conversation_tables(deployment: Deployment) -> Iterator[Table]:
     """Yield a table of the conversations per tier, and the units for the load, for each section with agents."""
-    for chain in _chains(deployment):
+    for chain in _conversation_chains(deployment):
         recommended = _required_units(deployment, chain)
         bottleneck = min(chain, key=lambda each: each.most)
         caption = f"at most {bottleneck.most:,} concurrent conversations, limited by {bottleneck.name}"
         if recommended and deployment.load:
-            mean, peak = conversations_in(deployment.load)
+            mean, peak = concurrent_conversations(deployment.load)
             caption += f"; the load has {mean:,.0f}, and {peak:,} at its peak"
         if chain[0].location[0] == "aws":
             caption += "; the language model and speech are external endpoints"
@@ -82,19 +82,19 @@ def conversations_as_dict(deployment: Deployment) -> list[dict[str, object]]:
     """Return the conversations for ``--json``. The first part with the minimum is the limiting factor."""
     return [
         vars(each) | {"for_load": _required_units(deployment, chain).get(each.name)}
-        for chain in _chains(deployment)
+        for chain in _conversation_chains(deployment)
         for each in chain
     ]
 
 
-def _chains(deployment: Deployment) -> list[tuple[Link, ...]]:
+def _conversation_chains(deployment: Deployment) -> list[tuple[ChainStage, ...]]:
     try:
         return list(conversation_chains(deployment))
     except LookupError:
         return []  # the missing pool is reported by a check
 
 
-def _required_units(deployment: Deployment, chain: tuple[Link, ...]) -> dict[str, tuple[int, int]]:
+def _required_units(deployment: Deployment, chain: tuple[ChainStage, ...]) -> dict[str, tuple[int, int]]:
     """Return the units of each part for the mean and the peak of the load.
 
     The result is empty for the Azure section of a file that also has an AWS section.
@@ -102,7 +102,7 @@ def _required_units(deployment: Deployment, chain: tuple[Link, ...]) -> dict[str
     load = deployment.load
     if load is None or (deployment.aws_section and chain[0].location[0] == "azure"):
         return {}
-    mean, peak = conversations_in(load)
+    mean, peak = concurrent_conversations(load)
     return {each.name: (each.units_for(mean), each.units_for(peak)) for each in chain if each.most}
 
 
@@ -111,5 +111,5 @@ def capacity_as_dict(deployment: Deployment) -> list[dict[str, object]]:
     recommended = _recommended_sizes(deployment)
     return [
         vars(each) | {"calls": each.calls, "most": each.max_calls, "for_load": recommended.get(each.name)}
-        for each in caller_tiers_for(deployment)
+        for each in caller_tier_capacities(deployment)
     ]

@@ -17,7 +17,7 @@ from voice_ops.simulate.capacity import fleet_plans
 
 
 @dataclass(frozen=True)
-class Quota:
+class QuotaUsage:
     """Quota usage of all cells in one account and region, at their maximum size.
 
     Attributes:
@@ -53,10 +53,10 @@ class CellPlan:
     account_cells: int
     usd_per_month: tuple[float, float]
     not_priced: tuple[str, ...]
-    quotas: tuple[Quota, ...]
+    quotas: tuple[QuotaUsage, ...]
 
 
-def cell_plan(deployment: Deployment) -> CellPlan | None:
+def plan_cells(deployment: Deployment) -> CellPlan | None:
     """Return the cells of a deployment, or ``None`` if one deployment is sufficient for the load.
 
     Raises:
@@ -68,7 +68,7 @@ def cell_plan(deployment: Deployment) -> CellPlan | None:
     assert cell.load is not None  # noqa: S101  a cell has a part of the load
     regions = deployment.file_regions if deployment.aws_section else (deployment.azure.location,)
     account_cells = math.ceil(min(deployment.cells.per_account, count) / len(regions))
-    plans = fleet_plans(cell.in_regions()[0], {})
+    plans = fleet_plans(cell.region_deployments()[0], {})
     hourly = [
         sum((plan.usd_per_hour or 0.0) * sum(getattr(group, bound) for group in plan.groups) for plan in plans)
         for bound in ("min_hosts", "max_hosts")
@@ -83,22 +83,22 @@ def cell_plan(deployment: Deployment) -> CellPlan | None:
         account_cells=account_cells,
         usd_per_month=(low, high),
         not_priced=tuple(plan.name for plan in plans if plan.usd_per_hour is None),
-        quotas=tuple(_quotas(cell, account_cells)),
+        quotas=tuple(_quota_usage(cell, account_cells)),
     )
 
 
-def _quotas(cell: Deployment, cells: int) -> Iterator[Quota]:
+def _quota_usage(cell: Deployment, cells: int) -> Iterator[QuotaUsage]:
     if cell.aws_section:
         codes = {quota.family: quota for quota in catalog.quotas().values()}
         for (family, spot), (_, high) in vcpu_needs(cell).items():
             quota = codes[family]
-            yield Quota(f"{quota.name}{', as spot' * spot}", quota.code, high * cells, None)
-        yield Quota("vCPU of Fargate", "L-3032A538", fargate_needs(cell)[1] * cells, None)
+            yield QuotaUsage(f"{quota.name}{', as spot' * spot}", quota.code, high * cells, None)
+        yield QuotaUsage("vCPU of Fargate", "L-3032A538", fargate_needs(cell)[1] * cells, None)
     largest_needs = {need.limit.id: need for need in sorted(limit_needs(cell), key=lambda need: need.units.max)}
     for need in largest_needs.values():
         limit = need.limit
         times = cells if limit.of_account else 1
-        yield Quota(limit.name, limit.quota or "fixed", need.units.max * times, limit.default)
+        yield QuotaUsage(limit.name, limit.quota or "fixed", need.units.max * times, limit.default)
 
 
 def cell_tables(plan: CellPlan) -> Iterator[Table]:

@@ -9,7 +9,7 @@ import typer
 from voice_blueprint import checks
 from voice_blueprint.aws.fleets import fleets
 from voice_blueprint.capacity.load import exceeds_one_deployment, peak_calls
-from voice_blueprint.day import designed_load
+from voice_blueprint.day import design_load
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad, Cells
 from voice_ops.exits import REFUSED
@@ -17,7 +17,7 @@ from voice_ops.findings import finding_as_dict, load, print_findings, refuse_out
 from voice_ops.options import AcceptReplace, DeploymentFile, Json
 from voice_ops.output import err, out, print_json, stack_table, stop
 from voice_ops.plan.capacity import capacity_as_dict, capacity_table, conversation_tables, conversations_as_dict
-from voice_ops.plan.cells import CellPlan, cell_plan, cell_tables, cells_as_dict
+from voice_ops.plan.cells import CellPlan, cell_tables, cells_as_dict, plan_cells
 from voice_ops.plan.hosts import fleet_table, pool_table
 from voice_ops.plan.sizing import sizing_as_dict, sizing_tables
 from voice_ops.plan.turns import turn_tables, turns_as_dict
@@ -53,9 +53,9 @@ def plan(
     Example: voice plan deployments/production-us-east-1.yaml --calls 500
     """
     deployment_with_load = _with_load(load(file), calls, conversations)
-    cells, deployment = cell_plan(deployment_with_load), deployment_with_load.cell
-    findings = checks.run(deployment)
-    refused = any(finding.blocks for finding in findings)
+    cells, deployment = plan_cells(deployment_with_load), deployment_with_load.cell
+    findings = checks.run_checks(deployment)
+    refused = any(finding.is_blocking for finding in findings)
     if resources and not deployment.aws_section:
         raise stop(
             f"{file} has no section `aws`; `voice preview azure` shows the resources of the section `azure`", REFUSED
@@ -65,9 +65,9 @@ def plan(
     if (against or record) and not refused:
         from voice_ops.plan import release  # noqa: PLC0415  only needed for --against and --record
 
-        comparison = release.Comparison.of(deployment, against, accept_replace or ()) if against else None
+        comparison = release.Comparison.from_record(deployment, against, accept_replace or ()) if against else None
         if record and not (comparison and comparison.outages):
-            release.record(deployment, record)
+            release.record_release(deployment, record)
     if as_json:
         print_json(
             {
@@ -88,11 +88,11 @@ def plan(
     else:
         _print_tables(deployment, counts, cells)
         for console, blocks in ((out, False), (err, True)):
-            print_findings(console, deployment, [each for each in findings if each.blocks is blocks])
+            print_findings(console, deployment, [each for each in findings if each.is_blocking is blocks])
         if comparison:
             out.print(f"against {against!s}: {comparison.text}", soft_wrap=True)
     if refused:
-        blocking = sum(finding.blocks for finding in findings)
+        blocking = sum(finding.is_blocking for finding in findings)
         raise stop(f"refused: {blocking} error(s)", REFUSED)
     if comparison:
         refuse_outages(comparison.outages)
@@ -116,7 +116,7 @@ def _with_load(deployment: Deployment, calls: int | None, conversations: int | N
     if deployment.cells or not exceeds_one_deployment(loaded_deployment):
         return loaded_deployment
     # The load exceeds every state store, so it requires several copies of the deployment.
-    return loaded_deployment.model_copy(update={"cells": Cells(calls=peak_calls(designed_load(deployment)))})
+    return loaded_deployment.model_copy(update={"cells": Cells(calls=peak_calls(design_load(deployment)))})
 
 
 def resource_counts(deployment: Deployment) -> dict[str, Counter[str]]:

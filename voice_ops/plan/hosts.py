@@ -28,7 +28,7 @@ def fleet_table(deployment: Deployment) -> Table:
             f"{row.accelerator.count} x {row.accelerator.model}" if row.accelerator else "-",
             format_range(fleet.min_hosts, fleet.max_hosts)
             + (f" + {fleet.warm_hosts} warm" if fleet.warm_hosts else ""),
-            format_range(*fleet.vcpus),
+            format_range(*fleet.vcpu_range),
             f"{price * fleet.min_hosts:,.2f}-{price * fleet.max_hosts:,.2f}" if price else "not listed",
         )
     return table

@@ -14,10 +14,10 @@ from voice_ops.output import stop
 from voice_ops.plan.removals import removal_steps, replaced_hosts
 from voice_ops.synthesis import synthesize, templates
 from voice_sandbox.aws import diff
-from voice_sandbox.changes import Op, Outage, describe
+from voice_sandbox.changes import Op, Outage, summarize_operations
 from voice_sandbox.rehearsals.aws_outages import outages
 
-MANIFEST, TEMPLATE = "manifest.json", ".template.json"
+MANIFEST_FILE, TEMPLATE_SUFFIX = "manifest.json", ".template.json"
 UNUSED_SUFFIXES = (".metadata.json", "tree.json")
 """Suffixes of metadata files. They contain source locations on this machine, and a deploy does not need them."""
 
@@ -45,7 +45,7 @@ class Comparison:
         return {"outages": [vars(each) for each in self.outages], "replaced_hosts": self.hosts}
 
     @classmethod
-    def of(cls, deployment: Deployment, record_folder: Path, accepted: Sequence[str]) -> Self:
+    def from_record(cls, deployment: Deployment, record_folder: Path, accepted: Sequence[str]) -> Self:
         """Compare a deployment with the recorded release in a folder."""
         ops: list[Op] = []
         outage_list: list[Outage] = []
@@ -59,57 +59,59 @@ class Comparison:
             hosts = tuple(replaced_hosts(old, new))
         if deployment.azure_section:
             from voice_ops.preview.changes import (  # noqa: PLC0415  extra `azure`
-                recordings,
+                changes_since,
+                recorded_files,
                 rehearse,
-                steps_since,
                 unaccepted_outages,
             )
 
             rehearsed, _ = rehearse(deployment)
-            files = recordings(record_folder, deployment, rehearsed)
+            files = recorded_files(record_folder, deployment, rehearsed)
             if not all(file.is_file() for file in files):
                 raise _no_record_error(deployment, record_folder)
-            changes = steps_since(files, rehearsed)
+            changes = changes_since(files, rehearsed)
             ops += [step.op for steps in changes for step in steps]
             outage_list += unaccepted_outages(changes, accepted)
-        return cls(describe(ops), outage_list, hosts)
+        return cls(summarize_operations(ops), outage_list, hosts)
 
 
-def record(deployment: Deployment, folder: Path) -> None:
+def record_release(deployment: Deployment, folder: Path) -> None:
     """Save the cloud assembly and Pulumi's graphs of a deployment in a folder, for later comparisons."""
     if deployment.aws_section:
-        assembly_folder = _assembly(deployment, folder)
+        assembly_folder = _assembly_folder(deployment, folder)
         with TemporaryDirectory(prefix="voice-record-") as work_folder:
             synthesize(deployment, Path(work_folder))
             if assembly_folder.exists():
                 rmtree(assembly_folder)
             assembly_folder.mkdir(parents=True)
             for file in Path(work_folder).iterdir():
-                if file.name == MANIFEST:
+                if file.name == MANIFEST_FILE:
                     manifest = json.loads(file.read_text(encoding="utf-8"))
                     for artifact in manifest["artifacts"].values():
                         artifact.pop("additionalMetadataFile", None)
-                    (assembly_folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+                    (assembly_folder / MANIFEST_FILE).write_text(
+                        json.dumps(manifest, indent=1) + "\n", encoding="utf-8"
+                    )
                 elif not file.name.endswith(UNUSED_SUFFIXES):
                     copyfile(file, assembly_folder / file.name)
     if deployment.azure_section:
-        from voice_ops.preview.changes import recordings, rehearse  # noqa: PLC0415  extra `azure`
+        from voice_ops.preview.changes import recorded_files, rehearse  # noqa: PLC0415  extra `azure`
         from voice_sandbox.azure import state  # noqa: PLC0415
 
         rehearsed, _ = rehearse(deployment)
-        for file, each in zip(recordings(folder, deployment, rehearsed), rehearsed, strict=True):
-            state.save(file, each.preview.graph)
+        for file, each in zip(recorded_files(folder, deployment, rehearsed), rehearsed, strict=True):
+            state.save_graph(file, each.preview.graph)
 
 
-def _assembly(deployment: Deployment, folder: Path) -> Path:
+def _assembly_folder(deployment: Deployment, folder: Path) -> Path:
     return folder / ".voice" / "aws" / deployment.name
 
 
 def _recorded_templates(deployment: Deployment, folder: Path) -> diff.Templates:
-    files = sorted(_assembly(deployment, folder).glob(f"*{TEMPLATE}"))
+    files = sorted(_assembly_folder(deployment, folder).glob(f"*{TEMPLATE_SUFFIX}"))
     if not files:
         raise _no_record_error(deployment, folder)
-    return {file.name.removesuffix(TEMPLATE): json.loads(file.read_text(encoding="utf-8")) for file in files}
+    return {file.name.removesuffix(TEMPLATE_SUFFIX): json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
 def _no_record_error(deployment: Deployment, folder: Path) -> Exception:

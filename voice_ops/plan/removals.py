@@ -13,14 +13,14 @@ from typing import Any
 
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.aws.launches import changed_launches, launches
+from voice_ops.aws.launches import changed_launches, launch_settings
 from voice_sandbox.changes import Outage
 
 Templates = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Step:
+class RemovalStep:
     """Instructions for a stack or region that was removed from the file.
 
     Attributes:
@@ -37,11 +37,13 @@ class Step:
         return Outage(self.name, f"{self.kind} {self.name}", (), self.instructions, is_removed=True)
 
 
-def removal_steps(deployment: Deployment, old: Templates, new: Templates, accepted: Sequence[str]) -> Iterator[Step]:
+def removal_steps(
+    deployment: Deployment, old: Templates, new: Templates, accepted: Sequence[str]
+) -> Iterator[RemovalStep]:
     """Yield a step for each stack and region of a recorded release that the file no longer defines."""
     regions: dict[str, list[str]] = {}
     for stack in old:
-        prefix, region = _prefix(deployment, stack)
+        prefix, region = _prefix_and_region(deployment, stack)
         if stack in new:
             continue
         if region and region not in deployment.file_regions:
@@ -57,14 +59,14 @@ def removal_steps(deployment: Deployment, old: Templates, new: Templates, accept
 def replaced_hosts(old: Templates, new: Templates) -> Iterator[str]:
     """Yield a line for each group whose hosts a deploy replaces, with the changed launch template properties."""
     for stack in new:
-        before, after = launches(old.get(stack, {})), launches(new[stack])
+        before, after = launch_settings(old.get(stack, {})), launch_settings(new[stack])
         for group, properties in changed_launches(old.get(stack, {}), new[stack]):
             types = [json.loads(each[group].get("InstanceType", '""')) for each in (before, after)]
             change_text = f"{types[0]} to {types[1]}" if types[0] != types[1] else ", ".join(properties)
             yield f"hosts of {group} are replaced, {change_text}: `voice rollout` shows the order and deploys"
 
 
-def _stack_step(deployment: Deployment, stack: str, tier: str, added: Sequence[str]) -> Step:
+def _stack_step(deployment: Deployment, stack: str, tier: str, added: Sequence[str]) -> RemovalStep:
     file = deployment.source.file
     prune = f"`voice prune {file}`"
     if tier == "agents":
@@ -81,10 +83,10 @@ def _stack_step(deployment: Deployment, stack: str, tier: str, added: Sequence[s
         )
     else:
         instructions = f"a deploy keeps it: {prune} deletes it"
-    return Step(stack, "stack", instructions)
+    return RemovalStep(stack, "stack", instructions)
 
 
-def _region_step(deployment: Deployment, region: str, stacks: int) -> Step:
+def _region_step(deployment: Deployment, region: str, stacks: int) -> RemovalStep:
     section, file = deployment.aws, deployment.source.file
     shared_name = ""
     if section.edge.domain and len(deployment.file_regions) == 1:
@@ -95,10 +97,10 @@ def _region_step(deployment: Deployment, region: str, stacks: int) -> Step:
         f"then `cdk deploy --all -c deployment={file}`, then `voice prune {file}`, which drains it and deletes "
         "its stacks"
     )
-    return Step(region, "region", instructions)
+    return RemovalStep(region, "region", instructions)
 
 
-def _prefix(deployment: Deployment, stack: str) -> tuple[str, str]:
+def _prefix_and_region(deployment: Deployment, stack: str) -> tuple[str, str]:
     """Return the prefix of a stack's name, and the stack's region if that is not the first region."""
-    match = re.match(rf"{re.escape(deployment.file_name)}-([a-z]{{2}}(?:-[a-z]+)+-\d)-", stack)
-    return (match[0], match[1]) if match else (names.stack(deployment, ""), "")
+    match = re.match(rf"{re.escape(deployment.name_in_file)}-([a-z]{{2}}(?:-[a-z]+)+-\d)-", stack)
+    return (match[0], match[1]) if match else (names.stack_name(deployment, ""), "")

@@ -17,13 +17,13 @@ SizingResult = ServiceSizing | DoesNotFitError
 
 def sizing_tables(deployment: Deployment) -> list[Table]:
     """Return the tables of engines, layouts, KV cache, vLLM fleets and refusals. Empty tables are omitted."""
-    services = _services(deployment)
+    services = _service_sizes(deployment)
     tables = [
         _service_table(services),
         _layout_table(services),
         _kv_table(deployment),
         _fleet_table(deployment),
-        _refusals(deployment, services),
+        _refusal_table(deployment, services),
     ]
     return [table for table in tables if table.row_count]
 
@@ -33,16 +33,16 @@ def sizing_as_dict(deployment: Deployment) -> dict[str, object]:
     services = {
         name: vars(sizing)
         | ({"enough": sizing.is_sufficient, "verdict": sizing.summary} if isinstance(sizing, ServiceSizing) else {})
-        for name, sizing in _services(deployment).items()
+        for name, sizing in _service_sizes(deployment).items()
     }
-    return {"services": services, "fleets": _fleets(deployment), "kv_levels": dict(_kv_levels(deployment))}
+    return {"services": services, "fleets": _fleet_sizes(deployment), "kv_levels": dict(_kv_levels(deployment))}
 
 
-def _services(deployment: Deployment) -> dict[str, SizingResult]:
+def _service_sizes(deployment: Deployment) -> dict[str, SizingResult]:
     return size_services(deployment.azure_section) if deployment.azure_section else {}
 
 
-def _fleets(deployment: Deployment) -> dict[str, EngineSizing | DoesNotFitError]:
+def _fleet_sizes(deployment: Deployment) -> dict[str, EngineSizing | DoesNotFitError]:
     sizings: dict[str, EngineSizing | DoesNotFitError] = {}
     for fleet in deployment.aws_section.asr if deployment.aws_section else ():
         try:
@@ -67,18 +67,18 @@ def _service_table(services: dict[str, SizingResult]) -> Table:
     )
     for name, sizing in services.items():
         for pool in sizing.pools if isinstance(sizing, ServiceSizing) else ():
-            table.add_row(name, pool.pool, _gpus(pool), *_numbers(pool), pool.engine.limit.value)
+            table.add_row(name, pool.pool, _format_gpus(pool), *_sizing_cells(pool), pool.engine.limit.value)
     return table
 
 
-def _gpus(pool: PoolSizing) -> str:
+def _format_gpus(pool: PoolSizing) -> str:
     gpu, count = pool.engine.gpu, pool.gpus_per_replica
     if pool.prefill and isinstance(pool.engine, EngineSizing):
         return f"{pool.prefill.tensor_parallel} + {pool.engine.tensor_parallel} x {gpu}"
     return f"{count} x {gpu}"
 
 
-def _numbers(pool: PoolSizing) -> tuple[str, ...]:
+def _sizing_cells(pool: PoolSizing) -> tuple[str, ...]:
     full = f"{pool.engine.sessions_at_full_context:.1f}" if isinstance(pool.engine, EngineSizing) else "-"
     counts = pool.bounds.min, pool.replicas, pool.nodes, pool.sessions
     return str(pool.engine.sessions), full, *map(str, counts)
@@ -126,7 +126,7 @@ def _kv_table(deployment: Deployment) -> Table:
 
 
 def _kv_levels(deployment: Deployment) -> Iterator[tuple[str, tuple[KvLevel, ...]]]:
-    sizings = _services(deployment)
+    sizings = _service_sizes(deployment)
     for service in deployment.azure_section.services if deployment.azure_section else ():
         sizing = sizings[service.name]
         if isinstance(service, PrefillDecodeCell | AggregatedService) and isinstance(sizing, ServiceSizing):
@@ -135,7 +135,7 @@ def _kv_levels(deployment: Deployment) -> Iterator[tuple[str, tuple[KvLevel, ...
 
 def _fleet_table(deployment: Deployment) -> Table:
     table = empty_table("vLLM engines by fleet", ("fleet", "model", "GPUs"), ("sessions/host", "full"), "limited by")
-    for name, sizing in _fleets(deployment).items():
+    for name, sizing in _fleet_sizes(deployment).items():
         if isinstance(sizing, EngineSizing):
             gpus = f"{sizing.tensor_parallel} x {sizing.gpu}"
             full = f"{sizing.sessions_at_full_context:.1f}"
@@ -143,9 +143,9 @@ def _fleet_table(deployment: Deployment) -> Table:
     return table
 
 
-def _refusals(deployment: Deployment, services: dict[str, SizingResult]) -> Table:
+def _refusal_table(deployment: Deployment, services: dict[str, SizingResult]) -> Table:
     table = empty_table("does not fit", ("service or fleet",), (), "reason and remedy")
-    for name, sizing in {**services, **_fleets(deployment)}.items():
+    for name, sizing in {**services, **_fleet_sizes(deployment)}.items():
         if isinstance(sizing, DoesNotFitError):
             table.add_row(name, f"{sizing.arithmetic}\n→ {sizing.remedy}")
         elif isinstance(sizing, ServiceSizing) and not sizing.is_sufficient:

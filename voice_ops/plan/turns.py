@@ -4,7 +4,13 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from voice_blueprint.engines.sizing.turns import QUESTION_S, TURNS, audio_chat_model, kv_megabytes, turns
+from voice_blueprint.engines.sizing.turns import (
+    DEFAULT_TURNS,
+    QUESTION_S,
+    audio_chat_model,
+    conversation_turns,
+    kv_megabytes,
+)
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.output import empty_table
 
@@ -21,7 +27,9 @@ def turn_tables(deployment: Deployment) -> Iterator[Table]:
             caption="tokens per request without the deployment's prompt; computed: tokens that are not in the prefix "
             "cache",
         )
-        for audio_turn, text_turn in zip(turns(model, audio=True), turns(model, audio=False), strict=True):
+        for audio_turn, text_turn in zip(
+            conversation_turns(model, audio=True), conversation_turns(model, audio=False), strict=True
+        ):
             if audio_turn.number in SHOWN_TURNS:
                 kv = f"{kv_megabytes(model, audio_turn.prompt + audio_turn.generated):,.0f} MB"
                 table.add_row(
@@ -43,7 +51,9 @@ def turns_as_dict(deployment: Deployment) -> list[dict[str, object]]:
             "turns": [
                 {"turn": audio_turn.number, "audio_tokens": audio_turn.prompt, "audio_computed": audio_turn.fresh,
                  "word_tokens": text_turn.prompt, "word_computed": text_turn.fresh}
-                for audio_turn, text_turn in zip(turns(model, audio=True), turns(model, audio=False), strict=True)
+                for audio_turn, text_turn in zip(
+                    conversation_turns(model, audio=True), conversation_turns(model, audio=False), strict=True
+                )
             ],
         }
         for section in (deployment.aws_section, deployment.azure_section)
@@ -51,5 +61,5 @@ def turns_as_dict(deployment: Deployment) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
-SHOWN_TURNS = (1, 2, 5, 6, TURNS)
+SHOWN_TURNS = (1, 2, 5, 6, DEFAULT_TURNS)
 """Numbers of the turns in the table: the first two, the last with all questions as audio, the next, and the last."""

@@ -11,10 +11,10 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.exits import FAILED, REFUSED
 from voice_ops.findings import load_region
 from voice_ops.options import DeploymentFile, Json, Region
-from voice_ops.output import err, out, print_error, print_json, stop, styled
+from voice_ops.output import err, format_markup, out, print_error, print_json, stop
 from voice_ops.preflight.models import FILE, MODELS, access_rows, calls_rows, file_rows, licence_rows
-from voice_ops.preflight.quota import QUOTAS
-from voice_ops.preflight.report import Increase, IncreaseError, Row, Status, print_report, summary
+from voice_ops.preflight.quota import QUOTA_TOPIC_SUFFIX
+from voice_ops.preflight.report import Increase, IncreaseError, Row, Status, format_summary, print_report
 from voice_ops.progress import Progress
 from voice_ops.synthesis import templates
 from voice_sandbox.azure.errors import EngineError
@@ -52,14 +52,14 @@ def preflight(  # noqa: PLR0917  Typer passes parameters by name
     except EngineError as error:
         raise stop(str(error), FAILED) from None
     if permissions:
-        print_json(_permissions(deployment, rendered, kinds), deployment.name)
+        print_json(_required_permissions(deployment, rendered, kinds), deployment.name)
         return
-    rows = list(_offline_rows(deployment)) if offline else _ask(deployment, rendered, kinds)
+    rows = list(_offline_rows(deployment)) if offline else _run_checks(deployment, rendered, kinds)
     if not as_json:
         print_report(out, rows)
-        out.print(f"\n{summary(rows)}")
+        out.print(f"\n{format_summary(rows)}")
     unknown = _unknown_quotas(rows) if request_increases else []
-    filed = _file(rows, unknown, confirm=not yes) if request_increases else []
+    filed = _file_increases(rows, unknown, confirm=not yes) if request_increases else []
     if as_json:
         print_json({"answers": [row.as_dict() for row in rows], "filed": filed}, deployment.name)
     if not offline and not _is_authenticated(rows):
@@ -79,7 +79,7 @@ def _is_authenticated(rows: list[Row]) -> bool:
     responses: dict[str, bool] = {}
     for row in rows:
         if row.area not in {FILE, MODELS}:
-            responses[row.area] = responses.get(row.area, False) or row.status is not Status.NOT_ASKED
+            responses[row.area] = responses.get(row.area, False) or row.status is not Status.SKIPPED
     return all(responses.values())
 
 
@@ -104,7 +104,7 @@ def _render(deployment: Deployment) -> tuple[dict[str, dict[str, Any]], Counter[
     return rendered, kinds
 
 
-def _ask(deployment: Deployment, rendered: dict[str, dict[str, Any]], kinds: Counter[str]) -> list[Row]:
+def _run_checks(deployment: Deployment, rendered: dict[str, dict[str, Any]], kinds: Counter[str]) -> list[Row]:
     # Imported here, since the clouds' SDKs are large, and a deployment often needs only one of them.
     progress = Progress(err)
     rows = list(_offline_rows(deployment))
@@ -123,20 +123,22 @@ def _ask(deployment: Deployment, rendered: dict[str, dict[str, Any]], kinds: Cou
     return rows
 
 
-def _permissions(
+def _required_permissions(
     deployment: Deployment, rendered: dict[str, dict[str, Any]], kinds: Counter[str]
 ) -> dict[str, dict[str, object]]:
     printed: dict[str, dict[str, object]] = {}
     if deployment.aws_section:
         from voice_ops.preflight.aws import permissions as aws  # noqa: PLC0415
-        from voice_ops.preflight.aws.commands import ACTIONS  # noqa: PLC0415
+        from voice_ops.preflight.aws.commands import ACTIONS_BY_COMMAND  # noqa: PLC0415
 
         account = deployment.aws.account or "ACCOUNT"
         types = {resource["Type"] for template in rendered.values() for resource in template["Resources"].values()}
         printed["aws"] = {
             "deployer": aws.deployer_policy(account, deployment.aws.region),
-            "cloudformation_execution": list(aws.policies(aws.actions_for(types))),
-            "commands": {command: list(aws.policies(sorted(actions))) for command, actions in ACTIONS.items()},
+            "cloudformation_execution": list(aws.split_policies(aws.actions_for(types))),
+            "commands": {
+                command: list(aws.split_policies(sorted(actions))) for command, actions in ACTIONS_BY_COMMAND.items()
+            },
         }
     if deployment.azure_section:
         from voice_ops.preflight.azure import permissions as azure  # noqa: PLC0415
@@ -147,11 +149,15 @@ def _permissions(
 
 def _unknown_quotas(rows: list[Row]) -> list[str]:
     """Return the names of the quota checks without a result."""
-    silent = {Status.NOT_ASKED, Status.UNANSWERED}
-    return [f"{row.question} of {row.area}" for row in rows if row.question.endswith(QUOTAS) and row.status in silent]
+    silent = {Status.SKIPPED, Status.UNANSWERED}
+    return [
+        f"{row.question} of {row.area}"
+        for row in rows
+        if row.question.endswith(QUOTA_TOPIC_SUFFIX) and row.status in silent
+    ]
 
 
-def _file(rows: list[Row], unknown: list[str], *, confirm: bool) -> list[dict[str, object]]:
+def _file_increases(rows: list[Row], unknown: list[str], *, confirm: bool) -> list[dict[str, object]]:
     """Request the missing increases, and return the requests for ``--json``."""
     increases = [row.increase for row in rows if row.increase]
     if unknown:
@@ -170,9 +176,9 @@ def _file(rows: list[Row], unknown: list[str], *, confirm: bool) -> list[dict[st
 def _request_increase(increase: Increase) -> dict[str, object]:
     request: dict[str, object] = {"quota": increase.quota, "limit": increase.limit, "desired": increase.desired}
     try:
-        command = increase.file()
+        command = increase.submit()
     except IncreaseError as error:
         print_error(f"{increase.quota}: {error}")
         return request | {"refused": str(error)}
-    err.print(styled("[green]✓[/] {}: {}", increase.quota, command), soft_wrap=True)
+    err.print(format_markup("[green]✓[/] {}: {}", increase.quota, command), soft_wrap=True)
     return request | {"answer": command}

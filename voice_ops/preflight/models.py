@@ -7,17 +7,17 @@ from urllib.request import Request, urlopen
 
 from voice_blueprint import catalog
 from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.capacity.tiers import by_tier, caller_tiers_for
+from voice_blueprint.capacity.tiers import caller_tier_capacities, calls_by_tier
 from voice_blueprint.catalog import ModelCard
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import images_for
+from voice_blueprint.hosts import required_images
 from voice_ops.preflight.report import Row, Status, make_row
 
 FILE = "deployment file"
 MODELS = "models"
-TOKEN = "HF_TOKEN"  # noqa: S105  name of the variable
+TOKEN_VARIABLE = "HF_TOKEN"  # noqa: S105  name of the variable
 _TIMEOUT_S = 10
-_REFUSED = {
+_REFUSALS = {
     401: ("the token is invalid", "check {token} and {page}"),
     403: (
         "the repository is gated, and its terms have not been accepted",
@@ -30,7 +30,7 @@ _REFUSED = {
 
 def file_rows(deployment: Deployment) -> Iterator[Row]:
     """Yield the results of checks that require only the file."""
-    missing = [image for image in images_for(deployment) if image not in deployment.images]
+    missing = [image for image in required_images(deployment) if image not in deployment.images]
     yield make_row(
         FILE,
         "digests of the images in the file",
@@ -45,7 +45,7 @@ def calls_rows(deployment: Deployment) -> Iterator[Row]:
 
     The checks of the file have already rejected an excessive load.
     """
-    tier_ranges, load = by_tier(caller_tiers_for(deployment)), deployment.load
+    tier_ranges, load = calls_by_tier(caller_tier_capacities(deployment)), deployment.load
     if not tier_ranges:
         return
     tier, (_, max_calls) = min(tier_ranges.items(), key=lambda item: item[1][1])
@@ -56,24 +56,24 @@ def calls_rows(deployment: Deployment) -> Iterator[Row]:
 
 def licence_rows(deployment: Deployment) -> Iterator[Row]:
     """Report whether the licence of each model permits the use."""
-    for card in cards(deployment):
-        yield _licence(deployment, card)
+    for card in model_cards(deployment):
+        yield _licence_row(deployment, card)
 
 
 def access_rows(deployment: Deployment, environment: Mapping[str, str] = os.environ) -> Iterator[Row]:
     """Check with ``HF_TOKEN`` whether Hugging Face permits the download of the weights."""
-    for card in cards(deployment):
-        yield _access(card, environment)
+    for card in model_cards(deployment):
+        yield _access_row(card, environment)
 
 
-def cards(deployment: Deployment) -> list[ModelCard]:
+def model_cards(deployment: Deployment) -> list[ModelCard]:
     """Return the models that the deployment serves from Hugging Face, without duplicates."""
     names = [fleet.vllm.model for fleet in deployment.aws_section.asr if fleet.vllm] if deployment.aws_section else []
     names += [service.model for service in deployment.azure_section.services] if deployment.azure_section else []
     return [catalog.models()[name] for name in dict.fromkeys(names)]
 
 
-def _licence(deployment: Deployment, card: ModelCard) -> Row:
+def _licence_row(deployment: Deployment, card: ModelCard) -> Row:
     azure = deployment.azure_section
     agreed = {each.model: each.reference for each in azure.model_agreements} if azure else {}
     result = card.licence + (f"; agreement: {agreed[card.name]}" if card.name in agreed else "")
@@ -87,12 +87,16 @@ def _licence(deployment: Deployment, card: ModelCard) -> Row:
     )
 
 
-def _access(card: ModelCard, environment: Mapping[str, str]) -> Row:
+def _access_row(card: ModelCard, environment: Mapping[str, str]) -> Row:
     question = f"weights of {card.repository}"
-    token = environment.get(TOKEN)
+    token = environment.get(TOKEN_VARIABLE)
     if not token:
         return Row(
-            MODELS, question, Status.NOT_ASKED, f"{TOKEN} is not set", remedy=f"set {TOKEN} to query Hugging Face"
+            MODELS,
+            question,
+            Status.SKIPPED,
+            f"{TOKEN_VARIABLE} is not set",
+            remedy=f"set {TOKEN_VARIABLE} to query Hugging Face",
         )
     hub = environment.get("HF_ENDPOINT", "https://huggingface.co")
     request = Request(  # noqa: S310  the operator configures the endpoint
@@ -102,12 +106,12 @@ def _access(card: ModelCard, environment: Mapping[str, str]) -> Row:
         with urlopen(request, timeout=_TIMEOUT_S):  # noqa: S310
             return make_row(MODELS, question, "the token can download them", "read access")
     except HTTPError as error:
-        if error.code not in _REFUSED:
+        if error.code not in _REFUSALS:
             result, remedy = f"Hugging Face returned {error.code}", "run it again in a minute"
             return Row(MODELS, question, Status.UNANSWERED, result, "read access", remedy)
-        result, remedy = _REFUSED[error.code]
+        result, remedy = _REFUSALS[error.code]
         page = f"{hub}/{card.repository}"
-        return make_row(MODELS, question, result, "read access", blocks=remedy.format(token=TOKEN, page=page))
+        return make_row(MODELS, question, result, "read access", blocks=remedy.format(token=TOKEN_VARIABLE, page=page))
     except (URLError, TimeoutError, ValueError) as error:
         reason = getattr(error, "reason", error)
         remedy = "run the command again where Hugging Face is reachable"

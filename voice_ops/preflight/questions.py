@@ -19,7 +19,7 @@ class Refusal:
     no_credentials: bool = False
 
 
-def run_questions(
+def run_checks(
     area: str,
     questions: Mapping[str, Callable[[], Iterable[Row]]],
     errors: tuple[type[Exception], ...],
@@ -40,14 +40,14 @@ def run_questions(
             refusal = explain(error)
             yield Row(area, topic, Status.UNANSWERED, refusal.result, remedy=refusal.remedy)
             if refusal.no_credentials:
-                yield from unanswered_rows(area, list(questions)[index + 1 :], "the credentials were rejected")
+                yield from skipped_rows(area, list(questions)[index + 1 :], "the credentials were rejected")
                 return
 
 
-def unanswered_rows(area: str, topics: Iterable[str], reason: str, remedy: str = "") -> Iterator[Row]:
+def skipped_rows(area: str, topics: Iterable[str], reason: str, remedy: str = "") -> Iterator[Row]:
     """Report the skipped checks. Only the first result contains the remedy."""
     for index, topic in enumerate(topics):
-        yield Row(area, topic, Status.NOT_ASKED, reason, remedy=remedy if index == 0 else "")
+        yield Row(area, topic, Status.SKIPPED, reason, remedy=remedy if index == 0 else "")
 
 
 def first_line(text: str, limit: int = 200) -> str:

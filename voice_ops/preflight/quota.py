@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from voice_ops.preflight.report import Increase, Row, Status
 
-QUOTAS = "quotas and open requests"
+QUOTA_TOPIC_SUFFIX = "quotas and open requests"
 """Suffix of the topics of quota checks."""
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingRequest:
     """A request for a quota increase that the cloud has not completed.
 
     Attributes:
@@ -30,20 +30,20 @@ class QuotaState:
         name: The cloud's name of the quota.
         unit: Unit of the quota, such as vCPU.
         limit: The current limit.
-        others: Usage in the account without this deployment.
-        low: Need at the deployment's minimum.
-        high: Need at the deployment's maximum.
+        used_by_others: Usage in the account without this deployment.
+        min_need: Need at the deployment's minimum.
+        max_need: Need at the deployment's maximum.
     """
 
     name: str
     unit: str
     limit: int
-    others: int
-    low: int
-    high: int
+    used_by_others: int
+    min_need: int
+    max_need: int
 
 
-def quota_row(area: str, state: QuotaState, pending: Pending | None, file: Callable[[int], str]) -> Row:
+def quota_row(area: str, state: QuotaState, pending: PendingRequest | None, submit: Callable[[int], str]) -> Row:
     """Compare a quota with the deployment's need.
 
     A limit below the minimum need blocks the deploy; a limit below the maximum need restricts scaling. A quota with a
@@ -53,14 +53,14 @@ def quota_row(area: str, state: QuotaState, pending: Pending | None, file: Calla
         area: The cloud's name in the report.
         state: The quota.
         pending: A pending request to increase the quota.
-        file: Function that requests a limit.
+        submit: Function that requests a limit.
     """
-    desired = state.others + state.high
+    desired = state.used_by_others + state.max_need
     fits = desired <= state.limit
     status = Status.SUFFICIENT if fits else Status.WARNING
-    if state.others + state.low > state.limit:
+    if state.used_by_others + state.min_need > state.limit:
         status = Status.BLOCKS
-    result = f"{state.limit} {state.unit}, {state.others} in use elsewhere"
+    result = f"{state.limit} {state.unit}, {state.used_by_others} in use elsewhere"
     remedy, increase = "", None
     if not fits and pending:
         requested = "an increase" if pending.desired is None else f"{pending.desired} {state.unit}"
@@ -70,13 +70,13 @@ def quota_row(area: str, state: QuotaState, pending: Pending | None, file: Calla
             remedy = f"the open request is too small: request {desired} in its support case"
     elif not fits:
         remedy = f"request {desired} {state.unit} with `voice preflight FILE --request-increases`"
-        increase = Increase(state.name, state.limit, desired, lambda: file(desired))
+        increase = Increase(state.name, state.limit, desired, lambda: submit(desired))
     return Row(
         area,
         f"quota: {state.name}",
         status,
         result,
-        f"{state.low} at the minimum, {state.high} at the maximum",
+        f"{state.min_need} at the minimum, {state.max_need} at the maximum",
         remedy,
         increase,
     )

@@ -8,7 +8,7 @@ from itertools import groupby
 from rich import box
 from rich.console import Console
 
-from voice_ops.output import FullTable, styled
+from voice_ops.output import FullTable, format_markup
 
 
 class Status(StrEnum):
@@ -20,7 +20,7 @@ class Status(StrEnum):
     BLOCKS = "blocks"
     UNANSWERED = "unanswered"
     """The request failed: denied, throttled, or unreachable."""
-    NOT_ASKED = "not asked"
+    SKIPPED = "not asked"
     """There are no credentials, or an earlier result makes the check meaningless."""
 
     @property
@@ -29,12 +29,12 @@ class Status(StrEnum):
         return self in {Status.BLOCKS, Status.UNANSWERED}
 
 
-MARKS = {
+STATUS_MARKS = {
     Status.SUFFICIENT: "[green]✓[/]",
     Status.WARNING: "[yellow]![/]",
     Status.BLOCKS: "[red]✗[/]",
     Status.UNANSWERED: "[red]?[/]",
-    Status.NOT_ASKED: "[dim]-[/]",
+    Status.SKIPPED: "[dim]-[/]",
 }
 
 
@@ -50,13 +50,13 @@ class Increase:
         quota: The cloud's name of the quota.
         limit: The current limit.
         desired: The limit to request.
-        file: Function that submits the request and returns the cloud's response; raises `IncreaseError`.
+        submit: Function that submits the request and returns the cloud's response; raises `IncreaseError`.
     """
 
     quota: str
     limit: int
     desired: int
-    file: Callable[[], str]
+    submit: Callable[[], str]
 
 
 @dataclass(frozen=True)
@@ -102,15 +102,15 @@ def print_report(console: Console, rows: Iterable[Row]) -> None:
         for heading in ("", "asked", "found", "needed"):
             table.add_column(heading)
         for row in answers:
-            table.add_row(styled(MARKS[row.status]), row.question, row.result, row.needed)
+            table.add_row(format_markup(STATUS_MARKS[row.status]), row.question, row.result, row.needed)
         console.print(table)
         for row in answers:
             if row.remedy:
-                console.print(styled(f"  {MARKS[row.status]} {{}}", row.question), soft_wrap=True)
+                console.print(format_markup(f"  {STATUS_MARKS[row.status]} {{}}", row.question), soft_wrap=True)
                 console.print(f"    → {row.remedy}", soft_wrap=True)
 
 
-def summary(rows: Iterable[Row]) -> str:
+def format_summary(rows: Iterable[Row]) -> str:
     """Return a line with the number of results by status."""
     statuses = [row.status for row in rows]
     return ", ".join(f"{statuses.count(status)} {status.value}" for status in Status if status in statuses)

@@ -18,7 +18,7 @@ from voice_sandbox.rehearsals.azure_outages import outages
 def rehearse(deployment: Deployment) -> tuple[list[CreatedProject], list[PolicyViolation]]:
     """Run the Pulumi programs of a deployment and the policy pack. Exit if one of them fails."""
     try:
-        with Rehearsal.of(deployment) as rehearsal:
+        with Rehearsal.for_deployment(deployment) as rehearsal:
             return rehearsal.run(), rehearsal.violations()
     except (ProgramError, ProjectError, PolicyPackError) as error:
         raise stop(str(error), FAILED) from None
@@ -28,14 +28,14 @@ def rehearse(deployment: Deployment) -> tuple[list[CreatedProject], list[PolicyV
         raise stop("interrupted: the programs have been stopped", INTERRUPTED) from None
 
 
-def recordings(folder: Path, deployment: Deployment, rehearsed: Sequence[CreatedProject]) -> list[Path]:
+def recorded_files(folder: Path, deployment: Deployment, rehearsed: Sequence[CreatedProject]) -> list[Path]:
     """Return the path of each project's recorded preview."""
     return [state.state_file(folder, deployment.name, each.project.name) for each in rehearsed]
 
 
-def steps_since(recorded: Sequence[Path], rehearsed: Sequence[CreatedProject]) -> list[list[Step]]:
+def changes_since(recorded: Sequence[Path], rehearsed: Sequence[CreatedProject]) -> list[list[Step]]:
     """Return the changes of each project since its recorded preview. Without a record, all resources are new."""
-    return [compare(state.load(file), each.preview.graph) for file, each in zip(recorded, rehearsed, strict=True)]
+    return [compare(state.load_graph(file), each.preview.graph) for file, each in zip(recorded, rehearsed, strict=True)]
 
 
 def unaccepted_outages(steps: Sequence[list[Step]], accepted: Sequence[str]) -> list[Outage]:

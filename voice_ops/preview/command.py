@@ -11,15 +11,15 @@ from voice_blueprint.shipped import WORKING_FOLDER
 from voice_ops.exits import HELP, REFUSED
 from voice_ops.findings import load_checked, refuse_outages
 from voice_ops.options import AcceptReplace, DeploymentFile, Json
-from voice_ops.output import out, print_json, stop, styled
-from voice_ops.preview.changes import recordings, rehearse, steps_since, unaccepted_outages
-from voice_ops.preview.tree import describe_counts, print_refused, print_violations, tree
+from voice_ops.output import format_markup, out, print_json, stop
+from voice_ops.preview.changes import changes_since, recorded_files, rehearse, unaccepted_outages
+from voice_ops.preview.tree import describe_counts, print_refusals, print_violations, resource_tree
 from voice_sandbox.azure import state
 from voice_sandbox.azure.cli_json import preview_json
 from voice_sandbox.azure.diff import Step
 from voice_sandbox.azure.policy import PolicyViolation
-from voice_sandbox.azure.refusals import Refused, refused
-from voice_sandbox.changes import describe
+from voice_sandbox.azure.refusals import Rejection, find_rejections
+from voice_sandbox.changes import summarize_operations
 from voice_sandbox.rehearsals.azure import CreatedProject
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -65,7 +65,7 @@ def azure(
     if deployment.azure_section is None:
         raise stop(f"{file} has no section `azure`, so there is nothing to preview", REFUSED)
     rehearsed, violations = rehearse(deployment)
-    report(
+    print_preview(
         deployment,
         rehearsed,
         violations,
@@ -76,7 +76,7 @@ def azure(
     )
 
 
-def report(
+def print_preview(
     deployment: Deployment,
     rehearsed: list[CreatedProject],
     violations: list[PolicyViolation],
@@ -90,41 +90,46 @@ def report(
 
     The previews are stored for the next comparison unless a policy, a service or an outage rejects the change.
     """
-    files = recordings(preview_folder, deployment, rehearsed)
-    steps = steps_since(files, rehearsed)
+    files = recorded_files(preview_folder, deployment, rehearsed)
+    steps = changes_since(files, rehearsed)
     outages_found = unaccepted_outages(steps, accepted)
-    refusals = refused([each.up.graph for each in rehearsed], [step for changes in steps for step in changes])
+    refusals = find_rejections([each.up.graph for each in rehearsed], [step for changes in steps for step in changes])
     if as_json:
-        report = _as_json(rehearsed, steps, violations, refusals) | {"outages": [vars(each) for each in outages_found]}
+        report = _report_json(rehearsed, steps, violations, refusals) | {
+            "outages": [vars(each) for each in outages_found]
+        }
         print_json(report, deployment.name)
     else:
         for each, changes in zip(rehearsed, steps, strict=True):
             _print_project(each, changes, deployment.source.file, dependencies=dependencies)
         print_violations(out, violations)
-        print_refused(out, refusals)
+        print_refusals(out, refusals)
     mandatory_count = sum(violation.mandatory for violation in violations)
     counts = ((mandatory_count, "mandatory policy violation(s)"), (len(refusals), "request(s) that Azure would refuse"))
     if reasons := [f"{count} {description}" for count, description in counts if count]:
         raise stop(f"refused: {' and '.join(reasons)}", REFUSED)
     refuse_outages(outages_found)
     for file, each in zip(files, rehearsed, strict=True):
-        state.save(file, each.preview.graph)
+        state.save_graph(file, each.preview.graph)
 
 
 def _print_project(each: CreatedProject, steps: list[Step], file: Path, *, dependencies: bool) -> None:
-    out.print(tree(each.preview.graph, steps, dependencies=dependencies))
+    out.print(resource_tree(each.preview.graph, steps, dependencies=dependencies))
     out.print(f"  {describe_counts(each.preview.graph)}", soft_wrap=True)
-    change_text = describe(step.op for step in steps)
+    change_text = summarize_operations(step.op for step in steps)
     duration = f"{each.up.duration_s:.1f} s"
-    out.print(styled("  {}; every resource waits for its dependencies [dim]{}[/]", change_text, duration))
+    out.print(format_markup("  {}; every resource waits for its dependencies [dim]{}[/]", change_text, duration))
     for message in each.preview.messages:
         # The programs run in their own folders and receive an absolute path; print the given path.
         message_text = message.replace(str(file.resolve()), str(file))
-        out.print(styled("  [yellow]![/] {}", message_text), soft_wrap=True)
+        out.print(format_markup("  [yellow]![/] {}", message_text), soft_wrap=True)
 
 
-def _as_json(
-    rehearsed: list[CreatedProject], steps: list[list[Step]], violations: list[PolicyViolation], refusals: list[Refused]
+def _report_json(
+    rehearsed: list[CreatedProject],
+    steps: list[list[Step]],
+    violations: list[PolicyViolation],
+    refusals: list[Rejection],
 ) -> dict[str, Any]:
     return {
         "projects": {

@@ -7,12 +7,12 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from voice_ops.output import describe_types, styled
+from voice_ops.output import describe_types, format_markup
 from voice_sandbox.azure.diff import Step
 from voice_sandbox.azure.graph import Graph, Resource, label_for, short_type
 from voice_sandbox.azure.policy import PolicyViolation
-from voice_sandbox.azure.refusals import Refused
-from voice_sandbox.azure.values import plain
+from voice_sandbox.azure.refusals import Rejection
+from voice_sandbox.azure.values import to_display_value
 from voice_sandbox.changes import Op
 
 _MARKS = {
@@ -25,7 +25,7 @@ _MARKS = {
 _VALUE_WIDTH = 60
 
 
-def tree(graph: Graph, steps: Sequence[Step], *, dependencies: bool = False) -> Tree:
+def resource_tree(graph: Graph, steps: Sequence[Step], *, dependencies: bool = False) -> Tree:
     """Return the resources of a stack as a tree of parents and children, with the change of each resource.
 
     Args:
@@ -34,29 +34,31 @@ def tree(graph: Graph, steps: Sequence[Step], *, dependencies: bool = False) -> 
         dependencies: Whether to show the dependencies of each resource.
     """
     by_urn = {step.urn: step for step in steps}
-    root = Tree(styled("[bold]{}[/] ({})", graph.project, graph.stack))
+    root = Tree(format_markup("[bold]{}[/] ({})", graph.project, graph.stack))
     branches: dict[str | None, Tree] = {resource.urn: root for resource in graph.resources if resource.parent is None}
-    for resource in _in_order(graph):
+    for resource in _ordered_resources(graph):
         step = by_urn[resource.urn]
-        branch = branches[resource.parent].add(_line(step))
+        branch = branches[resource.parent].add(_step_line(step))
         branches[resource.urn] = branch
         for change in step.changes:
             suffix = " [magenta]replaces[/]" if change.replaces else ""
             branch.add(
-                styled(f"[dim]{{}}: {{}} → {{}}[/]{suffix}", change.path, _shorten(change.old), _shorten(change.new))
+                format_markup(
+                    f"[dim]{{}}: {{}} → {{}}[/]{suffix}", change.path, _shorten(change.old), _shorten(change.new)
+                )
             )
-        if step.because:
-            branch.add(styled("[dim]{}[/]", step.because))
+        if step.replace_reason:
+            branch.add(format_markup("[dim]{}[/]", step.replace_reason))
         if dependencies:
             for urn in resource.dependencies:
-                branch.add(styled("[dim]after {}[/]", label_for(graph, urn)))
+                branch.add(format_markup("[dim]after {}[/]", label_for(graph, urn)))
     for step in steps:
         if step.op is Op.DELETE:
-            root.add(_line(step))
+            root.add(_step_line(step))
     return root
 
 
-def _in_order(graph: Graph) -> list[Resource]:
+def _ordered_resources(graph: Graph) -> list[Resource]:
     """Return the resources below the stack, ordered by depth, with components first, and by type and name.
 
     Pulumi's own order differs between runs, since a resource is registered as soon as its inputs are known.
@@ -71,15 +73,15 @@ def _in_order(graph: Graph) -> list[Resource]:
     return sorted((resource for resource in graph.resources if resource.parent), key=key)
 
 
-def _line(step: Step) -> Text:
+def _step_line(step: Step) -> Text:
     resource = step.resource
     notes = [note for note, applies in (("protected", resource.protect), ("read", resource.external)) if applies]
     template = f"{_MARKS[step.op]} {{}} [bold]{{}}[/]" + (f" [dim]({', '.join(notes)})[/]" if notes else "")
-    return styled(template, short_type(resource.type), resource.name)
+    return format_markup(template, short_type(resource.type), resource.name)
 
 
 def _shorten(value: object) -> str:
-    text = "nothing" if value is None else str(plain(value))
+    text = "nothing" if value is None else str(to_display_value(value))
     return text if len(text) <= _VALUE_WIDTH else f"{text[:_VALUE_WIDTH]}…"
 
 
@@ -94,15 +96,15 @@ def print_violations(console: Console, violations: Sequence[PolicyViolation]) ->
     for violation in sorted(violations, key=lambda violation: not violation.mandatory):
         mark = "[red]✗ refused[/]" if violation.mandatory else "[yellow]! advice[/]"
         resource_name = violation.resource or "the stack"
-        console.print(styled(f"{mark} [bold]{{}}[/] {{}}", violation.policy, resource_name), soft_wrap=True)
+        console.print(format_markup(f"{mark} [bold]{{}}[/] {{}}", violation.policy, resource_name), soft_wrap=True)
         for line in violation.message.splitlines():
             console.print(f"  {line}", soft_wrap=True)
 
 
-def print_refused(console: Console, refusals: Sequence[Refused]) -> None:
+def print_refusals(console: Console, refusals: Sequence[Rejection]) -> None:
     """Print the requests that Azure's services would reject, with the response and a remedy."""
     for answer in refusals:
-        mark = styled("[red]✗ refused by Azure[/] [bold]{}[/] {}", answer.code, answer.resource)
+        mark = format_markup("[red]✗ refused by Azure[/] [bold]{}[/] {}", answer.code, answer.resource)
         console.print(mark, soft_wrap=True)
         for line in (answer.urn, answer.message, f"{answer.remedy} ({answer.source})"):
             console.print(f"  {line}", soft_wrap=True)

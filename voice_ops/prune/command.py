@@ -16,12 +16,18 @@ from voice_ops.findings import load_checked
 from voice_ops.options import DeploymentFile, Json
 from voice_ops.output import empty_table, err, out, print_json, stop
 from voice_ops.progress import heartbeat
-from voice_ops.prune.drain import DrainError, drain
-from voice_ops.prune.removals import Removal, leaving, missing_capacity
+from voice_ops.prune.drain import DrainError, drain_removal
+from voice_ops.prune.removals import Removal, find_removals, missing_capacity
 from voice_ops.synthesis import synthesize, templates
-from voice_ops.teardown.command import DRY_RUN_HELP, NAME_HELP, YES_HELP, is_guarded, refuse_guarded
-from voice_ops.teardown.external_resources import delete_logs, end_jobs, end_rollout
-from voice_ops.teardown.removal import OperatorAws, Resource, disable_protection, empty_log_buckets, existing
+from voice_ops.teardown.command import (
+    DRY_RUN_HELP,
+    NAME_HELP,
+    YES_HELP,
+    check_name_confirmation,
+    needs_name_confirmation,
+)
+from voice_ops.teardown.external_resources import delete_log_groups, end_jobs, end_rollout
+from voice_ops.teardown.removal import OperatorAws, Resource, disable_protection, empty_log_buckets, existing_resources
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
 
@@ -42,22 +48,22 @@ def prune(
 
     Example: voice prune deployments/production-us-east-1.yaml --dry-run
     """
-    first, *_ = regions = load_checked(file).in_regions()
+    first, *_ = regions = load_checked(file).region_deployments()
     if first.aws_section is None:
         raise stop(
             f"{file}: has no section `aws`; on Azure `pulumi up` deletes the resources that the file no longer defines",
             REFUSED,
         )
     if not dry_run:
-        refuse_guarded(first, name)
+        check_name_confirmation(first, name)
     try:
-        result = leaving([Account(each, templates(each), sign_in(each)) for each in regions])
+        result = find_removals([Account(each, templates(each), sign_in(each)) for each in regions])
         _print_removal(result, first.name, as_json=as_json)
         if missing := [text for each in result if not each.is_whole_region for text in missing_capacity(each)]:
             raise stop("\n".join(missing), FAILED)
         if dry_run or not result:
             return
-        if not yes and not is_guarded(first) and (stacks := sum(len(each.stacks) for each in result)):
+        if not yes and not needs_name_confirmation(first) and (stacks := sum(len(each.stacks) for each in result)):
             typer.confirm(f"Drain and delete {stacks} stacks of {first.name}?", abort=True, err=True)
         for each in result:
             prune_region(each, lambda line: err.print(line, soft_wrap=True))
@@ -82,31 +88,31 @@ def prune_region(removal: Removal, report: Callable[[str], None]) -> None:
     with heartbeat(err, f"prune {account.region}"):
         if removal.is_whole_region:
             end_rollout(account, report)
-        drain(removal, report)
+        drain_removal(removal, report)
         if removal.is_whole_region:
             end_jobs(account, report)
-        resources = existing(account, templates)
+        resources = existing_resources(account, templates)
         disable_protection(account, removal.stacks, resources)
         empty_log_buckets(account, resources)
         importers = removal.importers()
         if importers:
-            _deploy(account, importers, report)
+            _deploy_stacks(account, importers, report)
         delete_stacks(account.session.client("cloudformation"), removal.stacks, report)
-        delete_logs(account, templates)
-        observability_stack = names.stack(account.deployment, "observability")
+        delete_log_groups(account, templates)
+        observability_stack = names.stack_name(account.deployment, "observability")
         if (
             observability_stack in removal.live
             and observability_stack in account.templates
             and observability_stack not in importers
         ):
-            _deploy(account, [observability_stack], report)
+            _deploy_stacks(account, [observability_stack], report)
     _print_kept(resources, report)
 
 
-def _deploy(account: Account, stacks: Sequence[str], report: Callable[[str], None]) -> None:
+def _deploy_stacks(account: Account, stacks: Sequence[str], report: Callable[[str], None]) -> None:
     with TemporaryDirectory(prefix="voice-prune-") as work_folder:
         cdk = Cdk(OperatorAws(account.caller["Account"], account.region), account.deployment, Path(work_folder))
-        cdk.take(Path(synthesize(account.deployment, Path(work_folder) / "cdk.out").directory))
+        cdk.use_assembly(Path(synthesize(account.deployment, Path(work_folder) / "cdk.out").directory))
         for stack in stacks:
             report(f"deploy {stack}, without what left")
             cdk.deploy_only(stack)
@@ -122,7 +128,7 @@ def _print_removal(removal: list[Removal], name: str, *, as_json: bool) -> None:
     rows = [
         {"region": each.account.region, "stack": stack, "hosts": count}
         for each in removal
-        for stack, count in each.hosts().items()
+        for stack, count in each.count_hosts().items()
     ]
     if as_json:
         print_json({"leaving": rows}, name)

@@ -8,22 +8,22 @@ from contextlib import suppress
 from typing import Any
 
 from voice_blueprint.aws import names
-from voice_ops.prune.removals import GROUP, SERVICE, Removal
+from voice_ops.prune.removals import GROUP_TYPE, SERVICE_TYPE, Removal
 
 POLL_S = 5.0
 DNS_CACHE_S = 60.0
 """Time after which clients resolve a name again. It is Route 53's TTL of alias records to an API. Source:
 https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/resource-record-sets-choosing-alias-non-alias.html"""
-TASK_S = 300
+TASK_STOP_TIMEOUT_S = 300
 """Maximum time for ECS to stop unprotected tasks, which is Fargate's timeout of 120 s and a margin."""
-HEALTH_CHECK = "AWS::Route53::HealthCheck"
+HEALTH_CHECK_TYPE = "AWS::Route53::HealthCheck"
 
 
 class DrainError(Exception):
     """Hosts or tasks did not drain in time."""
 
 
-def drain(removal: Removal, report: Callable[[str], None]) -> None:
+def drain_removal(removal: Removal, report: Callable[[str], None]) -> None:
     """Drain the hosts and tasks of removed stacks.
 
     VAD hosts are drained first, since their calls depend on the other tiers.
@@ -33,30 +33,30 @@ def drain(removal: Removal, report: Callable[[str], None]) -> None:
     """
     if removal.is_whole_region:
         _redirect_callers(removal, report)
-    packets = names.stack(removal.account.deployment, "vad")
-    groups = list(removal.of_type(GROUP))
+    packets = names.stack_name(removal.account.deployment, "vad")
+    groups = list(removal.resource_ids(GROUP_TYPE))
     for first in (True, False):
         wave = [group for stack, group in groups if (stack == packets) is first]
         if wave:
             _scale_to_zero(removal, wave)
-            _wait(lambda wave=wave: _hosts(removal, wave), _max_drain_s(removal, wave), report)  # type: ignore[misc]
-    services = [arn for _, arn in removal.of_type(SERVICE)]
+            _wait_until_drained(lambda wave=wave: _hosts_by_group(removal, wave), _max_drain_s(removal, wave), report)  # type: ignore[misc]
+    services = [arn for _, arn in removal.resource_ids(SERVICE_TYPE)]
     if services:
         _scale_in(removal, services)
         calls_s = removal.account.deployment.aws.edge.session_max_s
         try:
-            _wait(lambda: dict(_tasks(removal, services)), calls_s + TASK_S, report)
+            _wait_until_drained(lambda: dict(_running_tasks(removal, services)), calls_s + TASK_STOP_TIMEOUT_S, report)
         except DrainError:
             # Tasks protect themselves while they have calls, and load balancers continue to send new calls to them.
-            report(f"tasks have calls after {calls_s + TASK_S} s: they are stopped now, and end them")
-            _stop(removal, services)
-            _wait(lambda: dict(_tasks(removal, services)), TASK_S, report)
+            report(f"tasks have calls after {calls_s + TASK_STOP_TIMEOUT_S} s: they are stopped now, and end them")
+            _stop_tasks(removal, services)
+            _wait_until_drained(lambda: dict(_running_tasks(removal, services)), TASK_STOP_TIMEOUT_S, report)
 
 
 def _redirect_callers(removal: Removal, report: Callable[[str], None]) -> None:
     """Invert the health check of the region, so that the shared name resolves to the other regions."""
     route53: Any = removal.account.session.client("route53")
-    checks = [check for _, check in removal.of_type(HEALTH_CHECK)]
+    checks = [check for _, check in removal.resource_ids(HEALTH_CHECK_TYPE)]
     for check in checks:
         route53.update_health_check(HealthCheckId=check, Inverted=True)
     if checks:
@@ -73,7 +73,7 @@ def _scale_to_zero(removal: Removal, groups: list[str]) -> None:
         client.update_auto_scaling_group(AutoScalingGroupName=group, MinSize=0, MaxSize=0, DesiredCapacity=0)
 
 
-def _hosts(removal: Removal, groups: list[str]) -> dict[str, int]:
+def _hosts_by_group(removal: Removal, groups: list[str]) -> dict[str, int]:
     client: Any = removal.account.session.client("autoscaling")
     live = client.describe_auto_scaling_groups(AutoScalingGroupNames=groups)["AutoScalingGroups"]
     return {each["AutoScalingGroupName"]: len(each["Instances"]) for each in live if each["Instances"]}
@@ -88,7 +88,7 @@ def _max_drain_s(removal: Removal, groups: list[str]) -> int:
         for hook in client.describe_lifecycle_hooks(AutoScalingGroupName=group)["LifecycleHooks"]
         if hook["LifecycleTransition"].endswith("TERMINATING")
     ]
-    return max((hook.get("GlobalTimeout", hook["HeartbeatTimeout"]) for hook in hooks), default=0) + TASK_S
+    return max((hook.get("GlobalTimeout", hook["HeartbeatTimeout"]) for hook in hooks), default=0) + TASK_STOP_TIMEOUT_S
 
 
 def _scale_in(removal: Removal, services: list[str]) -> None:
@@ -104,7 +104,7 @@ def _scale_in(removal: Removal, services: list[str]) -> None:
         ecs.update_service(cluster=cluster, service=arn, desiredCount=0)
 
 
-def _stop(removal: Removal, services: list[str]) -> None:
+def _stop_tasks(removal: Removal, services: list[str]) -> None:
     """Stop all tasks regardless of their protection. Fargate kills a task that does not end within the stop timeout."""
     ecs: Any = removal.account.session.client("ecs")
     for arn in services:
@@ -114,7 +114,7 @@ def _stop(removal: Removal, services: list[str]) -> None:
             ecs.stop_task(cluster=cluster, task=task, reason="voice prune")
 
 
-def _tasks(removal: Removal, services: list[str]) -> Iterator[tuple[str, int]]:
+def _running_tasks(removal: Removal, services: list[str]) -> Iterator[tuple[str, int]]:
     ecs: Any = removal.account.session.client("ecs")
     for arn in services:
         for service in ecs.describe_services(cluster=arn.split("/")[-2], services=[arn])["services"]:
@@ -122,7 +122,7 @@ def _tasks(removal: Removal, services: list[str]) -> Iterator[tuple[str, int]]:
                 yield service["serviceName"], service["runningCount"]
 
 
-def _wait(remaining: Callable[[], dict[str, int]], longest_s: int, report: Callable[[str], None]) -> None:
+def _wait_until_drained(remaining: Callable[[], dict[str, int]], longest_s: int, report: Callable[[str], None]) -> None:
     started_at, last_report = time.monotonic(), ""
     while remaining_counts := remaining():
         text = ", ".join(f"{count} of {name}" for name, count in remaining_counts.items())

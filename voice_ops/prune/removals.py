@@ -11,12 +11,12 @@ from typing import Any
 from voice_blueprint.aws import names
 from voice_blueprint.contract.metrics import FLEET_DIMENSION
 from voice_ops.aws.account import Account
-from voice_ops.aws.deletion import Templates, delete_order, exporters
+from voice_ops.aws.deletion import Templates, deletion_order, exporting_stacks
 from voice_ops.aws.regions import removed_regions
 from voice_ops.rollout.resume import stored_rollout
-from voice_ops.status.fleets import serving
+from voice_ops.status.fleets import hosts_in_service
 
-GROUP, SERVICE = "AWS::AutoScaling::AutoScalingGroup", "AWS::ECS::Service"
+GROUP_TYPE, SERVICE_TYPE = "AWS::AutoScaling::AutoScalingGroup", "AWS::ECS::Service"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Removal:
             for stack in self.stacks
         }
 
-    def of_type(self, kind: str) -> Iterator[tuple[str, str]]:
+    def resource_ids(self, kind: str) -> Iterator[tuple[str, str]]:
         """Yield the stack and physical id of each resource of a type."""
         for stack in self.stacks:
             for logical, physical_ids in self.physical_ids[stack].items():
@@ -59,24 +59,24 @@ class Removal:
         return [
             stack
             for stack, template in self.live.items()
-            if stack not in self.stacks and exporters(template, self.live) & set(self.stacks)
+            if stack not in self.stacks and exporting_stacks(template, self.live) & set(self.stacks)
         ]
 
-    def hosts(self) -> Counter[str]:
+    def count_hosts(self) -> Counter[str]:
         """Return the number of hosts and running tasks, by stack."""
         count = Counter(dict.fromkeys(self.stacks, 0))
         scaling: Any = self.account.session.client("autoscaling")
-        for stack, group in self.of_type(GROUP):
+        for stack, group in self.resource_ids(GROUP_TYPE):
             result = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
             count[stack] += sum(len(each["Instances"]) for each in result)
         ecs: Any = self.account.session.client("ecs")
-        for stack, arn in self.of_type(SERVICE):
+        for stack, arn in self.resource_ids(SERVICE_TYPE):
             services = ecs.describe_services(cluster=arn.split("/")[1], services=[arn])["services"]
             count[stack] += sum(each["runningCount"] for each in services)
         return count
 
 
-def leaving(accounts: Sequence[Account]) -> list[Removal]:
+def find_removals(accounts: Sequence[Account]) -> list[Removal]:
     """Return the removed stacks of each region, with the regions of the file first.
 
     A removal has no stacks if an earlier command was interrupted between the deletion of stacks and the deploy of
@@ -88,7 +88,7 @@ def leaving(accounts: Sequence[Account]) -> list[Removal]:
 
 def _has_stale_alarms(removal: Removal) -> bool:
     """Return True if the deployed alarms of a region monitor a fleet that is not in the file."""
-    watching = names.stack(removal.account.deployment, "observability")
+    watching = names.stack_name(removal.account.deployment, "observability")
     if watching not in removal.account.templates or watching not in removal.live:
         return False
     return bool(_alarm_fleets(removal.live[watching]) - _alarm_fleets(removal.account.templates[watching]))
@@ -121,11 +121,14 @@ def missing_capacity(removal: Removal) -> Iterator[str]:
                 f"{stack} is in the file but not deployed, and calls of the removed hosts may need it: deploy it "
                 f"first, `cdk deploy {stack} --exclusively -c deployment={file}`"
             )
-    fleets = {names.stack(account.deployment, names.fleet_tier(fleet.name)) for fleet in account.deployment.aws.asr}
-    hosts = removal.hosts()
-    prefix = names.stack(account.deployment, names.fleet_tier(""))
+    fleets = {
+        names.stack_name(account.deployment, names.fleet_stack_suffix(fleet.name))
+        for fleet in account.deployment.aws.asr
+    }
+    hosts = removal.count_hosts()
+    prefix = names.stack_name(account.deployment, names.fleet_stack_suffix(""))
     removed_stacks = [stack for stack in removal.stacks if stack.startswith(prefix) and hosts[stack]]
-    in_service = serving(account)
+    in_service = hosts_in_service(account)
     if (
         removed_stacks
         and fleets <= live.keys()
@@ -141,4 +144,4 @@ def missing_capacity(removal: Removal) -> Iterator[str]:
 def _removed_parts(account: Account) -> Removal:
     live = account.live_templates()
     stacks = [stack for stack in live if stack not in account.templates]
-    return Removal(account, delete_order(stacks, live), live)
+    return Removal(account, deletion_order(stacks, live), live)

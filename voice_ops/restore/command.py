@@ -18,9 +18,9 @@ from voice_ops.restore.snapshots import (
     Snapshot,
     SnapshotError,
     create_snapshot,
-    live_group,
+    list_snapshots,
+    live_group_id,
     requested_snapshot,
-    snapshots,
 )
 from voice_ops.synthesis import synthesize, templates
 from voice_ops.teardown.removal import OperatorAws
@@ -63,7 +63,7 @@ def restore(
         if take:
             _print_snapshot(deployment, create_snapshot(account, take, source_snapshot), as_json=as_json)
             return
-        _print_snapshots(account, list(snapshots(account)), as_json=as_json)
+        _print_snapshots(account, list(list_snapshots(account)), as_json=as_json)
         if deployment.aws.state.restore_from:
             _recreate_store(account, deploy=deploy, is_verbose=not as_json)
         elif deploy:
@@ -97,7 +97,7 @@ def _print_snapshot(deployment: Deployment, snapshot: Snapshot, *, as_json: bool
 
 def _print_snapshots(account: Account, snapshots: list[Snapshot], *, as_json: bool) -> None:
     if as_json:
-        print_json({"live": live_group(account), "snapshots": snapshots}, account.deployment.name)
+        print_json({"live": live_group_id(account), "snapshots": snapshots}, account.deployment.name)
         return
     table = empty_table("snapshots of the state store", ["name", "of", "taken by", "Valkey", "status"], [], "at (UTC)")
     for each in snapshots:
@@ -107,8 +107,8 @@ def _print_snapshots(account: Account, snapshots: list[Snapshot], *, as_json: bo
 
 
 def _print_plan(account: Account, snapshot: Snapshot) -> None:
-    deployment, live = account.deployment, live_group(account)
-    new, stack = names.state_group(deployment), names.stack(deployment, "state")
+    deployment, live = account.deployment, live_group_id(account)
+    new, stack = names.state_group_id(deployment), names.stack_name(deployment, "state")
     if live == new:
         out.print(f"{new} is already restored from {snapshot.name}", soft_wrap=True)
         return
@@ -121,10 +121,13 @@ def _print_plan(account: Account, snapshot: Snapshot) -> None:
     for number, step in enumerate(
         (
             f"{stack} creates {new} from {snapshot.name}, next to {live}",
-            f"the parameter {names.state_host(deployment)} is set to its address, which hosts read every five minutes",
+            (
+                f"the parameter {names.state_host_parameter(deployment)} is set to its address, "
+                "which hosts read every five minutes"
+            ),
             f"{live} is deleted {last}; its clients reconnect to the new one",
             "the gateway's tasks are replaced",
-            f"{names.stack(deployment, 'observability')} watches the new nodes",
+            f"{names.stack_name(deployment, 'observability')} watches the new nodes",
         ),
         1,
     ):
@@ -137,8 +140,8 @@ def restore_store(account: Account) -> None:
     deployment = account.deployment
     with TemporaryDirectory(prefix="voice-restore-") as home:
         cdk = Cdk(OperatorAws(account.caller["Account"], account.region), deployment, Path(home))
-        cdk.take(Path(synthesize(deployment, Path(home) / "cdk.out").directory))
-        cdk.deploy_only(names.stack(deployment, "state"))
+        cdk.use_assembly(Path(synthesize(deployment, Path(home) / "cdk.out").directory))
+        cdk.deploy_only(names.stack_name(deployment, "state"))
         account.renew_services()
-        if (watching := names.stack(deployment, "observability")) in account.stacks():
+        if (watching := names.stack_name(deployment, "observability")) in account.stacks():
             cdk.deploy_only(watching)

@@ -37,10 +37,10 @@ class Snapshot:
     created_at: datetime | None
 
 
-def snapshots(account: Account) -> Iterator[Snapshot]:
+def list_snapshots(account: Account) -> Iterator[Snapshot]:
     """Yield the snapshots of all current and former stores of the deployment, from the oldest to the newest."""
-    results = (_snapshot(each) for each in account.list_all("elasticache", "describe_snapshots", "Snapshots"))
-    prefix = names.state_prefix(account.deployment)
+    results = (_parse_snapshot(each) for each in account.list_all("elasticache", "describe_snapshots", "Snapshots"))
+    prefix = names.state_user_prefix(account.deployment)
     own_snapshots = [each for each in results if each.group == prefix or each.group.startswith(f"{prefix}-")]
     yield from sorted(
         own_snapshots, key=lambda each: (each.created_at is not None, each.created_at and each.created_at.timestamp())
@@ -54,14 +54,14 @@ def requested_snapshot(account: Account) -> Snapshot:
         SnapshotError: The snapshot cannot be restored.
     """
     state = account.deployment.aws.state
-    snapshots_by_name = {each.name: each for each in snapshots(account)}
+    snapshots_by_name = {each.name: each for each in list_snapshots(account)}
     result = snapshots_by_name.get(state.restore_from or "")
     if result is None:
         available = ", ".join(snapshots_by_name) or "none"
         raise SnapshotError(f"no snapshot {state.restore_from} of this deployment's store; available: {available}")
     if result.status != AVAILABLE:
         raise SnapshotError(f"{result.name} is {result.status}: run this again when it is {AVAILABLE}")
-    if _number(result.version) > _number(state.engine_version):
+    if _parse_version(result.version) > _parse_version(state.engine_version):
         raise SnapshotError(
             f"{result.name} is of Valkey {result.version}, and the file has engine_version {state.engine_version}: "
             "no older one reads it"
@@ -76,14 +76,14 @@ def create_snapshot(account: Account, name: str, source: str | None) -> Snapshot
         SnapshotError: The snapshot was not created.
     """
     client = account.session.client("elasticache")
-    if name not in {each.name for each in snapshots(account)}:
+    if name not in {each.name for each in list_snapshots(account)}:
         if source:
             client.copy_snapshot(SourceSnapshotName=source, TargetSnapshotName=name)
         else:
-            client.create_snapshot(ReplicationGroupId=live_group(account), SnapshotName=name)
+            client.create_snapshot(ReplicationGroupId=live_group_id(account), SnapshotName=name)
     end = time.monotonic() + MAX_WAIT_S
     while True:
-        (result,) = (_snapshot(each) for each in client.describe_snapshots(SnapshotName=name)["Snapshots"])
+        (result,) = (_parse_snapshot(each) for each in client.describe_snapshots(SnapshotName=name)["Snapshots"])
         if result.status == AVAILABLE:
             return result
         if result.status not in {"creating", "copying"} or time.monotonic() > end:
@@ -93,13 +93,13 @@ def create_snapshot(account: Account, name: str, source: str | None) -> Snapshot
         time.sleep(POLL_S)
 
 
-def live_group(account: Account) -> str:
+def live_group_id(account: Account) -> str:
     """Return the id of the deployed replication group.
 
     Raises:
         KeyError: No replication group is deployed; the message contains the stack.
     """
-    stack = names.stack(account.deployment, "state")
+    stack = names.stack_name(account.deployment, "state")
     resources, physical_names = account.live_templates()[stack]["Resources"], account.physical_ids(stack)
     (group,) = (
         physical_names[name] for name, each in resources.items() if each["Type"] == "AWS::ElastiCache::ReplicationGroup"
@@ -107,7 +107,7 @@ def live_group(account: Account) -> str:
     return group
 
 
-def _snapshot(response: Any) -> Snapshot:  # noqa: ANN401  one of two types of boto3
+def _parse_snapshot(response: Any) -> Snapshot:  # noqa: ANN401  one of two types of boto3
     nodes = [each["SnapshotCreateTime"] for each in response.get("NodeSnapshots", []) if "SnapshotCreateTime" in each]
     return Snapshot(
         name=response["SnapshotName"],
@@ -119,5 +119,5 @@ def _snapshot(response: Any) -> Snapshot:  # noqa: ANN401  one of two types of b
     )
 
 
-def _number(version: str) -> tuple[int, ...]:
+def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2])

@@ -13,15 +13,15 @@ from voice_ops.aws.refusals import ERRORS, command_error
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
 from voice_ops.output import empty_table, err, out, print_json, stop
 from voice_ops.progress import heartbeat
-from voice_ops.rollout.follow import follow, newest_ids
-from voice_ops.rollout.plan import Roll, missing_artifacts, rolls, shortages
+from voice_ops.rollout.follow import follow_deploy, newest_refresh_ids
+from voice_ops.rollout.plan import Roll, missing_artifacts, plan_rolls, quota_shortages
 from voice_ops.synthesis import synthesize, templates
 from voice_ops.teardown.removal import OperatorAws
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
 
 @dataclass(frozen=True)
-class Probe:
+class ProbeOptions:
     """Options of a test call that is made before a deploy and after each replacement of hosts.
 
     Attributes:
@@ -39,7 +39,7 @@ class Probe:
     transcript: Path | None = None
 
 
-def rollout_on_aws(regions: Sequence[Deployment], probe: Probe, *, deploy: bool, as_json: bool) -> None:
+def rollout_on_aws(regions: Sequence[Deployment], probe: ProbeOptions, *, deploy: bool, as_json: bool) -> None:
     """Show the hosts that a deploy would replace in each region, and optionally deploy.
 
     Raises:
@@ -48,10 +48,10 @@ def rollout_on_aws(regions: Sequence[Deployment], probe: Probe, *, deploy: bool,
     finished: list[str] = []
     try:
         accounts = [Account(each, templates(each), sign_in(each)) for each in regions]
-        plans = [(account, rolls(account)) for account in accounts]
+        plans = [(account, plan_rolls(account)) for account in accounts]
         _print_plans(plans, regions[0].name, as_json=as_json)
         for account, result in plans if deploy else ():
-            problem = result and roll_out(account, result, create_probe(*vars(probe).values()))
+            problem = result and deploy_and_monitor(account, result, create_probe(*vars(probe).values()))
             if problem:
                 raise stop(f"{''.join(finished)}the rollout was rolled back: {problem}", FAILED)
             finished.append(f"{account.region} is rolled out; ")
@@ -78,7 +78,7 @@ def _print_plans(plans: list[tuple[Account, list[Roll]]], name: str, *, as_json:
                 out.print(
                     f"no longer in the file, but in service until `voice prune`: {', '.join(stacks)}", soft_wrap=True
                 )
-        if short := "\n".join([*shortages(result), *missing_artifacts(account, result)]):
+        if short := "\n".join([*quota_shortages(result), *missing_artifacts(account, result)]):
             raise stop(short, FAILED)
 
 
@@ -123,28 +123,28 @@ def create_probe(
     if recording is None or transcript is None:
         raise stop("--probe needs --recording and --transcript, a recording and its words", REFUSED)
     # Imported here, since a rollout without probe makes no calls.
-    from voice_ops.call.access import Auth, access, secret_from  # noqa: PLC0415
+    from voice_ops.call.access import Auth, header_provider, read_secret  # noqa: PLC0415
     from voice_ops.call.session import CallError  # noqa: PLC0415
-    from voice_ops.rollout.probe import measure  # noqa: PLC0415
+    from voice_ops.rollout.probe import measure_call  # noqa: PLC0415
 
     try:
         text = transcript.read_text(encoding="utf-8")
-        headers_for = access(Auth(auth) if auth else None, secret_from(api_key_env), url)
-        before = measure(url, headers_for, recording, text)
+        headers_for = header_provider(Auth(auth) if auth else None, read_secret(api_key_env), url)
+        before = measure_call(url, headers_for, recording, text)
     except (CallError, OSError, ValueError) as error:  # AccessError and RecordingError are ValueErrors
         raise stop(f"the probe fails before the rollout: {error}", FAILED) from None
     err.print(f"before: {before.word_error_rate:.0%} of the words wrong, finals after {before.final_s:.2f} s")
 
     def compare() -> str:
         try:
-            return measure(url, headers_for, recording, text).is_worse_than(before)
+            return measure_call(url, headers_for, recording, text).regression_from(before)
         except CallError as error:
             return str(error)
 
     return compare
 
 
-def roll_out(account: Account, rolls: list[Roll], probe: Callable[[], str]) -> str:
+def deploy_and_monitor(account: Account, rolls: list[Roll], probe: Callable[[], str]) -> str:
     """Deploy the stacks whose hosts are replaced, and monitor the rollout.
 
     Returns:
@@ -153,10 +153,10 @@ def roll_out(account: Account, rolls: list[Roll], probe: Callable[[], str]) -> s
     Raises:
         CdkError: A deploy failed. If an alarm rolled the deploy back, the message contains the alarm.
     """
-    earlier_ids, deployment_future = newest_ids(account, rolls), Future[None]()
+    earlier_ids, deployment_future = newest_refresh_ids(account, rolls), Future[None]()
     with TemporaryDirectory(prefix="voice-rollout-") as home:
         cdk = Cdk(OperatorAws(account.caller["Account"], account.region), account.deployment, Path(home))
-        cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
+        cdk.use_assembly(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
 
         def run() -> None:
             try:
@@ -168,7 +168,7 @@ def roll_out(account: Account, rolls: list[Roll], probe: Callable[[], str]) -> s
 
         threading.Thread(target=run, daemon=True).start()
         with heartbeat(err, "deploy"):
-            problem = follow(
+            problem = follow_deploy(
                 account,
                 rolls,
                 deployment_future,

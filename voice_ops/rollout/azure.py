@@ -12,20 +12,26 @@ from azure.core.exceptions import AzureError
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.azure.cluster import Cluster, Kubernetes, explain_cluster
-from voice_ops.azure.workloads import DefinedWorkloads, LiveDeployment, defined_workloads, differences, live
+from voice_ops.azure.workloads import (
+    DefinedWorkloads,
+    LiveDeployment,
+    changed_settings,
+    defined_workloads,
+    live_deployments,
+)
 from voice_ops.exits import FAILED, INTERRUPTED
 from voice_ops.output import empty_table, err, out, print_json, stop
-from voice_ops.preflight.azure import account, subscription_in
+from voice_ops.preflight.azure import account, find_subscription
 from voice_ops.preflight.questions import Refusal
 from voice_sandbox.azure.errors import EngineError
 
 POLL_S = 10.0
-START_S = 300.0
+DEFAULT_START_S = 300.0
 """Start-up time of a pod without its startup probes, including the wait for a node. ASSUMED."""
-GRACE_S = 30
+DEFAULT_GRACE_S = 30
 """Kubernetes' default of terminationGracePeriodSeconds."""
-MAX_SHOWN = 3
-DEPLOY = "pulumi -C stacks/voice_stacks/azure/workloads up --policy-pack ../policy"
+MAX_SHOWN_SETTINGS = 3
+DEPLOY_COMMAND = "pulumi -C stacks/voice_stacks/azure/workloads up --policy-pack ../policy"
 
 
 @dataclass(frozen=True)
@@ -47,14 +53,14 @@ class Roll:
     changed: tuple[str, ...]
 
 
-def rolls(new: DefinedWorkloads, now: Mapping[tuple[str, str], LiveDeployment]) -> list[Roll]:
+def plan_rolls(new: DefinedWorkloads, now: Mapping[tuple[str, str], LiveDeployment]) -> list[Roll]:
     """Return the rollouts of the Deployments whose pods a deploy of the file would replace."""
-    changed = {key: tuple(differences(new, key, now[key].manifest)) for key in new.deployments if key in now}
-    return [_roll(key, now[key], settings) for key, settings in changed.items() if settings]
+    changed = {key: tuple(changed_settings(new, key, now[key].manifest)) for key in new.deployments if key in now}
+    return [_plan_roll(key, now[key], settings) for key, settings in changed.items() if settings]
 
 
-def _roll(key: tuple[str, str], now: LiveDeployment, changed: tuple[str, ...]) -> Roll:
-    return Roll(*key, now.desired, _batch_size(now), longest_s(now), changed)
+def _plan_roll(key: tuple[str, str], now: LiveDeployment, changed: tuple[str, ...]) -> Roll:
+    return Roll(*key, now.desired, _batch_size(now), rollout_timeout_s(now), changed)
 
 
 def _batch_size(now: LiveDeployment) -> int:
@@ -63,16 +69,18 @@ def _batch_size(now: LiveDeployment) -> int:
     return max([1, *(each for each in limits if isinstance(each, int))])
 
 
-def longest_s(now: LiveDeployment) -> float:
+def rollout_timeout_s(now: LiveDeployment) -> float:
     """Return the timeout of a Deployment's rollout, in seconds."""
     spec = now.manifest["spec"]["template"]["spec"]
-    starts = [_window_s(each.get("startupProbe")) for each in spec["containers"]]
-    init_container_s = sum(_window_s(each.get("startupProbe")) for each in spec.get("initContainers") or ())
-    pod_s = START_S + init_container_s + max(starts) + spec.get("terminationGracePeriodSeconds", GRACE_S)
+    starts = [_startup_timeout_s(each.get("startupProbe")) for each in spec["containers"]]
+    init_container_s = sum(_startup_timeout_s(each.get("startupProbe")) for each in spec.get("initContainers") or ())
+    pod_s = (
+        DEFAULT_START_S + init_container_s + max(starts) + spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_S)
+    )
     return float(max(1, math.ceil(now.desired / _batch_size(now))) * pod_s)
 
 
-def _window_s(probe: Mapping[str, Any] | None) -> float:
+def _startup_timeout_s(probe: Mapping[str, Any] | None) -> float:
     return probe.get("failureThreshold", 3) * probe.get("periodSeconds", 10) if probe else 0.0
 
 
@@ -80,13 +88,13 @@ def rollout_on_azure(
     deployment: Deployment, *, follow: bool, as_json: bool, environment: Mapping[str, str] = os.environ
 ) -> None:
     """Show the pods that a deploy would replace, or monitor a rollout in progress. Exit if the rollout fails."""
-    subscription = subscription_in(environment)
+    subscription = find_subscription(environment)
     if isinstance(subscription, Refusal):
         raise stop(f"{subscription.result}: {subscription.remedy}", FAILED)
     try:
         kubernetes = Cluster(account.connect(deployment, Counter(), subscription)).kubernetes
         new = defined_workloads(deployment)
-        result = rolls(new, live(kubernetes, new.namespaces))
+        result = plan_rolls(new, live_deployments(kubernetes, new.namespaces))
         if as_json:
             print_json({"rolls": [vars(each) for each in result]}, deployment.name)
         elif not follow:
@@ -94,8 +102,10 @@ def rollout_on_azure(
         if follow:
             if result:
                 names = ", ".join(each.deployment for each in result)
-                raise stop(f"not deployed yet, so there is nothing to follow: {names} differ; run `{DEPLOY}`", FAILED)
-            count = watch(kubernetes, new)
+                raise stop(
+                    f"not deployed yet, so there is nothing to follow: {names} differ; run `{DEPLOY_COMMAND}`", FAILED
+                )
+            count = wait_for_rollouts(kubernetes, new)
             (err if as_json else out).print(f"{count} Deployments are rolled out")
     except AzureError as error:
         refusal = explain_cluster(error)
@@ -106,7 +116,7 @@ def rollout_on_azure(
         raise stop("interrupted: the rollout continues; run the command again to follow it", INTERRUPTED) from None
 
 
-def watch(kubernetes: Kubernetes, new: DefinedWorkloads) -> int:
+def wait_for_rollouts(kubernetes: Kubernetes, new: DefinedWorkloads) -> int:
     """Report progress until every Deployment of the file is rolled out, and return the number of Deployments.
 
     Raises:
@@ -114,23 +124,25 @@ def watch(kubernetes: Kubernetes, new: DefinedWorkloads) -> int:
     """
     begin, reported = time.monotonic(), dict[tuple[str, str], str]()
     while True:
-        now = {key: each for key, each in live(kubernetes, new.namespaces).items() if key in new.deployments}
-        waiting = {key: each for key, each in now.items() if not each.rolled_out}
+        now = {
+            key: each for key, each in live_deployments(kubernetes, new.namespaces).items() if key in new.deployments
+        }
+        waiting = {key: each for key, each in now.items() if not each.is_rolled_out}
         for key, each in now.items():
-            line = _progress(key[1], each)
+            line = _describe_progress(key[1], each)
             if reported.get(key) != line and (key in reported or key in waiting):
                 err.print(line, soft_wrap=True)
             reported[key] = line
         if not waiting:
             return len(now)
         passed = time.monotonic() - begin
-        late = {key: each for key, each in waiting.items() if passed > longest_s(each)}
+        late = {key: each for key, each in waiting.items() if passed > rollout_timeout_s(each)}
         if late:
             raise stop("\n".join(_late_message(key, each) for key, each in late.items()), FAILED)
         time.sleep(POLL_S)
 
 
-def _progress(name: str, now: LiveDeployment) -> str:
+def _describe_progress(name: str, now: LiveDeployment) -> str:
     text = f"{name}: {now.updated} of {now.desired} pods are new, {now.available} available"
     return f"{text}; {now.problems[0]}" if now.problems else text
 
@@ -138,7 +150,8 @@ def _progress(name: str, now: LiveDeployment) -> str:
 def _late_message(key: tuple[str, str], now: LiveDeployment) -> str:
     namespace, name = key
     return (
-        f"{_progress(name, now)} after {longest_s(now) / 60:.0f} min, the longest that its pods may take: `kubectl "
+        f"{_describe_progress(name, now)} after {rollout_timeout_s(now) / 60:.0f} min, the longest that its pods may "
+        "take: `kubectl "
         f"rollout undo --namespace={namespace} deployment/{name}` goes back at once; then deploy the file of before"
     )
 
@@ -149,8 +162,8 @@ def _print_rolls(rolls: list[Roll]) -> None:
         return
     table = empty_table("Pods that a deploy replaces", ["deployment"], ["pods", "at a time", "at most"], "for")
     for roll in rolls:
-        settings = ", ".join(each.removeprefix("spec.") for each in roll.changed[:MAX_SHOWN])
-        more = f" and {len(roll.changed) - MAX_SHOWN} more" if len(roll.changed) > MAX_SHOWN else ""
+        settings = ", ".join(each.removeprefix("spec.") for each in roll.changed[:MAX_SHOWN_SETTINGS])
+        more = f" and {len(roll.changed) - MAX_SHOWN_SETTINGS} more" if len(roll.changed) > MAX_SHOWN_SETTINGS else ""
         table.add_row(
             roll.deployment,
             str(roll.pods),
@@ -160,6 +173,7 @@ def _print_rolls(rolls: list[Roll]) -> None:
         )
     out.print(table)
     out.print(
-        f"all Deployments roll out at once; `{DEPLOY}` starts them, and `voice rollout FILE --follow` monitors them",
+        f"all Deployments roll out at once; `{DEPLOY_COMMAND}` starts them, and `voice rollout FILE --follow` "
+        "monitors them",
         soft_wrap=True,
     )

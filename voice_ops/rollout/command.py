@@ -84,15 +84,17 @@ def rollout(
         raise stop(f"{file}: --follow watches pods of Azure; on AWS take --deploy", REFUSED)
     if probe and others:
         raise stop("--probe calls one region: name it with --region, and roll out one after the other", REFUSED)
-    from voice_ops.rollout.aws import Probe, rollout_on_aws  # noqa: PLC0415
-    from voice_ops.rollout.parts import Part, label_on_aws, roll_part_on_aws  # noqa: PLC0415
+    from voice_ops.rollout.aws import ProbeOptions, rollout_on_aws  # noqa: PLC0415
+    from voice_ops.rollout.parts import RolloutPart, current_label_on_aws, run_part_on_aws  # noqa: PLC0415
 
     if current:
-        typer.echo(label_on_aws(regions))
+        typer.echo(current_label_on_aws(regions))
         return
     if resume or start is not None:
         if start == "":
             raise stop("--start needs a label, such as the revision that is rolled out", REFUSED)
-        roll_part_on_aws(regions, Part(start or "", minutes))
+        run_part_on_aws(regions, RolloutPart(start or "", minutes))
         return
-    rollout_on_aws(regions, Probe(probe, auth, api_key_env, recording, transcript), deploy=deploy, as_json=as_json)
+    rollout_on_aws(
+        regions, ProbeOptions(probe, auth, api_key_env, recording, transcript), deploy=deploy, as_json=as_json
+    )

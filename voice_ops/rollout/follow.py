@@ -12,7 +12,7 @@ POLL_S = 10.0
 
 
 @dataclass(frozen=True)
-class Step:
+class RefreshProgress:
     """Progress of the instance refresh of an Auto Scaling group."""
 
     group: str
@@ -24,25 +24,25 @@ class Step:
         return f"{self.group}: {self.status}, {self.percent} %{f', {self.reason}' if self.reason else ''}"
 
 
-def steps(account: Account, rolls: list[Roll], earlier_ids: dict[str, str]) -> Iterator[Step]:
+def new_refreshes(account: Account, rolls: list[Roll], earlier_ids: dict[str, str]) -> Iterator[RefreshProgress]:
     """Yield the progress of each group's newest refresh, unless that refresh is older than the deploy."""
     for roll in rolls:
-        newest = _newest_refreshes(account, roll.group)
+        newest = _newest_refresh(account, roll.group)
         if newest and newest["InstanceRefreshId"] != earlier_ids.get(roll.group):
             percent = newest.get("PercentageComplete", 0)
-            yield Step(roll.group, newest["Status"], percent, newest.get("StatusReason") or "")
+            yield RefreshProgress(roll.group, newest["Status"], percent, newest.get("StatusReason") or "")
 
 
-def newest_ids(account: Account, rolls: list[Roll]) -> dict[str, str]:
+def newest_refresh_ids(account: Account, rolls: list[Roll]) -> dict[str, str]:
     """Return the id of each group's newest refresh."""
-    results = {roll.group: _newest_refreshes(account, roll.group) for roll in rolls}
+    results = {roll.group: _newest_refresh(account, roll.group) for roll in rolls}
     return {group: each["InstanceRefreshId"] for group, each in results.items() if each}
 
 
-def follow(
+def follow_deploy(
     account: Account,
     rolls: list[Roll],
-    deploying: "Future[None]",
+    deploy_future: "Future[None]",
     *,
     earlier_ids: dict[str, str],
     report: Callable[[str], None],
@@ -57,9 +57,9 @@ def follow(
     Returns:
         The reason for a rollback, or an empty text.
     """
-    reported: dict[str, Step] = {}
-    while not deploying.done():
-        for step in steps(account, rolls, earlier_ids):
+    reported: dict[str, RefreshProgress] = {}
+    while not deploy_future.done():
+        for step in new_refreshes(account, rolls, earlier_ids):
             before = reported.get(step.group)
             if step == before:
                 continue
@@ -69,7 +69,7 @@ def follow(
                 report(f"the probe failed: {problem}; rolling back")
                 _roll_back(account, rolls)
                 return problem
-        wait([deploying], POLL_S)
+        wait([deploy_future], POLL_S)
     return ""
 
 
@@ -81,7 +81,7 @@ def _roll_back(account: Account, rolls: list[Roll]) -> None:
             client.cancel_update_stack(StackName=stack)
 
 
-def _newest_refreshes(account: Account, group: str) -> dict[str, Any] | None:
+def _newest_refresh(account: Account, group: str) -> dict[str, Any] | None:
     client = account.session.client("autoscaling")
     result = client.describe_instance_refreshes(AutoScalingGroupName=group, MaxRecords=1)["InstanceRefreshes"]
     return dict(result[0]) if result else None

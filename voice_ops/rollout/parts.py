@@ -19,8 +19,16 @@ from voice_ops.exits import FAILED, IN_PROGRESS, REFUSED
 from voice_ops.output import err, out, stop
 from voice_ops.progress import heartbeat
 from voice_ops.rollout.follow import POLL_S
-from voice_ops.rollout.plan import missing_artifacts, rolls, shortages
-from voice_ops.rollout.resume import Clock, Outcome, StoredRollout, advance, begin, digest, stored_rollout
+from voice_ops.rollout.plan import missing_artifacts, plan_rolls, quota_shortages
+from voice_ops.rollout.resume import (
+    Clock,
+    Outcome,
+    StoredRollout,
+    advance_rollout,
+    hash_templates,
+    record_start,
+    stored_rollout,
+)
 from voice_ops.synthesis import synthesize, templates
 from voice_ops.teardown.removal import OperatorAws
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
@@ -29,7 +37,7 @@ CLI_EXIT_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
-class Part:
+class RolloutPart:
     """Options of a time-limited part of a rollout, which later parts continue.
 
     Attributes:
@@ -41,7 +49,7 @@ class Part:
     minutes: float
 
 
-def roll_part_on_aws(regions: Sequence[Deployment], part: Part) -> None:
+def run_part_on_aws(regions: Sequence[Deployment], part: RolloutPart) -> None:
     """Start or continue a rollout, region by region.
 
     Raises:
@@ -53,14 +61,16 @@ def roll_part_on_aws(regions: Sequence[Deployment], part: Part) -> None:
         _check_part(accounts, current_rollouts, part)
         if part.label:
             for account in accounts:
-                if short := "\n".join([*shortages(result := rolls(account)), *missing_artifacts(account, result)]):
+                if short := "\n".join(
+                    [*quota_shortages(result := plan_rolls(account)), *missing_artifacts(account, result)]
+                ):
                     raise stop(short, FAILED)
             now = datetime.now(UTC)
-            current_rollouts = [begin(account, part.label, now) for account in accounts]
+            current_rollouts = [record_start(account, part.label, now) for account in accounts]
         deadline_s = time.monotonic() + part.minutes * 60
         clock = Clock(time.monotonic, lambda: time.sleep(POLL_S), deadline_s)
         for account, rollout in zip(accounts, current_rollouts, strict=True):
-            outcome = _advance(account, rollout, clock) if rollout else Outcome.DONE
+            outcome = _advance_region(account, rollout, clock) if rollout else Outcome.DONE
             if outcome is Outcome.CONTINUES:
                 raise typer.Exit(IN_PROGRESS)
             if outcome is Outcome.ROLLED_BACK:
@@ -71,7 +81,7 @@ def roll_part_on_aws(regions: Sequence[Deployment], part: Part) -> None:
         raise stop(str(error), FAILED) from None
 
 
-def label_on_aws(regions: Sequence[Deployment]) -> str:
+def current_label_on_aws(regions: Sequence[Deployment]) -> str:
     """Return the label of the current rollout, or an empty text if there is none."""
     try:
         accounts = [Account(each, {}, sign_in(each)) for each in regions]
@@ -85,7 +95,7 @@ def label_on_aws(regions: Sequence[Deployment]) -> str:
     return next(iter(labels), "")
 
 
-def _check_part(accounts: list[Account], current_rollouts: list[StoredRollout | None], part: Part) -> None:
+def _check_part(accounts: list[Account], current_rollouts: list[StoredRollout | None], part: RolloutPart) -> None:
     """Exit if the part conflicts with the current rollout. Print a note if there is no rollout to continue."""
     rolled_back = next((each for each in current_rollouts if each and each.rolled_back_region), None)
     if rolled_back and not part.label:
@@ -95,7 +105,7 @@ def _check_part(accounts: list[Account], current_rollouts: list[StoredRollout | 
             FAILED,
         )
     for account, each in zip(accounts, current_rollouts, strict=True):
-        if each and not rolled_back and each.templates != digest(account.templates):
+        if each and not rolled_back and each.templates != hash_templates(account.templates):
             raise stop(
                 f"{account.region}: the rollout {each.label}, started at {each.at}, is in progress, and this file "
                 "makes other templates: continue from its revision with --resume, or cancel it with "
@@ -106,15 +116,15 @@ def _check_part(accounts: list[Account], current_rollouts: list[StoredRollout | 
         out.print("no rollout is in progress")
 
 
-def _advance(account: Account, rollout: StoredRollout, clock: Clock) -> Outcome:
+def _advance_region(account: Account, rollout: StoredRollout, clock: Clock) -> Outcome:
     with TemporaryDirectory(prefix="voice-rollout-") as home, heartbeat(err, "rollout"):
         cdk = Cdk(OperatorAws(account.caller["Account"], account.region), account.deployment, Path(home))
-        cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
+        cdk.use_assembly(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
         report = partial(err.print, soft_wrap=True)
-        return advance(account, rollout, partial(Deploy, cdk), clock, report)
+        return advance_rollout(account, rollout, partial(BackgroundDeploy, cdk), clock, report)
 
 
-class Deploy:
+class BackgroundDeploy:
     """Deploys one stack with the CDK CLI, in another thread."""
 
     def __init__(self, cdk: Cdk, stack: str) -> None:
@@ -141,6 +151,6 @@ class Deploy:
 
     def stop_cli(self) -> None:
         """Stop the CLI, while CloudFormation continues."""
-        self._cdk.deregister()
+        self._cdk.stop_command()
         # Read the output to its end before the CLI's folder is deleted.
         wait([self._done], CLI_EXIT_TIMEOUT_S)

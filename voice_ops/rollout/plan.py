@@ -8,9 +8,9 @@ from functools import cache, partial
 from voice_blueprint import catalog
 from voice_blueprint.aws.fleets import fleets
 from voice_blueprint.file.model.aws import OnDemand, Spot
-from voice_blueprint.observability.aws.rollouts import rollback_alarms, surge, surges
+from voice_blueprint.observability.aws.rollouts import can_surge, rollback_alarms, surge_size
 from voice_ops.aws.account import Account
-from voice_ops.aws.artifacts import prepared, remedy
+from voice_ops.aws.artifacts import artifacts_remedy, fleet_artifacts
 from voice_ops.aws.launches import changed_launches
 from voice_ops.preflight.aws.quotas import vcpu_room
 
@@ -42,18 +42,18 @@ class Roll:
     guards: tuple[str, ...]
 
 
-def rolls(account: Account) -> list[Roll]:
+def plan_rolls(account: Account) -> list[Roll]:
     """Return the groups whose hosts a deploy of the file would replace, in the order of the deploy."""
     live = account.live_templates()
     cached_quota = cache(partial(vcpu_room, account))
     return [
-        _roll(account, cached_quota, group, stack, changed)
+        _plan_roll(account, cached_quota, group, stack, changed)
         for stack, template in account.templates.items()
         for group, changed in changed_launches(live.get(stack, {}), template)
     ]
 
 
-def shortages(rolls: Sequence[Roll]) -> Iterator[str]:
+def quota_shortages(rolls: Sequence[Roll]) -> Iterator[str]:
     """Yield a message for each group whose additional vCPUs exceed the quota."""
     for roll in rolls:
         if roll.room_vcpus is not None and roll.more_vcpus > roll.room_vcpus:
@@ -67,12 +67,15 @@ def shortages(rolls: Sequence[Roll]) -> Iterator[str]:
 def missing_artifacts(account: Account, rolls: Sequence[Roll]) -> Iterator[str]:
     """Yield a message for each fleet whose new hosts could not start, because its artifacts are incomplete."""
     changed_fleets = {account.groups[roll.group].fleet for roll in rolls}
-    for fleet, location, complete in prepared(account):
+    for fleet, location, complete in fleet_artifacts(account):
         if fleet.name in changed_fleets and not complete:
-            yield f"{location} is not complete, so no new host of {fleet.name} would start: {remedy(account, fleet)}"
+            yield (
+                f"{location} is not complete, so no new host of {fleet.name} would start: "
+                f"{artifacts_remedy(account, fleet)}"
+            )
 
 
-def _roll(
+def _plan_roll(
     account: Account, unused_quota: Callable[..., int | None], group: str, stack: str, changed: tuple[str, ...]
 ) -> Roll:
     aws, group_settings = account.deployment.aws, account.groups[group]
@@ -81,10 +84,10 @@ def _roll(
     client = account.session.client("autoscaling")
     (result,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
     hosts = result["DesiredCapacity"] + result.get("WarmPoolSize", 0)
-    at_a_time = surge(aws.rollout.surge_percent, result["DesiredCapacity"]) or min(hosts, 1)
+    at_a_time = surge_size(aws.rollout.surge_percent, result["DesiredCapacity"]) or min(hosts, 1)
     batches = math.ceil(hosts / at_a_time) if hosts else 0
     pauses = (len(aws.rollout.checkpoint_percentages) + 1) * aws.rollout.checkpoint_pause_s
-    surge_vcpus = at_a_time * fleet.instance_type.vcpus if surges(fleet.purchase or OnDemand()) else 0
+    surge_vcpus = at_a_time * fleet.instance_type.vcpus if can_surge(fleet.purchase or OnDemand()) else 0
     family = catalog.quotas()[fleet.instance_type.quota_code].family
     return Roll(
         group=group,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import httpx2
 
-from voice_ops.call.access import Access, ClientAuth
-from voice_ops.call.recording import read
+from voice_ops.call.access import ClientAuth, HeaderProvider
+from voice_ops.call.recording import read_samples
 from voice_ops.call.senders import sender_for
 from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
 
@@ -33,7 +33,7 @@ class CallMeasurement:
     word_error_rate: float
     final_s: float
 
-    def is_worse_than(self, before: "CallMeasurement") -> str:
+    def regression_from(self, before: "CallMeasurement") -> str:
         """Return the reason if this call is worse than an earlier one, and otherwise an empty text."""
         if self.word_error_rate > before.word_error_rate + MAX_ERROR_RATE_INCREASE:
             return f"{self.word_error_rate:.0%} of the words are wrong, {before.word_error_rate:.0%} before the rollout"
@@ -42,16 +42,16 @@ class CallMeasurement:
         return ""
 
 
-def measure(server: str, headers_for: Access, recording: Path, transcript: str) -> CallMeasurement:
+def measure_call(server: str, headers_for: HeaderProvider, recording: Path, transcript: str) -> CallMeasurement:
     """Stream a recording over a WebSocket, wait for all transcripts, and return the measured quality.
 
     Raises:
         CallError: The session is rejected, interrupted, or does not end.
     """
-    return asyncio.run(_measure(server, headers_for, recording, transcript))
+    return asyncio.run(_measure_call(server, headers_for, recording, transcript))
 
 
-async def _measure(server: str, headers_for: Access, recording: Path, transcript: str) -> CallMeasurement:
+async def _measure_call(server: str, headers_for: HeaderProvider, recording: Path, transcript: str) -> CallMeasurement:
     finals: list[tuple[float, TranscriptEvent]] = []
     async with httpx2.AsyncClient(auth=ClientAuth(headers_for), timeout=TIMEOUT_S) as client:
         session = await Session.open(client, server, "websocket")
@@ -68,7 +68,7 @@ async def _measure(server: str, headers_for: Access, recording: Path, transcript
 
         listening = asyncio.create_task(listen())
         try:
-            await sender_for(session).send(read(recording))
+            await sender_for(session).send(read_samples(recording))
             await session.close()
             await asyncio.wait_for(listening, LAST_FINAL_TIMEOUT_S)
         except TimeoutError:

@@ -20,7 +20,7 @@ MIN_REMAINING_S = 120.0
 minute."""
 START_TIMEOUT_S = 300.0
 """Maximum time from the start of a stack's deploy to the start of its update."""
-_ROLLED_BACK = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "UPDATE_FAILED")
+_ROLLED_BACK_SUFFIXES = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "UPDATE_FAILED")
 
 
 class Outcome(StrEnum):
@@ -51,7 +51,7 @@ class StoredRollout:
     rolled_back_region: str = ""
 
 
-def digest(templates: Mapping[str, Mapping[str, Any]]) -> str:
+def hash_templates(templates: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a short hash of templates."""
     return hashlib.sha256(json.dumps(templates, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
@@ -83,14 +83,14 @@ def delete_rollout(account: Account) -> None:
     account.session.client("ssm").delete_parameter(Name=names.rollout_parameter(account.deployment))
 
 
-def begin(account: Account, label: str, now: datetime) -> StoredRollout:
+def record_start(account: Account, label: str, now: datetime) -> StoredRollout:
     """Record in the account that the rollout of the file's templates has started."""
-    rollout = StoredRollout(digest(account.templates), label, now.astimezone(UTC).isoformat(timespec="seconds"))
+    rollout = StoredRollout(hash_templates(account.templates), label, now.astimezone(UTC).isoformat(timespec="seconds"))
     store_rollout(account, rollout)
     return rollout
 
 
-class Deploying(Protocol):
+class RunningDeploy(Protocol):
     """A deploy of a stack that runs in the background."""
 
     def has_ended(self) -> bool:
@@ -107,21 +107,21 @@ class Clock:
     Attributes:
         now_s: Function that returns the time, seconds.
         wait: Function that waits until the next poll.
-        until_s: End of this part.
+        deadline_s: End of this part.
     """
 
     now_s: Callable[[], float]
     wait: Callable[[], None]
-    until_s: float
+    deadline_s: float
 
     def remaining_s(self) -> float:
-        return self.until_s - self.now_s()
+        return self.deadline_s - self.now_s()
 
 
-def advance(
+def advance_rollout(
     account: Account,
     rollout: StoredRollout,
-    deploy: Callable[[str], Deploying],
+    deploy: Callable[[str], RunningDeploy],
     clock: Clock,
     report: Callable[[str], None],
 ) -> Outcome:
@@ -138,7 +138,7 @@ def advance(
         CdkError: A deploy failed before CloudFormation started.
     """
     for stack in account.templates:
-        while (state := _state(account, stack, rollout)) != "deployed":
+        while (state := _stack_state(account, stack, rollout)) != "deployed":
             if state.startswith("rolled back"):
                 report(f"{stack}: {state}")
                 store_rollout(account, StoredRollout(**{**asdict(rollout), "rolled_back_region": f"{stack} {state}"}))
@@ -151,20 +151,20 @@ def advance(
                 continue
             report(f"{stack}: begins")
             try:
-                has_ended = _begin(account, stack, deploy(stack), clock)
+                has_ended = _wait_for_start(account, stack, deploy(stack), clock)
             except CdkError:
                 # After CloudFormation has started, the status of the stack contains the reason for a rollback.
-                if _state(account, stack, rollout) == "pending":
+                if _stack_state(account, stack, rollout) == "pending":
                     raise
                 continue
-            if has_ended and _state(account, stack, rollout) == "pending":
+            if has_ended and _stack_state(account, stack, rollout) == "pending":
                 break  # CloudFormation found no changes, and keeps the current template
         report(f"{stack}: deployed")
     delete_rollout(account)
     return Outcome.DONE
 
 
-def _begin(account: Account, stack: str, deploying: Deploying, clock: Clock) -> bool:
+def _wait_for_start(account: Account, stack: str, deploying: RunningDeploy, clock: Clock) -> bool:
     """Wait until CloudFormation has started, or the deploy has ended.
 
     After that, the process is no longer needed.
@@ -184,7 +184,7 @@ def _begin(account: Account, stack: str, deploying: Deploying, clock: Clock) -> 
         deploying.stop_cli()
 
 
-def _state(account: Account, stack: str, rollout: StoredRollout) -> str:
+def _stack_state(account: Account, stack: str, rollout: StoredRollout) -> str:
     """Return the state of a stack, which is ``deployed``, ``pending``, ``in progress ...`` or ``rolled back ...``."""
     client = account.session.client("cloudformation")
     status = account.stacks().get(stack)
@@ -193,7 +193,7 @@ def _state(account: Account, stack: str, rollout: StoredRollout) -> str:
     status = str(status)
     if status.endswith("_IN_PROGRESS"):
         return f"in progress ({status})"
-    if status.endswith(_ROLLED_BACK):
+    if status.endswith(_ROLLED_BACK_SUFFIXES):
         (result,) = client.describe_stacks(StackName=stack)["Stacks"]
         changed = result.get("LastUpdatedTime", result["CreationTime"])
         if changed >= datetime.fromisoformat(rollout.at):

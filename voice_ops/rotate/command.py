@@ -6,7 +6,7 @@ from voice_ops.exits import FAILED, REFUSED
 from voice_ops.findings import load_region
 from voice_ops.options import DeploymentFile, Json, Region
 from voice_ops.output import out, print_json, stop
-from voice_ops.rotate.passwords import begin, end, has_settled, users
+from voice_ops.rotate.passwords import add_password, has_settled, remove_old_passwords, store_users
 
 
 def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -> None:
@@ -24,7 +24,7 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
         account = Account(
             deployment, {f"{deployment.name}-{tier}": {} for tier in ("state", "edge")}, sign_in(deployment)
         )
-        results = list(users(account))
+        results = list(store_users(account))
         started_users = [user for user in results if user.is_started]
         unsettled_users = [user for user in started_users if not has_settled(user)]
         if unsettled_users and len(started_users) == len(results):
@@ -36,9 +36,9 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
         # After an interruption, start the rotation for the remaining users before any old password is removed.
         users_to_start = [user for user in results if not user.is_started] if len(started_users) < len(results) else []
         for user in users_to_start:
-            begin(account, user)
+            add_password(account, user)
         for user in started_users if not users_to_start else []:
-            end(account, user)
+            remove_old_passwords(account, user)
         if users_to_start:
             account.renew_services()
     except KeyError as error:

@@ -14,8 +14,8 @@ from typing import Any
 from voice_blueprint.aws import names
 from voice_ops.aws.account import Account
 
-LENGTH = 48
-FIELD = "password"
+PASSWORD_LENGTH = 48
+PASSWORD_FIELD = "password"  # noqa: S105  not a secret
 SETTLE_TIME = timedelta(minutes=15)
 """Time after which all programs use the new password.
 
@@ -29,15 +29,15 @@ class User:
 
     Attributes:
         id: Id in ElastiCache.
-        secret: Id of the secret that contains the password.
+        secret_id: Id of the secret that contains the password.
         passwords: Number of valid passwords.
-        changed: Time of the last change of the secret.
+        changed_at: Time of the last change of the secret.
     """
 
     id: str
-    secret: str
+    secret_id: str
     passwords: int
-    changed: datetime
+    changed_at: datetime
 
     @property
     def is_started(self) -> bool:
@@ -45,12 +45,12 @@ class User:
 
     @property
     def settled_at(self) -> datetime:
-        return self.changed + SETTLE_TIME
+        return self.changed_at + SETTLE_TIME
 
 
-def users(account: Account) -> Iterator[User]:
+def store_users(account: Account) -> Iterator[User]:
     """Yield the users with which programs sign in, without the user `default`."""
-    stack = names.stack(account.deployment, "state")
+    stack = names.stack_name(account.deployment, "state")
     physical_names, elasticache = account.physical_ids(stack), account.session.client("elasticache")
     secrets = account.session.client("secretsmanager")
     for resource in account.live_templates()[stack]["Resources"].values():
@@ -63,19 +63,21 @@ def users(account: Account) -> Iterator[User]:
         yield User(result["UserId"], physical_names[named], result["Authentication"]["PasswordCount"], changed)
 
 
-def begin(account: Account, user: User) -> None:
+def add_password(account: Account, user: User) -> None:
     """Add a new password to the user, and store the password in the secret."""
     secrets = account.session.client("secretsmanager")
-    passwords_json = json.loads(secrets.get_secret_value(SecretId=user.secret)["SecretString"])
-    new = secrets.get_random_password(PasswordLength=LENGTH, ExcludePunctuation=True)["RandomPassword"]
-    _set_passwords(account, user, passwords_json[FIELD], new)
-    secrets.put_secret_value(SecretId=user.secret, SecretString=json.dumps({**passwords_json, FIELD: new}))
+    passwords_json = json.loads(secrets.get_secret_value(SecretId=user.secret_id)["SecretString"])
+    new = secrets.get_random_password(PasswordLength=PASSWORD_LENGTH, ExcludePunctuation=True)["RandomPassword"]
+    _set_passwords(account, user, passwords_json[PASSWORD_FIELD], new)
+    secrets.put_secret_value(SecretId=user.secret_id, SecretString=json.dumps({**passwords_json, PASSWORD_FIELD: new}))
 
 
-def end(account: Account, user: User) -> None:
+def remove_old_passwords(account: Account, user: User) -> None:
     """Remove all passwords of the user except the password in the secret."""
     secrets = account.session.client("secretsmanager")
-    _set_passwords(account, user, json.loads(secrets.get_secret_value(SecretId=user.secret)["SecretString"])[FIELD])
+    _set_passwords(
+        account, user, json.loads(secrets.get_secret_value(SecretId=user.secret_id)["SecretString"])[PASSWORD_FIELD]
+    )
 
 
 def has_settled(user: User) -> bool:

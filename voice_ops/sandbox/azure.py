@@ -3,12 +3,12 @@
 from collections import Counter
 
 from voice_blueprint.file.model.deployment import Deployment
-from voice_ops.output import out, stack_table, styled
+from voice_ops.output import format_markup, out, stack_table
 from voice_ops.plan.sizing import sizing_tables
-from voice_ops.preview.tree import print_refused, print_violations
+from voice_ops.preview.tree import print_refusals, print_violations
 from voice_ops.progress import Progress
 from voice_sandbox.azure.order import Teardown
-from voice_sandbox.azure.refusals import ROWS, refused
+from voice_sandbox.azure.refusals import ROWS, find_rejections
 from voice_sandbox.rehearsals.azure import Rehearsal
 
 
@@ -19,15 +19,15 @@ def rehearse_azure(deployment: Deployment, progress: Progress) -> bool:
         EngineError: A program fails, or the engine rejects a resource.
     """
     with progress.phase("start the Pulumi programs' engine and policy pack"):
-        rehearsal = Rehearsal.of(deployment)
+        rehearsal = Rehearsal.for_deployment(deployment)
     with rehearsal:
-        passed = rehearse(rehearsal, progress)
+        passed = rehearse_projects(rehearsal, progress)
     for table in sizing_tables(deployment):
         out.print(table)
     return passed
 
 
-def rehearse(rehearsal: Rehearsal, progress: Progress) -> bool:
+def rehearse_projects(rehearsal: Rehearsal, progress: Progress) -> bool:
     """Rehearse the projects of a deployment. Return True if no policy and no Azure service rejects them.
 
     Raises:
@@ -39,16 +39,16 @@ def rehearse(rehearsal: Rehearsal, progress: Progress) -> bool:
     out.print(stack_table("created by the Pulumi programs", counts))
     with progress.phase("policy pack over every resource"):
         violations = rehearsal.violations()
-        policies = rehearsal.policies()
+        policies = rehearsal.policy_names()
     refusing = sum(violation.mandatory for violation in violations)
     out.print(f"  {len(policies)} policies: {refusing} refuse, {len(violations) - refusing} advise")
     print_violations(out, violations)
     with progress.phase("what Azure's services refuse"):
-        refusals = refused(each.up.graph for each in rehearsed)
+        refusals = find_rejections(each.up.graph for each in rehearsed)
     out.print(f"  {len(ROWS)} known refusals: {len(refusals)} request(s) refused")
-    print_refused(out, refusals)
+    print_refusals(out, refusals)
     with progress.phase("teardown order"):
-        plan = rehearsal.teardown()
+        plan = rehearsal.plan_teardown()
     _print_teardown(plan)
     return not refusing and not refusals
 
@@ -56,6 +56,6 @@ def rehearse(rehearsal: Rehearsal, progress: Progress) -> bool:
 def _print_teardown(plan: Teardown) -> None:
     out.print(f"  teardown: {len(plan.deleted)} deleted, none while something needs it; {len(plan.retained)} kept")
     for resource, reason in sorted(plan.retained, key=lambda each: (each[1], each[0].label)):
-        out.print(styled("  [dim]kept: {}, {}[/]", resource.label, reason), soft_wrap=True)
+        out.print(format_markup("  [dim]kept: {}, {}[/]", resource.label, reason), soft_wrap=True)
     for resource in sorted(plan.removed_from_state, key=lambda each: each.label):
-        out.print(styled("  [dim]remaining in the cloud: {}[/]", resource.label), soft_wrap=True)
+        out.print(format_markup("  [dim]remaining in the cloud: {}[/]", resource.label), soft_wrap=True)

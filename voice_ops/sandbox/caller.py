@@ -20,16 +20,16 @@ from voice_blueprint.aws import names
 from voice_blueprint.contract import network as contract
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import Tier
-from voice_ops.call.recording import read
+from voice_ops.call.recording import read_samples
 from voice_ops.call.senders import SrtpSender
 from voice_ops.call.session import TIMEOUT_S, CallError, Session
-from voice_ops.demo.command import SAMPLE, SAMPLE_TEXT, word_error_rate
-from voice_ops.demo.command import weights as tiny_en
+from voice_ops.demo.command import SAMPLE_FILE, SAMPLE_TEXT_FILE, word_error_rate
+from voice_ops.demo.command import find_weights as tiny_en
 from voice_ops.demo.services import Gateway, VoicePath
 from voice_sandbox.hosts.cloud import Cloud
-from voice_sandbox.hosts.weights import Weights
+from voice_sandbox.hosts.weights import WeightsServer
 
-LAST_WORDS_S = 120
+EVENTS_TIMEOUT_S = 120
 """Maximum time from the end of the audio to the end of the session's events."""
 
 
@@ -40,18 +40,18 @@ class PeerServices(VoicePath):
         super().__init__(folder, tiny_en(None))
         self._cloud = cloud
         self.rtp_port = contract.RTP.number
-        self._asr_group = names.group(cloud.deployment, cloud.deployment.aws.asr[0].name)
+        self._asr_group = names.group_name(cloud.deployment, cloud.deployment.aws.asr[0].name)
         self._stack = ExitStack()
 
     def start(self) -> Gateway:
         """Start the gateway and the engine, wait until they can accept calls, and return the gateway."""
-        address = self._cloud.network.services
-        gateway = self.start_gateway(VOICE_MEDIA_HOST=self._cloud.network.public)
-        rendered = self._cloud.environment(self._asr_group, Image.WHISPER_ENGINE, "i-beside", address)
-        weights = self._stack.enter_context(closing(Weights(rendered["VOICE_MODEL"], self.model)))
+        address = self._cloud.network.services_address
+        gateway = self.start_gateway(VOICE_MEDIA_HOST=self._cloud.network.public_address)
+        rendered = self._cloud.container_environment(self._asr_group, Image.WHISPER_ENGINE, "i-beside", address)
+        weights = self._stack.enter_context(closing(WeightsServer(rendered["VOICE_MODEL"], self.model)))
         # Settings that differ from those of a container, such as names, secrets and disks.
         cache_settings = {"VOICE_CACHE_DIR": str(self.folder), "HF_ENDPOINT": f"http://127.0.0.1:{weights.port}"}
-        self.start_engine(**rendered | self._store(Tier.ASR) | cache_settings)
+        self.start_engine(**rendered | self._store_settings(Tier.ASR) | cache_settings)
         self.wait_ready()
         self.wait_for_capacity(gateway)
         return gateway
@@ -61,15 +61,15 @@ class PeerServices(VoicePath):
         self._stack.close()
 
     def _common_settings(self, host: str, fleet: str, address: str = "127.0.0.1") -> dict[str, str]:
-        return super()._common_settings(host, fleet, address) | self._store(fleet)
+        return super()._common_settings(host, fleet, address) | self._store_settings(fleet)
 
-    def _store(self, user: str) -> dict[str, str]:
+    def _store_settings(self, user: str) -> dict[str, str]:
         _, port = self._cloud.store.endpoint
         password = self.folder / f"{user}-password"
         password.touch(mode=0o600)
         password.write_text(self._cloud.store.password(user), encoding="utf-8")
         host = self.folder / "store-host"
-        host.write_text(self._cloud.network.services, encoding="utf-8")
+        host.write_text(self._cloud.network.services_address, encoding="utf-8")
         return {
             "VOICE_VALKEY_HOST_FILE": str(host),
             "VOICE_VALKEY_PORT": str(port),
@@ -133,12 +133,12 @@ async def transcribe_call(
         listening = asyncio.create_task(listen(session, time.monotonic()))
         side_task = asyncio.create_task(asyncio.to_thread(during_stream))
         sender = SrtpSender(media.model_copy(update={"host": target_address or media.host}), sources)
-        await sender.send(np.tile(read(SAMPLE), times))
+        await sender.send(np.tile(read_samples(SAMPLE_FILE), times))
         await session.close()
-        await asyncio.wait_for(listening, LAST_WORDS_S)
+        await asyncio.wait_for(listening, EVENTS_TIMEOUT_S)
         await side_task
     if not first:
         raise CallError("the caller received no transcript")
     return CallTranscripts(
-        first[0], word_error_rate(" ".join([SAMPLE_TEXT.read_text(encoding="utf-8")] * times), " ".join(finals))
+        first[0], word_error_rate(" ".join([SAMPLE_TEXT_FILE.read_text(encoding="utf-8")] * times), " ".join(finals))
     )

@@ -14,10 +14,10 @@ from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_ops.exits import FAILED, INTERRUPTED
 from voice_ops.findings import load_checked
 from voice_ops.images.rehearsal import RehearsalError
-from voice_ops.output import FullTable, describe_types, out, stack_table, stop, styled
+from voice_ops.output import FullTable, describe_types, format_markup, out, stack_table, stop
 from voice_ops.progress import Progress
 from voice_ops.sandbox.azure import rehearse_azure
-from voice_ops.sandbox.month import REDIS, Month, fail_once
+from voice_ops.sandbox.month import REDIS_SERVER, FirstMonth, fail_first_deploy
 from voice_sandbox.azure.errors import EngineError
 from voice_sandbox.hosts.disk import HostsError
 from voice_sandbox.rehearsals.alert_drill import DrillError, Message
@@ -81,7 +81,7 @@ def _rehearse_aws(deployment: Deployment, *, keep: bool) -> bool:
     if deployment.aws_section is None:
         return True
     runs_continuously = deployment.environment is not Environment.SANDBOX
-    with Rehearsal(deployment, real_stores=runs_continuously and shutil.which(REDIS) is not None) as rehearsal:
+    with Rehearsal(deployment, real_stores=runs_continuously and shutil.which(REDIS_SERVER) is not None) as rehearsal:
         return _rehearse(deployment, rehearsal, keep=keep)
 
 
@@ -93,28 +93,28 @@ def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bo
     runs_continuously = deployment.environment is not Environment.SANDBOX
     if runs_continuously:
         with progress.phase("a first deploy that fails"):
-            fail_once(deployment, rehearsal)
+            fail_first_deploy(deployment, rehearsal)
     with progress.phase("cdk deploy --all"):
         rehearsal.cdk.deploy()
-    out.print(stack_table("created by CloudFormation", rehearsal.stacks()))
+    out.print(stack_table("created by CloudFormation", rehearsal.count_resources()))
     with progress.phase("verify through boto3"):
         claims = rehearsal.claims()
     passed = print_claims(claims)
     with progress.phase("scaling drill"):
-        outcomes = list(rehearsal.drill())
+        outcomes = list(rehearsal.run_drills())
     out.print(drill_table(outcomes))
     with progress.phase("alert drill: callers are affected"):
-        message = rehearsal.alert()
+        message = rehearsal.trigger_alert()
     print_alert(message)
     passed = passed and all(outcome.passed for outcome in outcomes)
     if keep:
-        rehearsal.keep()
+        rehearsal.keep_running()
         _print_access(rehearsal)
         return passed
     if runs_continuously:
-        regions = deployment.in_regions()
+        regions = deployment.region_deployments()
         for regional in regions:
-            month = Month(regional, rehearsal)
+            month = FirstMonth(regional, rehearsal)
             prefix = f"{regional.aws.region}: " if len(regions) > 1 else ""
             for label, step in month.steps.items():
                 with progress.phase(f"{prefix}{label}"):
@@ -142,7 +142,7 @@ def print_claims(claims: list[Claim]) -> bool:
     broken = [claim for claim in claims if not claim.passed]
     out.print(f"  {len(claims) - len(broken)} of {len(claims)} checks passed")
     for claim in claims if len(claims) <= MAX_LISTED_CLAIMS else broken:
-        out.print(styled(f"  {'[green]✓[/]' if claim.passed else '[red]✗[/]'} {{}}", claim.text), soft_wrap=True)
+        out.print(format_markup(f"  {'[green]✓[/]' if claim.passed else '[red]✗[/]'} {{}}", claim.text), soft_wrap=True)
     return not broken
 
 
@@ -155,19 +155,21 @@ def drill_table(outcomes: list[Outcome]) -> Table:
         table.add_row(
             outcome.scenario.fleet,
             outcome.scenario.name,
-            _capacities(outcome.before),
-            _capacities(outcome.after),
-            styled("[green]✓[/]") if outcome.passed else styled("[red]✗ expected {}[/]", _capacities(outcome.expected)),
+            _format_capacities(outcome.before),
+            _format_capacities(outcome.after),
+            format_markup("[green]✓[/]")
+            if outcome.passed
+            else format_markup("[red]✗ expected {}[/]", _format_capacities(outcome.expected)),
         )
     return table
 
 
-def _capacities(capacities: dict[str, int]) -> str:
+def _format_capacities(capacities: dict[str, int]) -> str:
     return ", ".join(str(count) for count in capacities.values())
 
 
 def _print_access(rehearsal: Rehearsal) -> None:
     out.print("\nthe local AWS is still running; to use it:")
-    for name, value in rehearsal.access().items():
+    for name, value in rehearsal.tool_environment().items():
         out.print(f"export {name}={shlex.quote(value)}", soft_wrap=True)
     out.print(f"to stop it and remove its files: kill {rehearsal.aws.pid}; rm -r {rehearsal.home}", soft_wrap=True)

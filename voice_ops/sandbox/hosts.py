@@ -18,24 +18,31 @@ from voice_blueprint.aws import names
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import VAD_IMAGES
-from voice_blueprint.images import CONTEXT, BuiltImage, specs
+from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, specs
 from voice_ops.call.session import CallError
-from voice_ops.demo.command import WORST_ERROR_RATE
+from voice_ops.demo.command import MAX_ERROR_RATE
 from voice_ops.demo.services import Gateway, ServiceError
 from voice_ops.findings import load_checked
-from voice_ops.images.rehearsal import rehearsal as image_rehearsal
-from voice_ops.output import empty_table, out, styled
+from voice_ops.images.rehearsal import open_rehearsal as image_rehearsal
+from voice_ops.output import empty_table, format_markup, out
 from voice_ops.progress import Progress
 from voice_ops.sandbox.caller import CallTranscripts, PeerServices, transcribe_call
 from voice_sandbox.hosts.acceleration import KVM, accelerator
-from voice_sandbox.hosts.cloud import WAITING_STATE, Cloud, Host
-from voice_sandbox.hosts.disk import CACHE, Disk, HostsError, disk
-from voice_sandbox.hosts.facts import vad_facts
-from voice_sandbox.hosts.network import CALLERS, namespace
-from voice_sandbox.hosts.rehearsal import balanced, detached, launch, terminate, wait_for_growth, with_digests
+from voice_sandbox.hosts.cloud import LAUNCH_WAIT_STATE, Cloud, Host
+from voice_sandbox.hosts.disk import CACHE_FOLDER, Disk, HostsError, disk
+from voice_sandbox.hosts.facts import vad_claims
+from voice_sandbox.hosts.network import CALLER_ADDRESSES, isolated_namespace
+from voice_sandbox.hosts.rehearsal import (
+    is_xdp_detached,
+    terminate,
+    wait_for_scale_out,
+    wait_until_balanced,
+    wait_until_in_service,
+    write_with_digests,
+)
 from voice_sandbox.hosts.router import Router
-from voice_sandbox.hosts.servers import filling, push
-from voice_sandbox.hosts.timeline import timeline
+from voice_sandbox.hosts.servers import push_archive, run_registry_for_pushes
+from voice_sandbox.hosts.timeline import parse_phases
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.claim import Claim
 
@@ -43,7 +50,13 @@ EXPECTED_MINUTES = 15
 """Expected duration on two idle cores, if the root file system and the images exist."""
 LONG_CALL_REPEATS = 3
 """Number of times that a caller streams the sample of 24 s. The load must last until the alarm of the fleet fires."""
-_SHARED = ("voice_blueprint/contract", "images/runtime", "images/bases.yaml", "images/debian.sh", ".dockerignore")
+_SHARED_SOURCES = (
+    "voice_blueprint/contract",
+    "images/runtime",
+    "images/bases.yaml",
+    "images/debian.sh",
+    ".dockerignore",
+)
 """Source paths on which all of these images depend."""
 
 
@@ -84,12 +97,14 @@ def host_environment(deployment: Deployment, home: Path, progress: Progress) -> 
     """
     with progress.phase("root file system of the machines"):
         root = disk()
-    archives = {image: _archive(image, root, progress) for image in VAD_IMAGES}
+    archives = {image: _build_archive(image, root, progress) for image in VAD_IMAGES}
     registry = home / "registry"
-    with namespace():
-        with progress.phase("push images"), filling(registry, home):
-            digests = {image: push(archive, f"{deployment.name}/{image}") for image, archive in archives.items()}
-        pinned = load_checked(with_digests(deployment.source.file, digests, home))
+    with isolated_namespace():
+        with progress.phase("push images"), run_registry_for_pushes(registry, home):
+            digests = {
+                image: push_archive(archive, f"{deployment.name}/{image}") for image, archive in archives.items()
+            }
+        pinned = load_checked(write_with_digests(deployment.source.file, digests, home))
         with Rehearsal(pinned, real_hosts=True) as local:
             local.cdk.on_line = progress.detail
             with progress.phase("cdk deploy --all"):
@@ -99,9 +114,9 @@ def host_environment(deployment: Deployment, home: Path, progress: Progress) -> 
                 yield cloud
 
 
-def _archive(image: Image, root: Disk, progress: Progress) -> Path:
+def _build_archive(image: Image, root: Disk, progress: Progress) -> Path:
     """Return the archive of an image. Build the image if its sources have changed since the last build."""
-    archive = CACHE / "images" / f"{image}-{_sources_hash(image)}.tar"
+    archive = CACHE_FOLDER / "images" / f"{image}-{_sources_hash(image)}.tar"
     if archive.exists():
         return archive
     spec = specs()[image]
@@ -117,57 +132,59 @@ def _archive(image: Image, root: Disk, progress: Progress) -> Path:
 
 def _sources_hash(image: Image) -> str:
     """Return a hash of all sources of an image that git tracks."""
-    command = ["git", "-C", str(CONTEXT), "ls-files", f"images/{image}", *_SHARED]
+    command = ["git", "-C", str(BUILD_CONTEXT), "ls-files", f"images/{image}", *_SHARED_SOURCES]
     tracked_files = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603  fixed git command
     sources = hashlib.sha256()
     for path in sorted(tracked_files.split()):
         if "/tests/" not in path:
-            sources.update(path.encode() + (CONTEXT / path).read_bytes())
+            sources.update(path.encode() + (BUILD_CONTEXT / path).read_bytes())
     return sources.hexdigest()[:16]
 
 
 def _rehearse_vad_host(cloud: Cloud, progress: Progress) -> bool:
-    group = names.vad_groups(cloud.deployment)[0]
-    host = cloud.boot(cloud.launched(group), group)
+    group = names.vad_group_names(cloud.deployment)[0]
+    host = cloud.boot(cloud.waiting_instance(group), group)
     claims: list[Claim] = []
     try:
         with closing(Router(cloud, host)) as router, PeerServices(cloud, cloud.folder) as peers:
             with progress.phase(f"launch {host.instance} of {group}"):
-                launch(cloud, host)
-            claims += vad_facts(cloud.deployment, host)
-            claims += _calls(cloud, host, peers, router, progress)
+                wait_until_in_service(cloud, host)
+            claims += vad_claims(cloud.deployment, host)
+            claims += _make_calls(cloud, host, peers, router, progress)
     finally:
         out.print(_timeline_table(host, accelerator(cloud.disk.kernel)))
         for claim in claims:
-            out.print(styled(f"  {'[green]✓[/]' if claim.passed else '[red]✗[/]'} {{}}", claim.text), soft_wrap=True)
+            out.print(
+                format_markup(f"  {'[green]✓[/]' if claim.passed else '[red]✗[/]'} {{}}", claim.text), soft_wrap=True
+            )
     return all(claim.passed for claim in claims)
 
 
-def _calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progress: Progress) -> Iterator[Claim]:
+def _make_calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progress: Progress) -> Iterator[Claim]:
     """Make calls through the host, terminate the host during the last call, and yield the checks."""
     with progress.phase("gateway and Whisper next to it"):
         gateway = peers.start()
     with progress.phase("its target is healthy"):
-        target = balanced(cloud, host)
-    before = cloud.instances(host.group)
+        target = wait_until_balanced(cloud, host)
+    before = cloud.instance_states(host.group)
     with progress.phase("a call through it, for which its fleet grows"):
-        host.machine.note("call")
+        host.machine.add_note("call")
         call = asyncio.run(
-            transcribe_call(gateway, during_stream=lambda: wait_for_growth(cloud, host), times=LONG_CALL_REPEATS)
+            transcribe_call(gateway, during_stream=lambda: wait_for_scale_out(cloud, host), times=LONG_CALL_REPEATS)
         )
-        host.machine.note("heard")
+        host.machine.add_note("heard")
     yield _transcript_claim(call)
     yield Claim(f"{target.forwarded_packets} packets came through the load balancer", target.forwarded_packets > 0)
     new_instances = {
-        instance: state for instance, state in cloud.instances(host.group).items() if instance not in before
+        instance: state for instance, state in cloud.instance_states(host.group).items() if instance not in before
     }
     yield Claim(
         f"the fleet's metrics trigger a scale-out: {', '.join(new_instances.values())}",
-        [*new_instances.values()] == [WAITING_STATE],
+        [*new_instances.values()] == [LAUNCH_WAIT_STATE],
     )
-    with progress.phase("a call through a network that loses packets"), router.path_router():
+    with progress.phase("a call through a network that loses packets"), router.route_through():
         call = asyncio.run(transcribe_call(gateway))
-    lost_packets = router.lost()
+    lost_packets = router.count_lost_packets()
     yield _transcript_claim(call)
     yield Claim(f"netem lost {lost_packets} of its packets", lost_packets > 0)
     if new_instances and accelerator(cloud.disk.kernel) == KVM:
@@ -180,16 +197,16 @@ def _calls(cloud: Cloud, host: Host, peers: PeerServices, router: Router, progre
             transcribe_call(gateway, during_stream=lambda: terminate(cloud, host), target_address=host.address)
         )
     yield _transcript_claim(call)
-    yield Claim("the load balancer has deregistered it", cloud.balancer.target(host.address) is None)
-    yield Claim("the XDP program is detached after the drain", detached(host))
+    yield Claim("the load balancer has deregistered it", cloud.balancer.find_target(host.address) is None)
+    yield Claim("the XDP program is detached after the drain", is_xdp_detached(host))
 
 
 def _call_across_hosts(cloud: Cloud, host: Host, other: Host, gateway: Gateway, progress: Progress) -> Iterator[Claim]:
     """Launch a second host, and make calls whose source port or address changes during the call."""
     with progress.phase(f"launch {other.instance} of {other.group}"):
-        launch(cloud, other)
-        targets = [balanced(cloud, each) for each in (host, other)]
-    for change, sources in (("port", CALLERS[:1] * 2), ("address", _addresses_per_host(cloud, host, other))):
+        wait_until_in_service(cloud, other)
+        targets = [wait_until_balanced(cloud, each) for each in (host, other)]
+    for change, sources in (("port", CALLER_ADDRESSES[:1] * 2), ("address", _addresses_per_host(cloud, host, other))):
         before = [target.forwarded_packets for target in targets]
         with progress.phase(f"a call whose source {change} changes"):
             call = asyncio.run(transcribe_call(gateway, sources=sources))
@@ -204,17 +221,17 @@ def _call_across_hosts(cloud: Cloud, host: Host, other: Host, gateway: Gateway, 
 
 def _addresses_per_host(cloud: Cloud, host: Host, other: Host) -> list[str]:
     """Return a caller's address for each of two hosts, so that the load balancer sends its flow to that host."""
-    addresses = {cloud.balancer.choose((caller, 0)): caller for caller in CALLERS}
+    addresses = {cloud.balancer.choose_target((caller, 0)): caller for caller in CALLER_ADDRESSES}
     return [addresses[each.address] for each in (host, other) if each.address in addresses]
 
 
 def _transcript_claim(call: CallTranscripts) -> Claim:
     text = f"a caller received the first words after {call.first_s:.1f} s, and {call.words_wrong:.0%} of all wrong"
-    return Claim(text, call.words_wrong <= WORST_ERROR_RATE)
+    return Claim(text, call.words_wrong <= MAX_ERROR_RATE)
 
 
 def _timeline_table(host: Host, accelerator: str) -> Table:
     table = empty_table(f"{host.instance} of {host.group}, QEMU with {accelerator}", ["phase"], ["after s", "took s"])
-    for phase in timeline(host.machine.lines):
+    for phase in parse_phases(host.machine.lines):
         table.add_row(phase.name, f"{phase.begin_s:.0f}", f"{phase.duration_s:.0f}")
     return table

@@ -14,42 +14,42 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import asr_images, images_for
+from voice_blueprint.hosts import asr_images, required_images
 from voice_blueprint.observability.aws.rollouts import rollback_alarms
 from voice_ops.aws.account import Account, sign_in
-from voice_ops.aws.artifacts import prepared
+from voice_ops.aws.artifacts import fleet_artifacts
 from voice_ops.output import describe_types
 from voice_ops.restore.command import restore_store
 from voice_ops.restore.snapshots import create_snapshot
-from voice_ops.rollout.aws import roll_out
-from voice_ops.rollout.plan import rolls
-from voice_ops.rotate.passwords import begin, end, users
+from voice_ops.rollout.aws import deploy_and_monitor
+from voice_ops.rollout.plan import plan_rolls
+from voice_ops.rotate.passwords import add_password, remove_old_passwords, store_users
 from voice_ops.synthesis import synthesize, templates
 from voice_ops.teardown.command import tear_down
-from voice_sandbox.aws.cloudformation.template import dependencies, in_order
+from voice_sandbox.aws.cloudformation.template import dependencies, dependency_order
 from voice_sandbox.aws.process import LocalAws
 from voice_sandbox.rehearsals.alert_drill import DrillError
 from voice_sandbox.rehearsals.aws import Rehearsal
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 from voice_sandbox.rehearsals.claim import Claim
 
-Step = Callable[[], Iterator[Claim]]
-PARAMETER = "/rehearsal/{fleet}"
+Operation = Callable[[], Iterator[Claim]]
+IMAGE_PARAMETER = "/rehearsal/{fleet}"
 """Template for the name of the parameter that contains a fleet's machine images."""
-SNAPSHOT = "before-the-loss"
+SNAPSHOT_NAME = "before-the-loss"
 SERVE_STEP = "digests: hosts come up, and deletion is refused from now on"
-BAD_IMAGE = "a rollout that an alarm rolls back"
-REDIS = "redis-server"
-MANIFEST = '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}'
+BAD_IMAGE_STEP = "a rollout that an alarm rolls back"
+REDIS_SERVER = "redis-server"
+IMAGE_MANIFEST = '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}'
 """Manifest of an image that is pushed between two deployments."""
 
 
-def last(template: Mapping[str, Any]) -> str:
+def last_created_resource(template: Mapping[str, Any]) -> str:
     """Return the logical id of the resource that CloudFormation creates last."""
-    return in_order(dependencies(template["Resources"]))[-1]
+    return dependency_order(dependencies(template["Resources"]))[-1]
 
 
-def hosts(aws: LocalAws, group: str, region: str | None = None) -> dict[str, tuple[str, str]]:
+def group_hosts(aws: LocalAws, group: str, region: str | None = None) -> dict[str, tuple[str, str]]:
     """Return the machine image and user data of each host of a group, including the warm pool, by instance id."""
     ec2, client = aws.client("ec2", region), aws.client("autoscaling", region)
     (result,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
@@ -62,14 +62,14 @@ def hosts(aws: LocalAws, group: str, region: str | None = None) -> dict[str, tup
     return boots
 
 
-def fail_once(deployment: Deployment, rehearsal: Rehearsal) -> None:
+def fail_first_deploy(deployment: Deployment, rehearsal: Rehearsal) -> None:
     """Deploy all stacks while the last resource of the edge stack fails. The next deploy is then a second attempt.
 
     Raises:
         DrillError: The deploy did not fail, or failed for another reason.
     """
-    edge = names.stack(deployment, "edge")
-    rehearsal.faults.write_text(f"{edge}/{last(templates(deployment)[edge])}\n")
+    edge = names.stack_name(deployment, "edge")
+    rehearsal.faults.write_text(f"{edge}/{last_created_resource(templates(deployment)[edge])}\n")
     try:
         rehearsal.cdk.deploy()
     except CdkError as error:
@@ -81,13 +81,13 @@ def fail_once(deployment: Deployment, rehearsal: Rehearsal) -> None:
         rehearsal.faults.unlink()
 
 
-class Month:
+class FirstMonth:
     """Rehearses the operations of a month in one region of a deployed file, with changes to the first ASR fleet.
 
     Placeholders replace missing digests and machine images of the file. Rollouts do not pause.
 
     Args:
-        deployment: The file in that region, as ``Deployment.in_regions`` returns it.
+        deployment: The file in that region, as ``Deployment.region_deployments`` returns it.
 
     Attributes:
         steps: Operations by name, in order. Each operation yields its checks.
@@ -96,21 +96,21 @@ class Month:
     def __init__(self, deployment: Deployment, rehearsal: Rehearsal) -> None:
         self._rehearsal, self._aws, self._region = rehearsal, rehearsal.aws, deployment.aws.region
         fleet = deployment.aws.asr[0]
-        self._fleet, self._group = fleet.name, names.group(deployment, fleet.name)
-        self._stack = names.stack(deployment, names.fleet_tier(fleet.name))
+        self._fleet, self._group = fleet.name, names.group_name(deployment, fleet.name)
+        self._stack = names.stack_name(deployment, names.fleet_stack_suffix(fleet.name))
         self._now = with_digests(deployment)
         self._fleets = (names.VAD_FLEET, *(each.name for each in deployment.aws.asr))
-        self.steps: dict[str, Step] = {
+        self.steps: dict[str, Operation] = {
             SERVE_STEP: self._serve,
-            BAD_IMAGE: self._roll_back,
-            "a new machine image": self._patch,
+            BAD_IMAGE_STEP: self._roll_back,
+            "a new machine image": self._replace_image,
             "new passwords": self._rotate,
             "a snapshot and a restore from it": self._restore,
             "teardown": self._tear_down,
             "a second deployment: retained resources are imported": self._redeploy,
         }
 
-    def play(self, step: Step) -> list[Claim]:
+    def play(self, step: Operation) -> list[Claim]:
         """Run a step with the credentials of an operator in the environment, and return its checks."""
         before = dict(os.environ)
         try:
@@ -126,70 +126,72 @@ class Month:
         for name in self._fleets:
             self._publish_image(name)
         cdk = Cdk(self._aws, self._now, self._rehearsal.home)
-        cdk.take(Path(synthesize(self._now, self._rehearsal.home / f"served-{self._region}").directory))
+        cdk.use_assembly(Path(synthesize(self._now, self._rehearsal.home / f"served-{self._region}").directory))
         cdk.deploy_only("--all")
         yield from self._rehearsal.claims(self._now)
 
     def _roll_back(self) -> Iterator[Claim]:
-        before, (image, *_) = self._hosts(), asr_images(self._now.aws.asr[0])
+        before, (image, *_) = self._group_hosts(), asr_images(self._now.aws.asr[0])
         broken_deployment = self._now.model_copy(update={"images": {**self._now.images, image: f"sha256:{'b' * 64}"}})
         alarm, *_ = rollback_alarms(broken_deployment, Tier.ASR, self._fleet)
         set_state = partial(self._client("cloudwatch").set_alarm_state, AlarmName=alarm, StateReason="a rehearsal")
         set_state(StateValue="ALARM")
         message = ""
         try:
-            self._roll(broken_deployment)
+            self._deploy_and_roll(broken_deployment)
         except CdkError as error:
             message = str(error)
         set_state(StateValue="OK")
         (stack,) = self._client("cloudformation").describe_stacks(StackName=self._stack)["Stacks"]
         yield Claim(f"{alarm} ends it, and is named", alarm in message)
         yield Claim(f"{self._stack} goes back", stack["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE")
-        yield Claim(f"hosts of {self._group} run what they ran", set(self._hosts().values()) == set(before.values()))
+        yield Claim(
+            f"hosts of {self._group} run what they ran", set(self._group_hosts().values()) == set(before.values())
+        )
 
-    def _patch(self) -> Iterator[Claim]:
-        before, image = self._hosts(), self._publish_image(self._fleet)
+    def _replace_image(self) -> Iterator[Claim]:
+        before, image = self._group_hosts(), self._publish_image(self._fleet)
         fleet, *others = self._now.aws.asr
-        patched_fleet = fleet.model_copy(update={"machine_image": f"{PARAMETER.format(fleet=fleet.name)}:2"})
+        patched_fleet = fleet.model_copy(update={"machine_image": f"{IMAGE_PARAMETER.format(fleet=fleet.name)}:2"})
         self._now = _with_aws(self._now, asr=(patched_fleet, *others))
-        self._roll(self._now)
-        after = self._hosts()
+        self._deploy_and_roll(self._now)
+        after = self._group_hosts()
         yield Claim(f"every host of {self._group} is another one", bool(after) and not after.keys() & before.keys())
         yield Claim(f"they boot from {image}", {image_id for image_id, _ in after.values()} == {image})
 
     def _rotate(self) -> Iterator[Claim]:
         account, counts = self._account(self._now), []
-        for step in (begin, end):
-            for user in users(account):
+        for step in (add_password, remove_old_passwords):
+            for user in store_users(account):
                 step(account, user)
-            counts.append({user.passwords for user in users(account)})
+            counts.append({user.passwords for user in store_users(account)})
             account.renew_services()
         yield Claim("two passwords let each user in meanwhile, and one at the end", counts == [{2}, {1}])
 
     def _restore(self) -> Iterator[Claim]:
-        before, account = self._hosts(), self._account(self._now)
-        self._ask(account, "SET session:7 open")
-        create_snapshot(account, SNAPSHOT, None)
-        state = self._now.aws.state.model_copy(update={"restore_from": SNAPSHOT})
+        before, account = self._group_hosts(), self._account(self._now)
+        self._send_store_command(account, "SET session:7 open")
+        create_snapshot(account, SNAPSHOT_NAME, None)
+        state = self._now.aws.state.model_copy(update={"restore_from": SNAPSHOT_NAME})
         self._now = _with_aws(self._now, state=state)
         account = self._account(self._now)
         restore_store(account)
-        group = names.state_group(self._now)
+        group = names.state_group_id(self._now)
         (replication_groups,) = self._client("elasticache").describe_replication_groups()["ReplicationGroups"]
-        parameter = self._client("ssm").get_parameter(Name=names.state_host(self._now))["Parameter"]["Value"]
+        parameter = self._client("ssm").get_parameter(Name=names.state_host_parameter(self._now))["Parameter"]["Value"]
         yield Claim(f"{group} is there, and no other", replication_groups["ReplicationGroupId"] == group)
         yield Claim(
             "hosts read its endpoint", parameter == replication_groups["NodeGroups"][0]["PrimaryEndpoint"]["Address"]
         )
-        yield Claim("no host is replaced", self._hosts() == before)
-        if shutil.which(REDIS):
-            yield Claim("its sessions are there", self._ask(account, "GET session:7") == "open")
+        yield Claim("no host is replaced", self._group_hosts() == before)
+        if shutil.which(REDIS_SERVER):
+            yield Claim("its sessions are there", self._send_store_command(account, "GET session:7") == "open")
 
     def fail_over(self) -> Iterator[Claim]:
         """Fail over the primary node of the store, for a game day. This operation is not a step of the month."""
-        account, group = self._account(self._now), names.state_group(self._now)
+        account, group = self._account(self._now), names.state_group_id(self._now)
         client = self._client("elasticache")
-        self._ask(account, "SET session:7 open")
+        self._send_store_command(account, "SET session:7 open")
 
         def primary() -> tuple[str, str]:
             (shard,) = client.describe_replication_groups(ReplicationGroupId=group)["ReplicationGroups"][0][
@@ -203,14 +205,14 @@ class Month:
         after = primary()
         yield Claim(f"{after[0]} takes over from {before[0]}", after[0] != before[0])
         yield Claim("hosts and gateways keep the address that they have", after[1] == before[1])
-        if shutil.which(REDIS):
-            yield Claim("its sessions are there", self._ask(account, "GET session:7") == "open")
+        if shutil.which(REDIS_SERVER):
+            yield Claim("its sessions are there", self._send_store_command(account, "GET session:7") == "open")
 
     def _tear_down(self) -> Iterator[Claim]:
         report: dict[str, Any] = {}
-        stores = {names.state_group(self._now), names.state_prefix(self._now)}
+        stores = {names.state_group_id(self._now), names.state_user_prefix(self._now)}
         is_removed = tear_down(self._now, report, dry_run=False, confirm=False, as_json=True)
-        self._client("ssm").delete_parameters(Names=[PARAMETER.format(fleet=name) for name in self._fleets])
+        self._client("ssm").delete_parameters(Names=[IMAGE_PARAMETER.format(fleet=name) for name in self._fleets])
         yield Claim(
             f"only retained resources remain: {describe_types(self._rehearsal.remaining_resources(self._region))}",
             is_removed,
@@ -225,24 +227,26 @@ class Month:
 
     def _redeploy(self) -> Iterator[Claim]:
         for name in self._fleets:
-            for _ in range(self._versions(name)):
+            for _ in range(self._image_version(name)):
                 self._publish_image(name)
         ecr, repository = self._client("ecr"), f"{self._now.name}/{Image.GATEWAY}"
-        ecr.put_image(repositoryName=repository, imageManifest=MANIFEST, imageTag="of-the-first-life")
-        store = f"{names.state_group(self._now)}-final"
+        ecr.put_image(repositoryName=repository, imageManifest=IMAGE_MANIFEST, imageTag="of-the-first-life")
+        store = f"{names.state_group_id(self._now)}-final"
         self._now = _with_aws(self._now, state=self._now.aws.state.model_copy(update={"restore_from": store}))
         cdk = Cdk(self._aws, self._now, self._rehearsal.home)
-        cdk.take(Path(synthesize(self._now, self._rehearsal.home / f"again-{self._region}").directory))
+        cdk.use_assembly(Path(synthesize(self._now, self._rehearsal.home / f"again-{self._region}").directory))
         cdk.deploy_again()
         yield from self._rehearsal.claims(self._now)
         tags = [each.get("imageTag") for each in ecr.list_images(repositoryName=repository)["imageIds"]]
         yield Claim(f"{repository} has its images of the first life", "of-the-first-life" in tags)
-        if shutil.which(REDIS):
+        if shutil.which(REDIS_SERVER):
             account = self._account(self._now)
-            yield Claim("sessions of the last snapshot are there", self._ask(account, "GET session:7") == "open")
+            yield Claim(
+                "sessions of the last snapshot are there", self._send_store_command(account, "GET session:7") == "open"
+            )
         yield from self._tear_down()
 
-    def _versions(self, fleet: str) -> int:
+    def _image_version(self, fleet: str) -> int:
         """Return the version number of the parameter with a fleet's machine image."""
         aws = self._now.aws
         image = next((each.machine_image for each in aws.asr if each.name == fleet), aws.vad.machine_image)
@@ -251,32 +255,32 @@ class Month:
     def _client(self, service: str) -> Any:  # noqa: ANN401  clients of boto3 have no static type
         return self._aws.client(service, self._region)
 
-    def _hosts(self) -> dict[str, tuple[str, str]]:
-        return hosts(self._aws, self._group, self._region)
+    def _group_hosts(self) -> dict[str, tuple[str, str]]:
+        return group_hosts(self._aws, self._group, self._region)
 
     def _account(self, deployment: Deployment) -> Account:
         return Account(deployment, templates(deployment), sign_in(deployment))
 
-    def _roll(self, deployment: Deployment) -> None:
+    def _deploy_and_roll(self, deployment: Deployment) -> None:
         account = self._account(deployment)
-        for _, location, _ in prepared(account):
+        for _, location, _ in fleet_artifacts(account):
             bucket, _, name = location.removeprefix("s3://").partition("/")
             # The marker that a fleet's job would write, since no machine boots here.
             self._client("s3").put_object(Bucket=bucket, Key=f"{name}/complete", Body=b"complete")
-        roll_out(account, rolls(account), lambda: "")
+        deploy_and_monitor(account, plan_rolls(account), lambda: "")
 
     def _publish_image(self, fleet: str) -> str:
-        parameter, ssm = PARAMETER.format(fleet=fleet), self._client("ssm")
+        parameter, ssm = IMAGE_PARAMETER.format(fleet=fleet), self._client("ssm")
         parameters = ssm.get_parameters(Names=[parameter])["Parameters"]
         name = f"{fleet}-{parameters[0]['Version'] + 1 if parameters else 1}"
         image: str = self._client("ec2").register_image(Name=name, RootDeviceName="/dev/xvda")["ImageId"]
         ssm.put_parameter(Name=parameter, Value=image, Type="String", Overwrite=True)
         return image
 
-    def _ask(self, account: Account, command: str) -> str:
+    def _send_store_command(self, account: Account, command: str) -> str:
         """Send a command to the store and return the reply, or an empty text if there is no Redis server."""
-        socket = self._rehearsal.home / f"{names.state_group(account.deployment)}.sock"
-        if not shutil.which(REDIS):
+        socket = self._rehearsal.home / f"{names.state_group_id(account.deployment)}.sock"
+        if not shutil.which(REDIS_SERVER):
             return ""
         cli = ["redis-cli", "-s", str(socket), *command.split()]
         return subprocess.run(cli, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603  redis-cli
@@ -285,7 +289,7 @@ class Month:
 def with_digests(deployment: Deployment) -> Deployment:
     """Return the deployment as it is after a first deploy, with digests, machine images and hosts."""
     placeholder_digests = {
-        image: f"sha256:{number:064x}" for number, image in enumerate(images_for(deployment), start=1)
+        image: f"sha256:{number:064x}" for number, image in enumerate(required_images(deployment), start=1)
     }
     images: dict[Image, str] = {**placeholder_digests, **deployment.images}
     aws = deployment.aws
@@ -304,7 +308,7 @@ def _runnable_fleet(fleet: AsrFleet) -> AsrFleet:
 
 
 def _machine_image(fleet: str) -> str:
-    return f"{PARAMETER.format(fleet=fleet)}:1"
+    return f"{IMAGE_PARAMETER.format(fleet=fleet)}:1"
 
 
 def _with_aws(deployment: Deployment, **settings: object) -> Deployment:

@@ -4,7 +4,7 @@ import json
 
 import typer
 
-from voice_ops.schema.document import schema as schema_of_files
+from voice_ops.schema.document import build_schema as schema_of_files
 
 
 def schema() -> None:

@@ -28,23 +28,23 @@ class _DocstringSchema(GenerateJsonSchema):
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
         result = super().model_schema(schema)
         for base in reversed(schema["cls"].__mro__):
-            for name, text in _docstrings(base):
+            for name, text in _setting_docstrings(base):
                 if setting := result.get("properties", {}).get(name):
                     setting["description"] = text
         return result
 
 
-def _docstrings(model: type) -> Iterator[tuple[str, str]]:
+def _setting_docstrings(model: type) -> Iterator[tuple[str, str]]:
     if "__annotations__" not in vars(model):
         return
-    for setting, below in pairwise(_classes(model.__module__)[model.__name__]):
+    for setting, below in pairwise(_class_bodies(model.__module__)[model.__name__]):
         match setting, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 yield name, inspect.cleandoc(text)
 
 
 @cache
-def _classes(module: str) -> dict[str, list[ast.stmt]]:
+def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
     """Return the statements of each class in a module.
 
     The module is parsed once, since parsing each class separately takes ten times as long.
@@ -53,7 +53,7 @@ def _classes(module: str) -> dict[str, list[ast.stmt]]:
     return {node.name: node.body for node in parsed.body if isinstance(node, ast.ClassDef)}
 
 
-def schema() -> Schema:
+def build_schema() -> Schema:
     """Return the JSON schema of deployment files.
 
     The description of a setting is the docstring below the setting in the model, or otherwise the docstring of its
@@ -66,13 +66,13 @@ def schema() -> Schema:
         for setting in part.get("properties", {}).values():
             setting.pop("title", None)
             if "description" not in setting:
-                definitions = [part] if "const" in setting else [schema["$defs"][name] for name in types_in(setting)]
+                definitions = [part] if "const" in setting else [schema["$defs"][name] for name in type_names(setting)]
                 if len(definitions) == 1:
                     setting["description"] = definitions[0]["description"]
     return schema
 
 
-def types_in(setting: Schema) -> list[str]:
+def type_names(setting: Schema) -> list[str]:
     """Return the names of the types that a setting or its items may have."""
     return list(dict.fromkeys(_setting_types(setting)))
 

@@ -24,7 +24,7 @@ class Account:
     spot_sold_out: bool = False
     refused_launches: int = 0
 
-    def take(self, plan: FleetPlan) -> bool:
+    def reserve_host(self, plan: FleetPlan) -> bool:
         """Count a new host, and return True if the account can launch it. Spot hosts have their own quotas."""
         if plan.spot and self.spot_sold_out:
             return False
@@ -38,7 +38,7 @@ class Account:
         self.used[kind.quota_code] = used
         return True
 
-    def release(self, plan: FleetPlan) -> None:
+    def release_host(self, plan: FleetPlan) -> None:
         """Subtract the vCPUs of a terminated host."""
         if plan.instance_type:
             self.used[plan.instance_type.quota_code] -= plan.instance_type.vcpus

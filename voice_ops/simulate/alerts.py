@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from voice_blueprint.aws.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
+from voice_blueprint.aws.alarms import AlarmRule, AlarmState, evaluate_alarm, evaluation_range
 from voice_blueprint.capacity.bounds import SOCKETS_PER_CALL
 from voice_blueprint.contract.metrics import FLEET_DIMENSION
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison, MissingData
-from voice_blueprint.observability.alerting import ERROR_BUDGET, MIN_REFUSED, WINDOWS
+from voice_blueprint.observability.alerting import ERROR_BUDGET_ALERT, MIN_REFUSALS, WINDOWS
 from voice_blueprint.observability.aws.alerts import Alert as AwsAlert
 from voice_blueprint.observability.aws.alerts import alerts as aws_alerts
 from voice_blueprint.observability.aws.series import Resource, Series
 from voice_blueprint.observability.azure.alerts import Alert as AzureAlert
 from voice_blueprint.observability.azure.alerts import alerts as azure_alerts
 from voice_blueprint.observability.azure.platform import platform_alerts
-from voice_ops.simulate.fleet import Fleet, Group, Steps
-from voice_ops.simulate.metrics import MODELS, Values
+from voice_ops.simulate.fleet import Fleet, Group, ProcessGenerator
+from voice_ops.simulate.metrics import METRIC_MODELS, Values
 
 if TYPE_CHECKING:
     from voice_ops.simulate.run import Simulation
@@ -36,7 +36,7 @@ UNHEALTHY_S = 300.0
 """Time for which a load balancer lists a failed host before its group or service replaces it. ASSUMED."""
 MINUTE_S = 60
 
-Read = Callable[["Simulation"], Values]
+SampleReader = Callable[["Simulation"], Values]
 """Function that returns the samples of a tick."""
 
 
@@ -58,7 +58,7 @@ class AlertRule:
     name: str
     rule: AlarmRule
     period_s: int
-    readers: tuple[Read, ...]
+    readers: tuple[SampleReader, ...]
     statistics: tuple[str, ...]
     fold: Callable[[Sequence[float | None]], float | None]
     windows_s: tuple[int, ...] = ()
@@ -77,41 +77,41 @@ class Firing:
     at_s: float
 
 
-class Replay:
+class AlertReplay:
     """Evaluation of one alert during a simulation."""
 
-    def __init__(self, simulation: Simulation, watched: AlertRule) -> None:
-        self._simulation, self._watched = simulation, watched
-        self._samples: list[list[Values]] = [[] for _ in watched.readers]
+    def __init__(self, simulation: Simulation, alert_rule: AlertRule) -> None:
+        self._simulation, self._alert_rule = simulation, alert_rule
+        self._samples: list[list[Values]] = [[] for _ in alert_rule.readers]
         self.firings: list[Firing] = []
 
     def sample(self) -> None:
         """Take the samples of a tick."""
-        for samples, read in zip(self._samples, self._watched.readers, strict=True):
+        for samples, read in zip(self._samples, self._alert_rule.readers, strict=True):
             samples.append(read(self._simulation))
 
-    def watch(self) -> Steps:
+    def watch(self) -> ProcessGenerator:
         """Evaluate the alert after each period."""
-        watched, env = self._watched, self._simulation.env
+        watched, env = self._alert_rule, self._simulation.env
         if watched.windows_s:
             yield from self._watch_windows()
         window: deque[float | None] = deque(maxlen=evaluation_range(watched.rule))
         state = AlarmState.OK
         while True:
             yield env.timeout(watched.period_s)
-            window.append(watched.fold([self._close(number) for number in range(len(watched.readers))]))
-            before, state = state, evaluate(watched.rule, tuple(window), state)
+            window.append(watched.fold([self._aggregate_period(number) for number in range(len(watched.readers))]))
+            before, state = state, evaluate_alarm(watched.rule, tuple(window), state)
             begins = 0 < env.now <= watched.period_s  # an alert that has been firing since the lead-in is counted once
             if state is AlarmState.ALARM and env.now > 0 and (begins or before is not AlarmState.ALARM):
                 self.firings.append(Firing(watched.id, watched.name, env.now))
 
-    def _watch_windows(self) -> Steps:
+    def _watch_windows(self) -> ProcessGenerator:
         """Evaluate sums over windows every minute, in the same way as CloudWatch and Prometheus."""
-        watched, env, fires = self._watched, self._simulation.env, False
+        watched, env, fires = self._alert_rule, self._simulation.env, False
         minutes: deque[list[float]] = deque(maxlen=max(watched.windows_s) // MINUTE_S)
         while True:
             yield env.timeout(MINUTE_S)
-            minutes.append([self._close(number) or 0.0 for number in range(len(watched.readers))])
+            minutes.append([self._aggregate_period(number) or 0.0 for number in range(len(watched.readers))])
             before = fires
             fires = all(self._is_breached(minutes, window_s) for window_s in watched.windows_s)
             if fires and env.now > 0 and (not before or env.now <= MINUTE_S):
@@ -119,13 +119,13 @@ class Replay:
 
     def _is_breached(self, minutes: deque[list[float]], window_s: int) -> bool:
         recent = islice(reversed(minutes), window_s // MINUTE_S)
-        value = self._watched.fold([sum(column) for column in zip(*recent, strict=True)])
-        return value is not None and value > self._watched.rule.threshold
+        value = self._alert_rule.fold([sum(column) for column in zip(*recent, strict=True)])
+        return value is not None and value > self._alert_rule.rule.threshold
 
-    def _close(self, number: int) -> float | None:
+    def _aggregate_period(self, number: int) -> float | None:
         values = np.concatenate(self._samples[number]) if self._samples[number] else np.zeros(0)
         self._samples[number] = []
-        statistic = self._watched.statistics[number]
+        statistic = self._alert_rule.statistics[number]
         if statistic == "SampleCount":
             return float(values.size) or None
         return float(_STATISTICS[statistic](values)) if values.size else None
@@ -139,7 +139,7 @@ _STATISTICS: Mapping[str, Callable[[Values], float]] = {
 }
 
 
-def watched(deployment: Deployment, simulation: Simulation) -> Iterator[AlertRule]:
+def replayable_alerts(deployment: Deployment, simulation: Simulation) -> Iterator[AlertRule]:
     """Yield the alerts of a file that can be replayed.
 
     If the file has both sections, only the alerts of the AWS section are replayed, since callers use that section.
@@ -150,7 +150,7 @@ def watched(deployment: Deployment, simulation: Simulation) -> Iterator[AlertRul
                 yield rules
     else:
         for rule in azure_alerts(deployment):
-            if rules := _on_azure(simulation, rule):
+            if rules := _azure_rule(simulation, rule):
                 yield rules
         for each in platform_alerts(deployment):
             # Load, errors and connections of Azure's services do not follow from calls and hosts.
@@ -164,23 +164,23 @@ def watched(deployment: Deployment, simulation: Simulation) -> Iterator[AlertRul
 
 
 def _aws_rule(deployment: Deployment, simulation: Simulation, alert: AwsAlert) -> AlertRule | None:
-    reads = [_series(simulation, each) for each in alert.series]
+    reads = [_series_reader(simulation, each) for each in alert.series]
     available = [each for each in reads if each]
     if len(available) < len(reads):
         return None
     statistics = tuple(series.statistic for series in alert.series)
     name = alert.alarm_name(deployment)
     windows = () if alert.confirm_s is None else tuple(alert.windows.values())
-    return AlertRule(alert.id, name, alert.rule, alert.period_s, tuple(available), statistics, alert.folded, windows)
+    return AlertRule(alert.id, name, alert.rule, alert.period_s, tuple(available), statistics, alert.aggregate, windows)
 
 
-_COUNTED: Mapping[str, str] = {
+_LEDGER_FIELDS: Mapping[str, str] = {
     "SessionsRefused": "turned_away",
     "SessionsCreated": "admitted",
     "ConversationsRefused": "conversations_refused",
 }
 """Fields of the ledger by metric."""
-_TARGETS = {
+_KINDS_BY_TARGET = {
     Resource.VAD_TARGETS: "vad",
     Resource.GATEWAY_PUBLIC_TARGETS: "gateway",
     Resource.GATEWAY_API_TARGETS: "gateway",
@@ -188,49 +188,51 @@ _TARGETS = {
 }
 
 
-def _series(simulation: Simulation, series: Series) -> Read | None:
+def _series_reader(simulation: Simulation, series: Series) -> SampleReader | None:
     """Return a reader of a series, or ``None`` if the series does not follow from calls and hosts."""
     metric, dimensions = series.metric.name, series.dimensions
-    if metric in _COUNTED and len(dimensions) == 2:  # noqa: PLR2004  deployment and fleet
-        return _ledger_increase(_COUNTED[metric])
+    if metric in _LEDGER_FIELDS and len(dimensions) == 2:  # noqa: PLR2004  deployment and fleet
+        return _ledger_increase_reader(_LEDGER_FIELDS[metric])
     if metric == "DatabaseMemoryUsagePercentage":
         return _store_percent
     if metric == "UnHealthyHostCount":
         kind = next(
-            _TARGETS[value] for value in dimensions.values() if isinstance(value, Resource) and value in _TARGETS
+            _KINDS_BY_TARGET[value]
+            for value in dimensions.values()
+            if isinstance(value, Resource) and value in _KINDS_BY_TARGET
         )
-        return lambda run: np.array([float(run.unhealthy(kind))])
+        return lambda run: np.array([float(run.count_unhealthy_hosts(kind))])
     if metric == "GroupInServiceInstances":
-        (group,) = (each for each in _groups(simulation) if each.plan.name in dimensions.values())
+        (group,) = (each for each in _all_groups(simulation) if each.plan.name in dimensions.values())
         return lambda _: np.array([float(group.size.in_service)])
     named = [each for each in simulation.fleets if each.plan.name == dimensions.get(FLEET_DIMENSION)]
     if named and metric == "OpenSockets":
-        sockets = _hosts(named[0], metric)
+        sockets = _host_metric_reader(named[0], metric)
         return lambda run: SOCKETS_PER_CALL * sockets(run)
-    if not named or metric not in {*MODELS, "Conversations"}:
+    if not named or metric not in {*METRIC_MODELS, "Conversations"}:
         return None
-    return _hosts(named[0], metric)
+    return _host_metric_reader(named[0], metric)
 
 
-def _calls(fleet: Fleet) -> Values:
+def _calls_per_host(fleet: Fleet) -> Values:
     return fleet.calls.astype(float)
 
 
-def _hosts(fleet: Fleet, metric: str) -> Read:
-    model = MODELS.get(metric, _calls)
-    return lambda _: np.zeros(0) if metric in fleet.silent else model(fleet)[fleet.live]
+def _host_metric_reader(fleet: Fleet, metric: str) -> SampleReader:
+    model = METRIC_MODELS.get(metric, _calls_per_host)
+    return lambda _: np.zeros(0) if metric in fleet.silent_metrics else model(fleet)[fleet.live]
 
 
-def _groups(simulation: Simulation) -> Iterator[Group]:
+def _all_groups(simulation: Simulation) -> Iterator[Group]:
     return (group for fleet in simulation.fleets for group in fleet.groups)
 
 
 def _store_percent(run: Simulation) -> Values:
     max_calls = run.calls.store_calls
-    return np.array([100.0 * run.calls.carried / max_calls]) if max_calls else np.zeros(0)
+    return np.array([100.0 * run.calls.active_calls / max_calls]) if max_calls else np.zeros(0)
 
 
-def _ledger_increase(field: str) -> Read:
+def _ledger_increase_reader(field: str) -> SampleReader:
     """Return a reader of the increase of a ledger's field since the previous sample.
 
     The ledger is reset at the start of the trace.
@@ -248,55 +250,57 @@ def _ledger_increase(field: str) -> Read:
 # --- Azure ----------------------------------------------------------------------------------------------------
 
 
-def _on_azure(simulation: Simulation, alert: AzureAlert) -> AlertRule | None:
+def _azure_rule(simulation: Simulation, alert: AzureAlert) -> AlertRule | None:
     # Latency objectives do not follow from calls and hosts.
-    latency = alert.id == ERROR_BUDGET and not (alert.target or "").startswith("admission-")
-    reads = None if latency else _azure_reads(simulation, alert)
+    latency = alert.id == ERROR_BUDGET_ALERT and not (alert.target or "").startswith("admission-")
+    reads = None if latency else _azure_readers(simulation, alert)
     if reads is None:
         return None
     rule = AlarmRule(alert.comparison, alert.threshold, alert.minutes, alert.minutes, MissingData.NOT_BREACHING)
-    counted = {"sessions-refused", "conversations-refused", ERROR_BUDGET}
+    counted = {"sessions-refused", "conversations-refused", ERROR_BUDGET_ALERT}
     statistics = ("Sum",) * len(reads) if alert.id in counted else ("Maximum",)
-    fold = _share if len(reads) == 2 else lambda values: values[0]  # noqa: PLR2004  a part and the remainder
-    windows = _windows(alert) if alert.id == ERROR_BUDGET else ()
+    fold = _refused_percent if len(reads) == 2 else lambda values: values[0]  # noqa: PLR2004  a part and the remainder
+    windows = _alert_windows(alert) if alert.id == ERROR_BUDGET_ALERT else ()
     return AlertRule(alert.id, alert.name, rule, MINUTE_S, reads, statistics, fold, windows)
 
 
-def _windows(alert: AzureAlert) -> tuple[int, ...]:
+def _alert_windows(alert: AzureAlert) -> tuple[int, ...]:
     (window,) = (each for each in WINDOWS if alert.name.endswith(f"-{each.name}"))
     return window.long_s, window.short_s
 
 
-def _share(values: Sequence[float | None]) -> float | None:
-    """Return the percentage of refused sessions, or 0 for fewer than ``MIN_REFUSED`` refusals.
+def _refused_percent(values: Sequence[float | None]) -> float | None:
+    """Return the percentage of refused sessions, or 0 for fewer than ``MIN_REFUSALS`` refusals.
 
     The period is one minute, whereas the rule on refusals uses five.
     """
     refused, admitted = (value or 0.0 for value in values)
     if not refused + admitted:
         return None
-    return 100 * refused / (refused + admitted) if refused >= MIN_REFUSED else 0.0
+    return 100 * refused / (refused + admitted) if refused >= MIN_REFUSALS else 0.0
 
 
-def _azure_reads(simulation: Simulation, alert: AzureAlert) -> tuple[Read, ...] | None:
+def _azure_readers(simulation: Simulation, alert: AzureAlert) -> tuple[SampleReader, ...] | None:
     fleets = simulation.fleets
     scaled = [fleet for fleet in fleets if any(group.min_hosts < group.max_hosts for group in fleet.plan.groups)]
     by_deployment = {_deployment_name(fleet): fleet for fleet in fleets}
     match alert.id:
         case "sessions-refused" | "error-budget-burns":
-            return _ledger_increase("turned_away"), _ledger_increase("admitted")
+            return _ledger_increase_reader("turned_away"), _ledger_increase_reader("admitted")
         case "conversations-refused":
-            return (_ledger_increase("conversations_refused"),)
+            return (_ledger_increase_reader("conversations_refused"),)
         case "asr-slots-exhausted":
             tier = [fleet for fleet in fleets if fleet.plan.kind == "asr"]
-            return tuple(_hosts(fleet, "FreeSlots") for fleet in tier) or None
+            return tuple(_host_metric_reader(fleet, "FreeSlots") for fleet in tier) or None
         case "replicas-at-maximum":
-            return (lambda _: np.array([_ready(fleet) / fleet.plan.max_hosts for fleet in scaled] or [0.0]),)
+            return (
+                lambda _: np.array([_count_ready_hosts(fleet) / fleet.plan.max_hosts for fleet in scaled] or [0.0]),
+            )
         case "replicas-missing":
-            return (lambda _: np.array([float(_desired_hosts(fleet) - _ready(fleet)) for fleet in fleets]),)
+            return (lambda _: np.array([float(_desired_hosts(fleet) - _count_ready_hosts(fleet)) for fleet in fleets]),)
         case "service-down" if alert.target in by_deployment:
             fleet = by_deployment[alert.target]
-            return (lambda _: np.array([float(_ready(fleet))]),)
+            return (lambda _: np.array([float(_count_ready_hosts(fleet))]),)
         case "node-not-ready":
             # A zone's nodes remain in the cluster during an outage; the value is the share of ready nodes.
             return (lambda run: np.array([0.0 if run.account.lost_zones else 1.0]),)
@@ -309,7 +313,7 @@ def _deployment_name(fleet: Fleet) -> str:
     return fleet.plan.name.partition(" on ")[0]
 
 
-def _ready(fleet: Fleet) -> int:
+def _count_ready_hosts(fleet: Fleet) -> int:
     return int(np.count_nonzero(fleet.open))
 
 

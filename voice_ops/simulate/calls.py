@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from voice_ops.simulate.capacity import RECOGNISES
+from voice_ops.simulate.capacity import TRANSCRIBING_KINDS
 from voice_ops.simulate.fleet import Fleet, Host
 from voice_ops.simulate.traces import Trace
 
@@ -95,39 +95,39 @@ class Calls:
         self.fronts, self.asr, self.trace, self.mean_s, self.cross_zone = fronts, asr, trace, mean_s, cross_zone
         self.ledger = CallResults()
         arrival_seed, leaving_seed = np.random.SeedSequence(seed).spawn(2)
-        self.arriving, self.random = np.random.default_rng(arrival_seed), np.random.default_rng(leaving_seed)
+        self.arrival_random, self.random = np.random.default_rng(arrival_seed), np.random.default_rng(leaving_seed)
 
-    def arrivals(self, now: float, tick_s: float) -> int:
+    def draw_arrivals(self, now: float, tick_s: float) -> int:
         """Draw the number of new callers of a tick.
 
         New callers raise the number of calls to that of the trace, and replace ended calls.
         """
-        requested, later = self.trace.at(now), self.trace.at(now + tick_s)
+        requested, later = self.trace.calls_at(now), self.trace.calls_at(now + tick_s)
         arrived = int(
-            self.arriving.poisson(max(0.0, later - requested + (requested + later) / 2 * tick_s / self.mean_s))
+            self.arrival_random.poisson(max(0.0, later - requested + (requested + later) / 2 * tick_s / self.mean_s))
         )
         self.ledger.offered += arrived
         return arrived
 
     def populate(self, count: int) -> None:
         """Assign slots to the initial callers."""
-        self._enter(count)
+        self._admit_calls(count)
 
     def advance(self, now: float, tick_s: float) -> None:
         """Start and end calls until ``now + tick_s``."""
         remaining_share = math.exp(-tick_s / self.mean_s)
         self._end_calls(1 - remaining_share)
-        arrived = self.arrivals(now, tick_s) + self._count_redials(tick_s)
+        arrived = self.draw_arrivals(now, tick_s) + self._draw_redials(tick_s)
         self.ledger.attempts += arrived
         # Some of the new calls end within the tick, and never reach the fleets.
         short_calls = int(self.random.binomial(arrived, 1 - self.mean_s / tick_s * (1 - remaining_share)))
-        admitted = self._enter(arrived - short_calls)
+        admitted = self._admit_calls(arrived - short_calls)
         full = arrived - short_calls - admitted
         if full:
             full += int(self.random.binomial(short_calls, full / (arrived - short_calls)))
             self._refuse_calls(full)
 
-    def _count_redials(self, tick_s: float) -> int:
+    def _draw_redials(self, tick_s: float) -> int:
         """Draw the number of callers who call again within a tick."""
         if not self.waiting_to_redial:
             return 0
@@ -143,12 +143,12 @@ class Calls:
 
     def move_calls(self, host: Host, gap_s: float) -> None:
         """Move the calls of a host that accepts no more calls; each call is degraded for ``gap_s``."""
-        fleet, carried = host.group.fleet, self.carried
+        fleet, carried = host.group.fleet, self.active_calls
         count = int(fleet.calls[host.index])
         fleet.calls[host.index] = 0
-        redistributed = self._distribute_calls(fleet, count) if fleet in self.fronts else self._fill(count)
+        redistributed = self._distribute_calls(fleet, count) if fleet in self.fronts else self._fill_asr_hosts(count)
         if fleet in self.fronts:
-            self._leave_asr(count - redistributed)
+            self._remove_from_asr(count - redistributed)
         for front in self.fronts:
             if front is not fleet:
                 self._remove_ended(front, count - redistributed, carried)
@@ -157,15 +157,15 @@ class Calls:
         self.ledger.degraded_s += redistributed * gap_s
 
     @property
-    def carried(self) -> int:
+    def active_calls(self) -> int:
         return sum(int(np.add.reduce(fleet.calls)) for fleet in self.asr)
 
-    def waiting(self, now: float) -> float:
+    def waiting_calls(self, now: float) -> float:
         """Return the number of requested calls that are not served, as if refused callers waited in a queue."""
-        return max(0.0, self.trace.at(now) - self.carried)
+        return max(0.0, self.trace.calls_at(now) - self.active_calls)
 
     def _end_calls(self, share: float) -> None:
-        ended, carried = 0, self.carried
+        ended, carried = 0, self.active_calls
         for fleet in self.asr:
             ended_calls = self.random.binomial(fleet.calls, share)
             fleet.calls -= ended_calls
@@ -183,7 +183,7 @@ class Calls:
         if count:
             front.calls -= self.random.multivariate_hypergeometric(front.calls, count, method="marginals")
 
-    def _leave_asr(self, count: int) -> None:
+    def _remove_from_asr(self, count: int) -> None:
         if not count:
             return
         calls = np.concatenate([fleet.calls for fleet in self.asr])
@@ -191,17 +191,17 @@ class Calls:
         for fleet, lost in zip(self.asr, _split_by_fleet(self.asr, chosen), strict=True):
             fleet.calls -= lost
 
-    def _enter(self, count: int) -> int:
+    def _admit_calls(self, count: int) -> int:
         """Assign callers a slot in each tier, and return the number of admitted callers."""
         if self.store_calls is not None:
-            count = min(count, max(0, self.store_calls - self.carried))
-        admitted = self._fill(count) if count else 0
+            count = min(count, max(0, self.store_calls - self.active_calls))
+        admitted = self._fill_asr_hosts(count) if count else 0
         for number, front in enumerate(self.fronts):
             want = admitted if front.plan.share == 1 else int(self.random.binomial(admitted, front.plan.share))
             refused = want - self._distribute_calls(front, want)
             if refused:
-                carried = self.carried
-                self._leave_asr(refused)
+                carried = self.active_calls
+                self._remove_from_asr(refused)
                 for before in self.fronts[:number]:
                     self._remove_ended(before, refused, carried)
                 admitted -= refused
@@ -234,10 +234,10 @@ class Calls:
         front.calls[hosts] += assigned
         return int(assigned.sum())
 
-    def _fill(self, count: int) -> int:
+    def _fill_asr_hosts(self, count: int) -> int:
         """Assign calls to ASR hosts, and return the number of assigned calls."""
         remaining = count
-        for kind in RECOGNISES:
+        for kind in TRANSCRIBING_KINDS:
             fleets = [fleet for fleet in self.asr if fleet.plan.kind == kind]
             if remaining and fleets:
                 remaining -= _assign_to_freest(fleets, remaining)
@@ -248,7 +248,7 @@ def _assign_to_freest(fleets: Sequence[Fleet], count: int) -> int:
     """Assign each call in turn to the host with the most free slots, and return the number of assigned calls."""
     free = np.concatenate([np.where(fleet.open, np.maximum(fleet.plan.slots - fleet.calls, 0), 0) for fleet in fleets])
     count = min(count, int(free.sum()))
-    assigned = free - _level(free, count)
+    assigned = free - _lower_largest(free, count)
     for fleet, part in zip(fleets, _split_by_fleet(fleets, assigned), strict=True):
         fleet.calls += part
     return count
@@ -259,7 +259,7 @@ def _split_by_fleet(fleets: Sequence[Fleet], counts: Counts) -> list[Counts]:
     return np.split(counts, np.cumsum([len(fleet.calls) for fleet in fleets])[:-1])
 
 
-def _level(free: Counts, count: int) -> Counts:
+def _lower_largest(free: Counts, count: int) -> Counts:
     """Subtract ``count`` from the largest values of ``free``, one at a time, and return the remaining values."""
     falling = np.sort(free)[::-1]
     # Amount that lowers the k largest values to the next one.

@@ -8,16 +8,22 @@ from voice_blueprint import catalog
 from voice_blueprint.aws import names
 from voice_blueprint.aws.edge import AGENT_DRAIN_TIMEOUT_S, AGENT_MEMORY_GIB, AGENT_VCPU
 from voice_blueprint.azure.cpu_pods import cpu_pods
-from voice_blueprint.capacity.bounds import Bound, asr_host, binding_bound, gateway_task, vad_host
-from voice_blueprint.capacity.tiers import Capacity, agent_bound, agent_capacity, caller_capacities, caller_tiers_for
+from voice_blueprint.capacity.bounds import Bound, asr_host_bounds, gateway_task_bounds, limiting_bound, vad_host_bounds
+from voice_blueprint.capacity.tiers import (
+    Capacity,
+    agent_bound,
+    agent_capacity,
+    caller_capacities,
+    caller_tier_capacities,
+)
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import StartPhase
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.day import designed_load
+from voice_blueprint.day import design_load
 from voice_blueprint.engines.launch.coldstart import BUDGETS
 from voice_blueprint.engines.sizing.result import DoesNotFitError
-from voice_blueprint.engines.sizing.service import TRANSCRIBES, PoolSizing, size_services
+from voice_blueprint.engines.sizing.service import TRANSCRIPTION_TASKS, PoolSizing, size_services
 from voice_blueprint.environment import GATEWAY_DRAIN_TIMEOUT_S
 from voice_blueprint.file.model.aws import AsrFleet, Aws, DataPath
 from voice_blueprint.file.model.azure import Azure
@@ -25,7 +31,7 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.edge import TaskCount
 from voice_blueprint.file.model.scaling import ScalingRules
 from voice_blueprint.hosts import VAD_IMAGES, asr_images
-from voice_blueprint.observability.aws.rollouts import surges
+from voice_blueprint.observability.aws.rollouts import can_surge
 from voice_ops.cost.prices import price_book
 
 LAUNCH_S = 60.0
@@ -35,17 +41,17 @@ RESTART_S = 30.0
 
 _UNKNOWN_PULL = next(row for row in BUDGETS[Image.ASR_VLLM] if row.phase is StartPhase.PULL)
 
-TASK_S = 60.0
+TASK_START_S = 60.0
 """Time from the request for a Fargate task to its first successful health check. ASSUMED: AWS publishes no figure."""
 
-NODE_S = 300.0
+NODE_START_S = 300.0
 """Time from a pending pod to a node that accepts the pod. ASSUMED. Together with an engine's cold start, this time is
 the 15 to 25 minutes that scaling assumes."""
 
 Kind = Literal["gateway", "agent", "vad", "asr", "neuron", "gpu", "cpu"]
 """Kind of fleet. Cluster pods of the kind ``asr`` call a transcription service. The other kinds of the ASR tier
 transcribe themselves."""
-RECOGNISES: tuple[Kind, ...] = ("neuron", "gpu", "cpu")
+TRANSCRIBING_KINDS: tuple[Kind, ...] = ("neuron", "gpu", "cpu")
 """Kinds of fleets that recognize speech, in the order in which their hosts are filled."""
 PEAK_SHARE = 0.8
 """Default peak as a share of the maximum calls of the file's fleets."""
@@ -106,12 +112,12 @@ class FleetPlan:
         kind: Role in a call's path.
         instance_type: Type for quotas; ``None`` for tasks.
         slots: Maximum calls per host.
-        places_source: Source of that number.
+        slots_source: Source of that number.
         usd_per_hour: On-Demand list price of a host; ``None`` if unknown.
         warm_hosts: Hosts of its warm pool.
         data_path: Receive queues and rings of a VAD host.
-        surges: Whether hosts can be launched above the maximum during a rollout.
-        by_queue: Whether KEDA scales the fleet by running and waiting requests, instead of the file's rules.
+        can_surge: Whether hosts can be launched above the maximum during a rollout.
+        scales_by_queue: Whether KEDA scales the fleet by running and waiting requests, instead of the file's rules.
         share: Share of calls that use the fleet; for agents, the share of conversations.
     """
 
@@ -120,7 +126,7 @@ class FleetPlan:
     instance_type: InstanceType | None
     groups: tuple[GroupPlan, ...]
     slots: int
-    places_source: str
+    slots_source: str
     boot: Boot
     warm_up_s: float
     drain_timeout_s: float
@@ -129,8 +135,8 @@ class FleetPlan:
     rules: ScalingRules
     warm_hosts: int = 0
     data_path: DataPath | None = None
-    surges: bool = True
-    by_queue: bool = False
+    can_surge: bool = True
+    scales_by_queue: bool = False
     share: float = 1.0
 
     @property
@@ -151,7 +157,11 @@ def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]
     Raises:
         ValueError: An override refers to an unknown fleet, or no section of the file accepts audio.
     """
-    plans = _hosts(deployment) if deployment.aws_section else [*_replicas(deployment.azure), *_pods(deployment)]
+    plans = (
+        _aws_plans(deployment)
+        if deployment.aws_section
+        else [*_replica_plans(deployment.azure), *_pod_plans(deployment)]
+    )
     names = [plan.name for plan in plans]
     for name in boot_s:
         if name not in names:
@@ -159,20 +169,24 @@ def fleet_plans(deployment: Deployment, boot_s: Mapping[str, tuple[float, float]
     return tuple(_with_measured_boot(plan, boot_s) for plan in plans)
 
 
-def store_calls(deployment: Deployment) -> int | None:
+def max_store_calls(deployment: Deployment) -> int | None:
     """Return the maximum number of calls of the state store, or ``None`` without a state store."""
-    return next((each.calls for each in caller_tiers_for(deployment) if each.tier is Tier.STATE), None)
+    return next((each.calls for each in caller_tier_capacities(deployment) if each.tier is Tier.STATE), None)
 
 
-def regular_peak(plans: tuple[FleetPlan, ...], store: int | None = None) -> float:
+def default_peak(plans: tuple[FleetPlan, ...], store_limit: int | None = None) -> float:
     """Return ``PEAK_SHARE`` of the maximum number of calls of the smallest tier on the path of a call."""
-    fronts = [plan.max_hosts * plan.slots for plan in plans if plan.kind not in RECOGNISES and plan.share == 1]
-    asr = sum(plan.max_hosts * plan.slots for plan in plans if plan.kind in RECOGNISES)
-    return PEAK_SHARE * min([asr, *fronts, *([] if store is None else [store])])
+    fronts = [plan.max_hosts * plan.slots for plan in plans if plan.kind not in TRANSCRIBING_KINDS and plan.share == 1]
+    asr = sum(plan.max_hosts * plan.slots for plan in plans if plan.kind in TRANSCRIBING_KINDS)
+    return PEAK_SHARE * min([asr, *fronts, *([] if store_limit is None else [store_limit])])
 
 
-def _hosts(deployment: Deployment) -> list[FleetPlan]:
-    return [_vad(deployment), *(_asr(deployment, each) for each in deployment.aws.asr), *_services(deployment)]
+def _aws_plans(deployment: Deployment) -> list[FleetPlan]:
+    return [
+        _vad_plan(deployment),
+        *(_asr_plan(deployment, each) for each in deployment.aws.asr),
+        *_service_plans(deployment),
+    ]
 
 
 def _with_measured_boot(plan: FleetPlan, boot_s: Mapping[str, tuple[float, float]]) -> FleetPlan:
@@ -182,21 +196,21 @@ def _with_measured_boot(plan: FleetPlan, boot_s: Mapping[str, tuple[float, float
     return replace(plan, boot=Boot((Phase("whole", cold, warm, "--boot"),)))
 
 
-def _vad(deployment: Deployment) -> FleetPlan:
+def _vad_plan(deployment: Deployment) -> FleetPlan:
     aws, fleet = deployment.aws, deployment.aws.vad
     kind = catalog.instance_types()[fleet.instance_type]
-    bounds, bound = fleet.hosts_per_zone, binding_bound(vad_host(fleet))
+    bounds, bound = fleet.hosts_per_zone, limiting_bound(vad_host_bounds(fleet))
     return FleetPlan(
         name=names.VAD_FLEET,
         kind="vad",
         instance_type=kind,
         groups=tuple(
-            GroupPlan(names.group(deployment, names.VAD_FLEET, zone), (zone,), bounds.min, bounds.max)
+            GroupPlan(names.group_name(deployment, names.VAD_FLEET, zone), (zone,), bounds.min, bounds.max)
             for zone in aws.availability_zones
         ),
         slots=bound.calls,
-        places_source=bound.source,
-        boot=_boot(VAD_IMAGES[0], fleet.warm_up_s, artifacts=False),
+        slots_source=bound.source,
+        boot=_estimate_boot(VAD_IMAGES[0], fleet.warm_up_s, artifacts=False),
         warm_up_s=fleet.warm_up_s,
         drain_timeout_s=fleet.drain_timeout_s,
         usd_per_hour=kind.usd_per_hour.get(aws.region),
@@ -206,49 +220,49 @@ def _vad(deployment: Deployment) -> FleetPlan:
     )
 
 
-def _asr(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
+def _asr_plan(deployment: Deployment, fleet: AsrFleet) -> FleetPlan:
     aws = deployment.aws
     kind = catalog.instance_types()[fleet.instance_type]
-    bound = binding_bound(asr_host(fleet))
+    bound = limiting_bound(asr_host_bounds(fleet))
     return FleetPlan(
         name=fleet.name,
         kind=kind.computes_on,
         instance_type=kind,
         groups=(
             GroupPlan(
-                names.group(deployment, fleet.name),
+                names.group_name(deployment, fleet.name),
                 fleet.availability_zones or aws.availability_zones,
                 fleet.hosts.min,
                 fleet.hosts.max,
             ),
         ),
         slots=bound.calls,
-        places_source=bound.source,
-        boot=_boot(asr_images(fleet)[-2], fleet.warm_up_s, artifacts=fleet.artifacts),
+        slots_source=bound.source,
+        boot=_estimate_boot(asr_images(fleet)[-2], fleet.warm_up_s, artifacts=fleet.artifacts),
         warm_up_s=fleet.warm_up_s,
         drain_timeout_s=fleet.drain_timeout_s,
         usd_per_hour=kind.usd_per_hour.get(aws.region),
         spot=fleet.purchase.option == "spot",
         rules=fleet.scaling,
         warm_hosts=fleet.warm_pool.size if fleet.warm_pool else 0,
-        surges=surges(fleet.purchase),
+        can_surge=can_surge(fleet.purchase),
     )
 
 
-def _services(deployment: Deployment) -> Iterator[FleetPlan]:
+def _service_plans(deployment: Deployment) -> Iterator[FleetPlan]:
     """Yield the gateway service and, if the file has agents, the service of the agents."""
     aws, service = deployment.aws, deployment.aws.edge.gateway
     size = (service.vcpu, service.memory_gib)
-    bound = binding_bound(gateway_task(service))
-    yield _service(aws, names.GATEWAY_FLEET, "gateway", service.tasks, bound, size, GATEWAY_DRAIN_TIMEOUT_S)
+    bound = limiting_bound(gateway_task_bounds(service))
+    yield _service_plan(aws, names.GATEWAY_FLEET, "gateway", service.tasks, bound, size, GATEWAY_DRAIN_TIMEOUT_S)
     if agents := aws.agents:
         size = (AGENT_VCPU, AGENT_MEMORY_GIB)
         bound = agent_bound(agents)
-        plan = _service(aws, names.AGENT_FLEET, "agent", agents.tasks, bound, size, AGENT_DRAIN_TIMEOUT_S)
-        yield replace(plan, share=_conversations(deployment))
+        plan = _service_plan(aws, names.AGENT_FLEET, "agent", agents.tasks, bound, size, AGENT_DRAIN_TIMEOUT_S)
+        yield replace(plan, share=_conversation_share(deployment))
 
 
-def _service(  # noqa: PLR0917  two callers
+def _service_plan(  # noqa: PLR0917  two callers
     aws: Aws, name: str, kind: Kind, tasks: TaskCount, bound: Bound, size: tuple[float, float], drain_timeout_s: float
 ) -> FleetPlan:
     book = price_book()
@@ -259,8 +273,8 @@ def _service(  # noqa: PLR0917  two callers
         instance_type=None,
         groups=(GroupPlan(name, aws.availability_zones, tasks.min, tasks.max),),
         slots=bound.calls,
-        places_source=bound.source,
-        boot=Boot((Phase("task", TASK_S, TASK_S, "assumed"),)),
+        slots_source=bound.source,
+        boot=Boot((Phase("task", TASK_START_S, TASK_START_S, "assumed"),)),
         warm_up_s=0.0,
         drain_timeout_s=drain_timeout_s,
         usd_per_hour=sum(price.usd * each for price, each in zip(prices, size, strict=True) if price)
@@ -271,7 +285,7 @@ def _service(  # noqa: PLR0917  two callers
     )
 
 
-def _pods(deployment: Deployment) -> Iterator[FleetPlan]:
+def _pod_plans(deployment: Deployment) -> Iterator[FleetPlan]:
     """Yield the tiers on a cluster's CPU pool.
 
     Each additional pod is assumed to wait for a new node, although a node fits several pods.
@@ -296,23 +310,28 @@ def _pods(deployment: Deployment) -> Iterator[FleetPlan]:
             instance_type=None,
             groups=(GroupPlan(each.name, azure.availability_zones, each.units.min, each.units.max),),
             slots=each.calls,
-            places_source=each.binding.source,
-            boot=Boot((Phase("node", NODE_S, NODE_S, "assumed"), Phase("pod", TASK_S, TASK_S, "assumed, as a task"))),
+            slots_source=each.limiting_bound.source,
+            boot=Boot(
+                (
+                    Phase("node", NODE_START_S, NODE_START_S, "assumed"),
+                    Phase("pod", TASK_START_S, TASK_START_S, "assumed, as a task"),
+                )
+            ),
             warm_up_s=0.0,
             drain_timeout_s=drain_timeout_s,
             usd_per_hour=None if price is None else price * cpus[each.tier.value][0] / size.vcpus,
             spot=False,
             rules=(),
-            by_queue=True,
-            share=_conversations(deployment) if kind == "agent" else 1.0,
+            scales_by_queue=True,
+            share=_conversation_share(deployment) if kind == "agent" else 1.0,
         )
 
 
-def _conversations(deployment: Deployment) -> float:
-    return designed_load(deployment).conversation_share
+def _conversation_share(deployment: Deployment) -> float:
+    return design_load(deployment).conversation_share
 
 
-def _replicas(azure: Azure) -> list[FleetPlan]:
+def _replica_plans(azure: Azure) -> list[FleetPlan]:
     """Return one fleet for each pool of each service that accepts audio. A host of these fleets is a replica.
 
     Every replica beyond the initial ones waits for a new node, although some nodes fit two. A caller without a free
@@ -325,19 +344,19 @@ def _replicas(azure: Azure) -> list[FleetPlan]:
     plans = []
     for service in azure.services:
         sizing = sizings[service.name]
-        if catalog.models()[service.model].task in TRANSCRIBES and not isinstance(sizing, DoesNotFitError):
-            plans += [_replica(azure, service.name, pool, service.drain_timeout_s) for pool in sizing.pools]
+        if catalog.models()[service.model].task in TRANSCRIPTION_TASKS and not isinstance(sizing, DoesNotFitError):
+            plans += [_replica_plan(azure, service.name, pool, service.drain_timeout_s) for pool in sizing.pools]
     if not plans:
         raise ValueError("the file has no service that transcribes audio: there are no calls to simulate")
     return plans
 
 
-def _replica(azure: Azure, service: str, sizing: PoolSizing, drain_s: float) -> FleetPlan:
+def _replica_plan(azure: Azure, service: str, sizing: PoolSizing, drain_s: float) -> FleetPlan:
     pool = next(each for each in azure.pools if each.name == sizing.pool)
     price = catalog.vm_sizes()[sizing.vm_size].usd_per_hour.get(azure.location)
     name = f"{service} on {sizing.pool}"
     zones = pool.availability_zones or azure.availability_zones
-    phases = [Phase("node", NODE_S, NODE_S, "assumed")]
+    phases = [Phase("node", NODE_START_S, NODE_START_S, "assumed")]
     phases += [Phase(row.phase, row.seconds or 0.0, row.seconds or 0.0, row.source) for row in BUDGETS[Image.ASR_VLLM]]
     return FleetPlan(
         name=name,
@@ -345,18 +364,18 @@ def _replica(azure: Azure, service: str, sizing: PoolSizing, drain_s: float) -> 
         instance_type=None,
         groups=(GroupPlan(name, zones, sizing.bounds.min, sizing.max_replicas),),
         slots=sizing.engine.sessions,
-        places_source=f"sessions of a replica on {sizing.vm_size}, as sized",
+        slots_source=f"sessions of a replica on {sizing.vm_size}, as sized",
         boot=Boot(tuple(phases)),
         warm_up_s=0.0,
         drain_timeout_s=drain_s,
         usd_per_hour=price / sizing.replicas_per_node if price is not None else None,
         spot=pool.purchase.option == "spot",
         rules=(),
-        by_queue=True,
+        scales_by_queue=True,
     )
 
 
-def _boot(image: Image, warm_up_s: float, *, artifacts: bool) -> Boot:
+def _estimate_boot(image: Image, warm_up_s: float, *, artifacts: bool) -> Boot:
     """Return the phases of a first start.
 
     Published figures are those of the cold-start budget. An unknown pull time is assumed to equal vLLM's. A warm pool

@@ -17,9 +17,9 @@ from voice_ops.simulate.capacity import FleetPlan
 from voice_ops.simulate.policies import Policy
 from voice_ops.simulate.report import summarize
 from voice_ops.simulate.run import DAY_TICK_S, Result, Settings, Simulation
-from voice_ops.simulate.traces import NOTICED_S, REGION_LOST_S, REGION_RESTORED_S, Trace
+from voice_ops.simulate.traces import DETECTION_S, REGION_LOST_S, REGION_RESTORED_S, Trace
 
-SAMPLES = 3
+SAMPLE_SIZE = 3
 """Number of simulated cells, with different callers."""
 LOSSES = ("cell-loss", "account-loss", "cell-region-loss")
 """Values of ``--load`` for a loss at the peak: of one cell, of an account's cells, and of a region's cells."""
@@ -64,7 +64,7 @@ class TotalResults:
         )
 
 
-def lost_cells(deployment: Deployment, name: str) -> int:
+def count_lost_cells(deployment: Deployment, name: str) -> int:
     """Return the number of cells that a loss affects.
 
     Raises:
@@ -87,7 +87,7 @@ def lost_cells(deployment: Deployment, name: str) -> int:
     return lost[name]
 
 
-def loss(peak: float, count: int, lost: int, name: str) -> Trace:
+def cell_loss_trace(peak: float, count: int, lost: int, name: str) -> Trace:
     """Return the trace of a remaining cell while others are lost from minute 20 to minute 80.
 
     Args:
@@ -97,7 +97,7 @@ def loss(peak: float, count: int, lost: int, name: str) -> Trace:
     """
     before = peak * (count - 1) / count
     during = before * count / (count - lost)
-    detected, restored = REGION_LOST_S + NOTICED_S, REGION_RESTORED_S
+    detected, restored = REGION_LOST_S + DETECTION_S, REGION_RESTORED_S
     points = {
         0.0: before,
         detected: before,
@@ -109,8 +109,8 @@ def loss(peak: float, count: int, lost: int, name: str) -> Trace:
     return Trace(name, tuple(points), tuple(points.values()))
 
 
-def sample(
-    plans: tuple[FleetPlan, ...], policy: Policy, trace: Trace, settings: Settings, count: int = SAMPLES
+def simulate_cells(
+    plans: tuple[FleetPlan, ...], policy: Policy, trace: Trace, settings: Settings, count: int = SAMPLE_SIZE
 ) -> list[Result]:
     """Simulate ``count`` cells, each with different callers."""
     return [
@@ -133,9 +133,9 @@ def combine_cells(results: Sequence[Result], count: int, trace: Trace, lost: int
         return round(unaffected / len(results) * sum(figure(result) for result in results))
 
     lost_calls = trace.calls[0] * lost
-    undetected = lost_calls / results[0].call_s * (NOTICED_S + ALIAS_TTL_S / 2)
+    undetected = lost_calls / results[0].mean_call_s * (DETECTION_S + ALIAS_TTL_S / 2)
     carried, requested = (
-        np.mean([getattr(each.course, name) for each in results], axis=0) for name in ("carried", "wanted")
+        np.mean([getattr(each.time_series, name) for each in results], axis=0) for name in ("carried", "wanted")
     )
     # Use the time of the maximum demand, not that of the sample's maximum, since many cells vary less in total. Lost
     # calls were served before the loss.

@@ -11,10 +11,10 @@ import typer
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.day import designed_load
+from voice_blueprint.day import design_load
 from voice_blueprint.file.model.aws import Rollout
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import with_image_digests
+from voice_blueprint.hosts import with_placeholder_digests
 from voice_ops.exits import FAILED, REFUSED
 from voice_ops.findings import load_region
 from voice_ops.options import DeploymentFile, Json, Region
@@ -22,18 +22,27 @@ from voice_ops.output import err, out, print_json, stop
 from voice_ops.progress import heartbeat
 from voice_ops.simulate.account import quota_codes
 from voice_ops.simulate.calls import REDIAL_SHARE
-from voice_ops.simulate.capacity import FleetPlan, fleet_plans, regular_peak, store_calls
-from voice_ops.simulate.cells import CELL_TICK_S, LOSSES, SAMPLES, TotalResults, combine_cells, loss, lost_cells, sample
-from voice_ops.simulate.metrics import check_modelled
-from voice_ops.simulate.plots import draw
-from voice_ops.simulate.policies import PEERS, Policy, configured
-from voice_ops.simulate.report import alert_lines, as_dict, fleet_table, policy_table, summarize, sweep_table
+from voice_ops.simulate.capacity import FleetPlan, default_peak, fleet_plans, max_store_calls
+from voice_ops.simulate.cells import (
+    CELL_TICK_S,
+    LOSSES,
+    SAMPLE_SIZE,
+    TotalResults,
+    cell_loss_trace,
+    combine_cells,
+    count_lost_cells,
+    simulate_cells,
+)
+from voice_ops.simulate.metrics import check_rule_metrics
+from voice_ops.simulate.plots import draw_calls
+from voice_ops.simulate.policies import PEER_POLICIES, Policy, configured_policy
+from voice_ops.simulate.report import as_dict, fleet_table, format_alerts, policy_table, summarize, sweep_table
 from voice_ops.simulate.run import Result, Settings, Simulation
-from voice_ops.simulate.shortfall import shortfall
-from voice_ops.simulate.traces import BUILT_IN, DAY, Trace, TraceError, designed, read
+from voice_ops.simulate.shortfall import find_shortfall
+from voice_ops.simulate.traces import BUILT_IN_TRACES, DAY, Trace, TraceError, designed_day, read_trace
 from voice_ops.simulate.tune import search, tune_table
 
-SWEEP = (0.4, 0.7, 1.0, 1.5)
+SWEPT_UTILIZATIONS = (0.4, 0.7, 1.0, 1.5)
 """Utilizations to simulate for an ASR host with all slots used.
 
 Below 1.0, the slots limit the host. Above 1.0, its compute does.
@@ -50,8 +59,8 @@ def simulate(  # noqa: PLR0917  Typer passes parameters by name
         str,
         Option(
             metavar="TRACE",
-            help=f"Trace: {', '.join(BUILT_IN)}, or {DAY} (the file's `load`); with cells also {', '.join(LOSSES)}; or "
-            "a CSV file with the columns second,calls.",
+            help=f"Trace: {', '.join(BUILT_IN_TRACES)}, or {DAY} (the file's `load`); with cells also "
+            f"{', '.join(LOSSES)}; or a CSV file with the columns second,calls.",
         ),
     ] = "spike",
     peak: Annotated[
@@ -111,19 +120,19 @@ def simulate(  # noqa: PLR0917  Typer passes parameters by name
     aws = deployment.aws_section
     try:
         _check_finite({"--peak": peak, "--call-seconds": call_seconds, "--spot-interruptions": spot_interruptions})
-        plans = _plans(deployment, boot or [])
-        trace = _trace(deployment, load, peak, plans)
+        plans = _create_plans(deployment, boot or [])
+        trace = _select_trace(deployment, load, peak, plans)
         settings = Settings(
             zones=aws.availability_zones if aws else deployment.azure.availability_zones,
-            call_s=call_seconds or 60 * designed_load(deployment).minutes_each,
+            mean_call_s=call_seconds or 60 * design_load(deployment).minutes_each,
             cross_zone=aws is None or aws.edge.cross_zone,
             seed=seed,
-            quotas=_quotas_by_code(_pairs("--quota", quota or [], r"\d+", int)),
+            quotas=_quotas_by_code(_parse_pairs("--quota", quota or [], r"\d+", int)),
             interruptions_per_day=spot_interruptions,
-            rolls=_validated_names("--rollout", rollout or [], "fleet", [plan.name for plan in plans]),
-            silent=_validated_names("--silent", silent or [], "metric of a rule", _metrics(plans)),
+            rolled_fleets=_validated_names("--rollout", rollout or [], "fleet", [plan.name for plan in plans]),
+            silent_metrics=_validated_names("--silent", silent or [], "metric of a rule", _rule_metrics(plans)),
             rollout=aws.rollout if aws else Rollout(),
-            store_calls=store_calls(deployment),
+            store_calls=max_store_calls(deployment),
             redial_share=redial,
             tick_s=CELL_TICK_S if _has_cells(deployment) else None,
         )
@@ -132,13 +141,17 @@ def simulate(  # noqa: PLR0917  Typer passes parameters by name
     if tune is not None:
         _tune(deployment, plans, trace, settings, tune / 100, as_json=as_json)
         return
-    peer_results = _run(PEERS, plans, trace, settings) if compare_autoscalers else []
-    results = [*peer_results, *_run((configured(plans),), plans, trace, settings, with_image_digests(deployment))]
+    peer_results = _run_policies(PEER_POLICIES, plans, trace, settings) if compare_autoscalers else []
+    results = [
+        *peer_results,
+        *_run_policies((configured_policy(plans),), plans, trace, settings, with_placeholder_digests(deployment)),
+    ]
     cells = _simulate_cells(deployment, plans, trace, settings, results[-1])
     # The fleets' speed determines the result of a spike. The utilization of a full host is not measured, so several
     # values are shown.
     swept = {
-        busy: _simulate_busy(plans, trace, settings, busy, results[-1]) for busy in (SWEEP if load == "spike" else ())
+        busy: _simulate_busy(plans, trace, settings, busy, results[-1])
+        for busy in (SWEPT_UTILIZATIONS if load == "spike" else ())
     }
     if as_json:
         in_cells = {"cells": vars(cells)} if cells else {}
@@ -148,17 +161,17 @@ def simulate(  # noqa: PLR0917  Typer passes parameters by name
         out.print(policy_table(title, [summarize(result) for result in results]))
         if swept:
             out.print(sweep_table(swept))
-        found = shortfall(results[-1])
+        found = find_shortfall(results[-1])
         if found:
             out.print(f"{results[-1].policy}: {found}", soft_wrap=True)
-        out.print(alert_lines(results[-1]), soft_wrap=True)
+        out.print(format_alerts(results[-1]), soft_wrap=True)
         if cells:
             out.print(str(cells), soft_wrap=True)
         out.print()
         out.print(fleet_table(plans))
     if output:
         try:
-            figure = draw(results, f"{deployment.name}: {trace.name}, at most {trace.peak:,.0f} calls", output)
+            figure = draw_calls(results, f"{deployment.name}: {trace.name}, at most {trace.peak:,.0f} calls", output)
         except OSError as error:
             raise stop(f"{output}: {error.strerror}", REFUSED) from None
         err.print(f"wrote {figure!s}", soft_wrap=True)
@@ -169,7 +182,7 @@ def _has_cells(deployment: Deployment) -> bool:
 
 
 def _simulate_cells(
-    deployment: Deployment, plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings, first: Result
+    deployment: Deployment, plans: tuple[FleetPlan, ...], trace: Trace, settings: Settings, first_result: Result
 ) -> TotalResults | None:
     """Return the results of all cells, or ``None`` if the file does not have several cells.
 
@@ -179,8 +192,8 @@ def _simulate_cells(
         return None
     others = replace(settings, seed=settings.seed + 1)
     with heartbeat(err, "simulate further cells"):
-        results = [first, *sample(plans, configured(plans), trace, others, SAMPLES - 1)]
-    lost = lost_cells(deployment, trace.name) if trace.name in LOSSES else 0
+        results = [first_result, *simulate_cells(plans, configured_policy(plans), trace, others, SAMPLE_SIZE - 1)]
+    lost = count_lost_cells(deployment, trace.name) if trace.name in LOSSES else 0
     return combine_cells(results, deployment.whole_deployment.cell_count, trace, lost)
 
 
@@ -189,26 +202,30 @@ def _tune(
     plans: tuple[FleetPlan, ...],
     trace: Trace,
     settings: Settings,
-    bound: float,
+    max_refused_share: float,
     *,
     as_json: bool,
 ) -> None:
-    with heartbeat(err, f"search for at most {bound:.1%} refused"):
-        path = search(plans, trace, settings, bound)
+    with heartbeat(err, f"search for at most {max_refused_share:.1%} refused"):
+        path = search(plans, trace, settings, max_refused_share)
     if as_json:
         steps = [{"change": each.change, "refused": each.refused, "usd_per_month": each.usd_per_month} for each in path]
-        print_json({"bound": bound, "met": path[-1].refused <= bound, "path": steps}, deployment.name)
+        print_json(
+            {"bound": max_refused_share, "met": path[-1].refused <= max_refused_share, "path": steps}, deployment.name
+        )
     else:
-        out.print(tune_table(path, bound))
-    if path[-1].refused > bound:
+        out.print(tune_table(path, max_refused_share))
+    if path[-1].refused > max_refused_share:
         raise stop(f"at least {path[-1].refused:.2%} of callers are refused: raise the maximums or the limit", FAILED)
 
 
-def _plans(deployment: Deployment, boot: list[str]) -> tuple[FleetPlan, ...]:
-    measured = _pairs("--boot", boot, r"\d+/\d+", lambda text: (float(text.split("/")[0]), float(text.split("/")[1])))
+def _create_plans(deployment: Deployment, boot: list[str]) -> tuple[FleetPlan, ...]:
+    measured = _parse_pairs(
+        "--boot", boot, r"\d+/\d+", lambda text: (float(text.split("/")[0]), float(text.split("/")[1]))
+    )
     plans = fleet_plans(deployment, measured)
     for plan in plans:
-        check_modelled(plan)
+        check_rule_metrics(plan)
     return plans
 
 
@@ -225,33 +242,35 @@ def _validated_names(option: str, values: list[str], kind: str, valid_names: lis
     return frozenset(values)
 
 
-def _metrics(plans: tuple[FleetPlan, ...]) -> list[str]:
+def _rule_metrics(plans: tuple[FleetPlan, ...]) -> list[str]:
     return list(dict.fromkeys(rule.metric for plan in plans for rule in plan.rules))
 
 
-def _trace(deployment: Deployment, load: str, peak: float | None, plans: tuple[FleetPlan, ...]) -> Trace:
+def _select_trace(deployment: Deployment, load: str, peak: float | None, plans: tuple[FleetPlan, ...]) -> Trace:
     if load == "spot-wave" and not any(plan.spot for plan in plans):
         raise ValueError("--load spot-wave: the file has no spot fleet")
     if load in LOSSES:
-        lost = lost_cells(deployment, load)
+        lost = count_lost_cells(deployment, load)
         assert deployment.whole_deployment is not None  # noqa: S101  checked by the caller, since cells are lost
-        return loss(peak or peak_calls(designed_load(deployment)), deployment.whole_deployment.cell_count, lost, load)
-    if load in BUILT_IN:
-        return BUILT_IN[load](peak or regular_peak(plans, store_calls(deployment)))
+        return cell_loss_trace(
+            peak or peak_calls(design_load(deployment)), deployment.whole_deployment.cell_count, lost, load
+        )
+    if load in BUILT_IN_TRACES:
+        return BUILT_IN_TRACES[load](peak or default_peak(plans, max_store_calls(deployment)))
     if load == DAY:
         if peak:
             raise ValueError(
                 f"--peak only applies to built-in traces; --load {DAY} uses the peak of `load` in the file"
             )
-        return designed(deployment)
+        return designed_day(deployment)
     if not Path(load).suffix:
-        raise ValueError(f"unknown trace {load}: specify {', '.join((*BUILT_IN, *LOSSES))}, {DAY} or a CSV file")
+        raise ValueError(f"unknown trace {load}: specify {', '.join((*BUILT_IN_TRACES, *LOSSES))}, {DAY} or a CSV file")
     if peak:
         raise ValueError("--peak only applies to built-in traces; a CSV file contains the number of calls")
-    return read(Path(load))
+    return read_trace(Path(load))
 
 
-def _pairs(option: str, values: Iterable[str], pattern: str, convert: Callable[[str], T]) -> dict[str, T]:
+def _parse_pairs(option: str, values: Iterable[str], pattern: str, convert: Callable[[str], T]) -> dict[str, T]:
     pairs = {}
     for text in values:
         name, _, value = text.partition("=")
@@ -273,16 +292,16 @@ def _simulate_busy(
 ) -> Result:
     if busy == settings.busy_at_full:
         return baseline
-    (result,) = _run((configured(plans),), plans, trace, replace(settings, busy_at_full=busy))
+    (result,) = _run_policies((configured_policy(plans),), plans, trace, replace(settings, busy_at_full=busy))
     return result
 
 
-def _run(
+def _run_policies(
     compared: Iterable[Policy],
     plans: tuple[FleetPlan, ...],
     trace: Trace,
     settings: Settings,
-    alerts_of: Deployment | None = None,
+    alert_deployment: Deployment | None = None,
 ) -> list[Result]:
     results = []
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
@@ -294,5 +313,5 @@ def _run(
                 progress.update(task, completed=second)
 
             with heartbeat(err, f"simulate {policy.name}"):
-                results.append(Simulation(plans, policy, trace, settings, update_progress, alerts_of).run())
+                results.append(Simulation(plans, policy, trace, settings, update_progress, alert_deployment).run())
     return results

@@ -15,11 +15,11 @@ from simpy.events import Event
 
 from voice_blueprint.aws.autoscaling import GroupSize
 from voice_blueprint.file.model.aws import Rollout
-from voice_blueprint.observability.aws.rollouts import surge
+from voice_blueprint.observability.aws.rollouts import surge_size
 from voice_ops.simulate.account import Account
 from voice_ops.simulate.capacity import FleetPlan, GroupPlan
 
-Steps = Generator[Event, None, None]
+ProcessGenerator = Generator[Event, None, None]
 """A simpy process."""
 
 RETRY_S = 60.0
@@ -31,7 +31,7 @@ SPOT_DRAIN_S = 100.0
 (userdata/voice_userdata/steps/drain.sh)."""
 
 
-class State(Enum):
+class HostState(Enum):
     """State in a host's lifecycle."""
 
     BOOTING = auto()
@@ -54,7 +54,7 @@ class Host:
     group: "Group"
     zone: str
     number: int
-    state: State = State.BOOTING
+    state: HostState = HostState.BOOTING
     index: int = -1
 
 
@@ -77,7 +77,7 @@ class Members:
 
     def mark_settled(self, host: Host) -> None:
         """Count a host as in service."""
-        host.state = State.IN_SERVICE
+        host.state = HostState.IN_SERVICE
         self.in_service += 1
 
     def remove(self, host: Host) -> None:
@@ -87,9 +87,9 @@ class Members:
             KeyError: The host is not a member.
         """
         del self._by_zone[host.zone][host]
-        self.in_service -= host.state is State.IN_SERVICE
+        self.in_service -= host.state is HostState.IN_SERVICE
 
-    def in_zone(self, zone: str) -> int:
+    def count_in_zone(self, zone: str) -> int:
         """Return the number of hosts of a zone."""
         return len(self._by_zone.get(zone, ()))
 
@@ -127,20 +127,20 @@ class Fleet:
         group: Index of the host's group in the fleet.
         settled: Whether the host has completed its instance warm-up.
         busy_at_full: Utilization of a host's accelerator if all slots are used; above 1, the accelerator is overloaded.
-        silent: Metrics that the hosts have stopped publishing.
+        silent_metrics: Metrics that the hosts have stopped publishing.
     """
 
     def __init__(self, plan: FleetPlan, zones: tuple[str, ...], busy_at_full: float = 1.0) -> None:
         self.plan, self.busy_at_full = plan, busy_at_full
         self.zones = zones
-        self.silent: frozenset[str] = frozenset()
+        self.silent_metrics: frozenset[str] = frozenset()
         self.groups: list[Group] = []
         self._free: list[int] = []
         self.calls: NDArray[np.int64] = np.zeros(0, np.int64)
         self.open, self.live, self.settled = (np.zeros(0, bool) for _ in range(3))
         self.zone, self.group = (np.zeros(0, np.int64) for _ in range(2))
 
-    def enter(self, host: Host) -> None:
+    def add_host(self, host: Host) -> None:
         """Add a host that has booted to the arrays."""
         if not self._free:
             self._grow()
@@ -170,12 +170,12 @@ class Fleet:
         return int(np.count_nonzero(self.open)) * self.plan.slots
 
     @property
-    def running(self) -> int:
+    def running_hosts(self) -> int:
         """Number of hosts that are charged by the hour."""
-        return sum(len(group.hosts) + len(group.leaving) + group.preparing for group in self.groups)
+        return sum(len(group.hosts) + len(group.draining_hosts) + group.preparing_hosts for group in self.groups)
 
     @property
-    def stopped(self) -> int:
+    def stopped_hosts(self) -> int:
         """Number of hosts in the warm pools."""
         return sum(len(group.pool) for group in self.groups)
 
@@ -185,21 +185,21 @@ class Group:
 
     Attributes:
         hosts: Hosts that count as the group's capacity.
-        leaving: Draining hosts.
+        draining_hosts: Draining hosts.
         pool: Zone of each host in the warm pool.
-        preparing: Number of hosts that are being prepared for the pool.
+        preparing_hosts: Number of hosts that are being prepared for the pool.
     """
 
     def __init__(  # noqa: PLR0917  one caller
-        self, env: simpy.Environment, fleet: Fleet, plan: GroupPlan, account: Account, mover: CallMover, warm: int
+        self, env: simpy.Environment, fleet: Fleet, plan: GroupPlan, account: Account, mover: CallMover, warm_hosts: int
     ) -> None:
         self._env, self.fleet, self.plan, self._account, self._mover = env, fleet, plan, account, mover
-        self._warm = warm
+        self._warm = warm_hosts
         self.desired = plan.min_hosts
         self.hosts = Members()
-        self.leaving: dict[Host, None] = {}
+        self.draining_hosts: dict[Host, None] = {}
         self.pool: list[str] = []
-        self.preparing = 0
+        self.preparing_hosts = 0
         self._spare_launches = self._launches = 0
         fleet.groups.append(self)
 
@@ -207,12 +207,12 @@ class Group:
         """Put the initial hosts into service immediately, and fill the warm pool."""
         self.desired = hosts
         for _ in range(hosts):
-            host = self._new_host()
+            host = self._launch_host()
             if host is None:
                 break
             self._open(host)
             self._settle(host)
-        zones = self._zones()
+        zones = self._available_zones()
         self.pool = [zones[n % len(zones)] for n in range(self._warm)]
         self._env.process(self._replace_lost_hosts())
 
@@ -226,7 +226,7 @@ class Group:
             self.plan.max_hosts,
             in_service=in_service,
             warming=len(self.hosts) - in_service,
-            terminating=len(self.leaving),
+            terminating=len(self.draining_hosts),
         )
 
     def resize(self, desired: int) -> None:
@@ -240,7 +240,7 @@ class Group:
         while len(self.hosts) < self.desired + self._spare_launches and self._has_reserved_capacity():
             # During a rollout, hosts in the pool belong to the previous release.
             warm = None if self._spare_launches else self._start_warm_host()
-            host = self._new_host(warm)
+            host = self._launch_host(warm)
             if host is None:
                 if warm:
                     self.pool.append(warm)
@@ -251,7 +251,7 @@ class Group:
             self.retire(self.hosts.oldest_of_fullest_zone(), self.fleet.plan.drain_timeout_s)
         self._fill_pool()
 
-    def roll(self, rollout: Rollout) -> Steps:
+    def roll(self, rollout: Rollout) -> ProcessGenerator:
         """Replace the current hosts as an instance refresh does.
 
         If the fleet can exceed its maximum, new hosts start before old hosts drain.
@@ -262,13 +262,13 @@ class Group:
             while marks and len(outdated_hosts) <= marks[0]:
                 marks = [mark for mark in marks if mark < len(outdated_hosts)]
                 yield self._env.timeout(rollout.checkpoint_pause_s)
-            at_a_time = min(surge(rollout.surge_percent, self.desired), len(outdated_hosts))
-            if self.fleet.plan.surges:
+            at_a_time = min(surge_size(rollout.surge_percent, self.desired), len(outdated_hosts))
+            if self.fleet.plan.can_surge:
                 self._spare_launches = at_a_time
                 self.reconcile()
             yield self._env.timeout(DRAIN_POLL_S)
             beyond = self.size.in_service - self.desired
-            removable = beyond if self.fleet.plan.surges else at_a_time * (beyond >= 0)
+            removable = beyond if self.fleet.plan.can_surge else at_a_time * (beyond >= 0)
             for host in outdated_hosts[: max(0, removable)]:
                 if host in self.hosts:
                     self._spare_launches = max(0, self._spare_launches - 1)
@@ -278,39 +278,39 @@ class Group:
 
     def _has_reserved_capacity(self) -> bool:
         """Return True if the reservation has capacity for another host. Draining hosts still use the reservation."""
-        return self.fleet.plan.surges or len(self.hosts) + len(self.leaving) < self.plan.max_hosts
+        return self.fleet.plan.can_surge or len(self.hosts) + len(self.draining_hosts) < self.plan.max_hosts
 
     def retire(self, host: Host, budget_s: float) -> None:
         """Stop accepting calls, wait for existing calls to end, and move the remaining ones to other hosts."""
         self.hosts.remove(host)
-        self.leaving[host] = None
-        booted, host.state = host.state is not State.BOOTING, State.DRAINING
+        self.draining_hosts[host] = None
+        booted, host.state = host.state is not HostState.BOOTING, HostState.DRAINING
         if booted:
             self.fleet.open[host.index] = False
             self._env.process(self._drain(host, budget_s))
         else:
             self.record_termination(host)
 
-    def _drain(self, host: Host, budget_s: float) -> Steps:
+    def _drain(self, host: Host, budget_s: float) -> ProcessGenerator:
         fleet, waited_s = self.fleet, 0.0
         # The load balancer moves a VAD host's flows as soon as it leaves the target group.
         while fleet.plan.kind != "vad" and waited_s < budget_s and fleet.calls[host.index]:
             yield self._env.timeout(DRAIN_POLL_S)
             waited_s += DRAIN_POLL_S
-            if host.state is State.GONE:
+            if host.state is HostState.GONE:
                 return
         self._mover.move_calls(host, 0.0)
         self.record_termination(host)
 
     def record_termination(self, host: Host) -> None:
         """Remove a host without calls."""
-        if host in self.leaving:
-            del self.leaving[host]
+        if host in self.draining_hosts:
+            del self.draining_hosts[host]
         else:
             self.hosts.remove(host)
-        host.state = State.GONE
+        host.state = HostState.GONE
         self.fleet.remove_host(host)
-        self._account.release(self.fleet.plan)
+        self._account.release_host(self.fleet.plan)
 
     def interrupt(self, host: Host) -> None:
         """Send a spot host the two-minute interruption notice, and launch another host."""
@@ -318,23 +318,23 @@ class Group:
             self.retire(host, min(SPOT_DRAIN_S, self.fleet.plan.drain_timeout_s))
             self.reconcile()
 
-    def in_zone(self, zone: str) -> Iterator[Host]:
-        yield from (host for host in chain(self.hosts, self.leaving) if host.zone == zone)
+    def hosts_in_zone(self, zone: str) -> Iterator[Host]:
+        yield from (host for host in chain(self.hosts, self.draining_hosts) if host.zone == zone)
 
-    def lose_spot_pool(self, zone: str) -> None:
+    def empty_pool_in_zone(self, zone: str) -> None:
         """Remove the warm pool hosts of a lost zone."""
         self.pool = [other for other in self.pool if other != zone]
 
-    def _zones(self) -> list[str]:
+    def _available_zones(self) -> list[str]:
         return [zone for zone in self.plan.zones if zone not in self._account.lost_zones]
 
-    def _new_host(self, zone: str | None = None) -> Host | None:
+    def _launch_host(self, zone: str | None = None) -> Host | None:
         """Launch a host in the zone with the fewest hosts, or start one from the warm pool."""
-        zones = [zone] if zone else self._zones()
-        if not zones or not self._account.take(self.fleet.plan):
+        zones = [zone] if zone else self._available_zones()
+        if not zones or not self._account.reserve_host(self.fleet.plan):
             return None
         self._launches += 1
-        host = Host(self, min(zones, key=self.hosts.in_zone), self._launches)
+        host = Host(self, min(zones, key=self.hosts.count_in_zone), self._launches)
         self.hosts.add(host)
         return host
 
@@ -344,35 +344,39 @@ class Group:
             self.pool.remove(zone)
         return zone
 
-    def _boot(self, host: Host, seconds: float) -> Steps:
+    def _boot(self, host: Host, seconds: float) -> ProcessGenerator:
         yield self._env.timeout(seconds)
-        if host.state is State.BOOTING:
+        if host.state is HostState.BOOTING:
             self._open(host)
             yield self._env.timeout(self.fleet.plan.warm_up_s)
             self._settle(host)
 
     def _open(self, host: Host) -> None:
-        host.state = State.WARMING
-        self.fleet.enter(host)
+        host.state = HostState.WARMING
+        self.fleet.add_host(host)
 
     def _settle(self, host: Host) -> None:
-        if host.state is State.WARMING:
+        if host.state is HostState.WARMING:
             self.hosts.mark_settled(host)
             self.fleet.settled[host.index] = True
 
     def _fill_pool(self) -> None:
-        while len(self.pool) + self.preparing < self._warm and self._zones() and self._account.take(self.fleet.plan):
-            self.preparing += 1
-            self._env.process(self._prepare(self._zones()[len(self.pool) % len(self._zones())]))
+        while (
+            len(self.pool) + self.preparing_hosts < self._warm
+            and self._available_zones()
+            and self._account.reserve_host(self.fleet.plan)
+        ):
+            self.preparing_hosts += 1
+            self._env.process(self._prepare(self._available_zones()[len(self.pool) % len(self._available_zones())]))
 
-    def _prepare(self, zone: str) -> Steps:
+    def _prepare(self, zone: str) -> ProcessGenerator:
         yield self._env.timeout(self.fleet.plan.boot.prepare_s)
-        self.preparing -= 1
-        self._account.release(self.fleet.plan)
+        self.preparing_hosts -= 1
+        self._account.release_host(self.fleet.plan)
         if zone not in self._account.lost_zones:
             self.pool.append(zone)
 
-    def _replace_lost_hosts(self) -> Steps:
+    def _replace_lost_hosts(self) -> ProcessGenerator:
         # Traces change at full minutes; on average, Auto Scaling reacts half a minute later.
         yield self._env.timeout(RETRY_S / 2)
         while True:

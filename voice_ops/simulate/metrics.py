@@ -19,7 +19,7 @@ from voice_ops.simulate.fleet import Fleet
 
 Values = NDArray[np.floating[Any]]
 
-STREAMS_PER_CORE_CEILING = 3_400
+MAX_STREAMS_PER_CORE = 3_400
 """Number of streams at which a polled core is saturated, including the kernel's share on the same core; measured like
 ``capacity.STREAMS_PER_CORE``."""
 PACKETS_PER_S = 50
@@ -31,13 +31,13 @@ def load_percent(fleet: Fleet) -> Values:
     return 100.0 * fleet.calls / fleet.plan.slots
 
 
-def busy_percent(fleet: Fleet) -> Values:
+def utilization_percent(fleet: Fleet) -> Values:
     """Return the utilization of each host's accelerator."""
     busy: Values = np.minimum(100.0, fleet.busy_at_full * load_percent(fleet))
     return busy
 
 
-def ring_percent(fleet: Fleet) -> Values:
+def ring_occupancy_percent(fleet: Fleet) -> Values:
     """Return the maximum occupancy of each host's receive ring within a second, percent.
 
     Packets of many callers arrive at a core randomly, and each requires constant time. In such a queue (M/D/1), the
@@ -47,36 +47,36 @@ def ring_percent(fleet: Fleet) -> Values:
     """
     path = fleet.plan.data_path or DataPath()
     streams = np.maximum(fleet.calls / path.rx_queues, 1e-9)
-    busy = np.minimum(streams / STREAMS_PER_CORE_CEILING, 1 - 1e-9)
+    busy = np.minimum(streams / MAX_STREAMS_PER_CORE, 1 - 1e-9)
     max_fill = busy * np.log(np.maximum(streams * PACKETS_PER_S, 1.0)) / (2 * (1 - busy))
     percent: Values = np.minimum(100.0, 100.0 * max_fill / path.rx_ring_size)
     return percent
 
 
-MODELS: dict[str, Callable[[Fleet], Values]] = {
-    "RxRingOccupancy": ring_percent,
-    "RxRingSustained": ring_percent,
+METRIC_MODELS: dict[str, Callable[[Fleet], Values]] = {
+    "RxRingOccupancy": ring_occupancy_percent,
+    "RxRingSustained": ring_occupancy_percent,
     "SlotsTaken": lambda fleet: np.minimum(100.0, load_percent(fleet)),
     "VadSessions": lambda fleet: fleet.calls.astype(float),
-    "NeuronHeadroom": lambda fleet: 100.0 - busy_percent(fleet),
-    "NeuronUtilization": busy_percent,
-    "GpuBusy": busy_percent,
+    "NeuronHeadroom": lambda fleet: 100.0 - utilization_percent(fleet),
+    "NeuronUtilization": utilization_percent,
+    "GpuBusy": utilization_percent,
     "FreeSlots": lambda fleet: np.maximum(0.0, fleet.plan.slots - fleet.calls.astype(float)),
 }
 """Metrics of ``voice_blueprint.contract`` that follow from the number of calls."""
 
 
-def check_modelled(plan: FleetPlan) -> None:
+def check_rule_metrics(plan: FleetPlan) -> None:
     """Reject a rule on a metric that is not simulated.
 
     Raises:
         ValueError: A rule uses such a metric. The message lists the supported metrics.
     """
     for rule in plan.rules:
-        if rule.metric not in MODELS:
+        if rule.metric not in METRIC_MODELS:
             raise ValueError(
                 f"rule {rule.name} of fleet {plan.name} uses {rule.metric}, which cannot be simulated from the "
-                f"number of calls; supported metrics are {', '.join(MODELS)}"
+                f"number of calls; supported metrics are {', '.join(METRIC_MODELS)}"
             )
 
 
@@ -89,7 +89,7 @@ _AGGREGATIONS: dict[Statistic, tuple[Callable[[Values], float], Callable[[float,
 """Two functions for each statistic: one combines the samples of a tick, the other combines two ticks."""
 
 
-class Period:
+class MetricPeriod:
     """Aggregate of the samples in an alarm's period, with one sample per host and tick."""
 
     def __init__(self, statistic: Statistic) -> None:

@@ -8,15 +8,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from voice_ops.simulate.report import percent, summarize
+from voice_ops.simulate.report import format_percent, summarize
 from voice_ops.simulate.run import Result
 
 _TEXT_COLOR, _SLOTS_COLOR, _CALLS_COLOR, _REFUSED_COLOR = "#222222", "#1f6fb4", "#a8d5ba", "#d1495b"
 _COLUMN_IN, _HEIGHT_IN = 4.2, 6.7
-_DAY_H = 20
+_MIN_DAY_H = 20
 
 
-def draw(results: Sequence[Result], title: str, folder: Path) -> Path:
+def draw_calls(results: Sequence[Result], title: str, folder: Path) -> Path:
     """Write ``calls.png`` with a column per policy, and return the path of the file.
 
     Raises:
@@ -28,7 +28,7 @@ def draw(results: Sequence[Result], title: str, folder: Path) -> Path:
     axes = figure.subplots(2, len(results), sharex=True, sharey="row", squeeze=False, height_ratios=(1.25, 0.75))
     for result, (above, below) in zip(results, axes.T, strict=True):
         _format_axes(result, above, below)
-        _fill(result, above, below)
+        _plot_calls(result, above, below)
     axes[0][0].set_ylabel("calls at a time")
     axes[1][0].set_ylabel("callers refused\na minute")
     for row in axes:
@@ -38,37 +38,39 @@ def draw(results: Sequence[Result], title: str, folder: Path) -> Path:
     return folder / "calls.png"
 
 
-def _format_axes(result: Result, above: Axes, below: Axes) -> None:
-    above.set_title(_headline(result), fontsize=10)
-    below.set_xlabel("hour" if _is_day(result) else "minute")
-    below.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 3, 4, 5, 10]))
-    for axis in (above, below):
+def _format_axes(result: Result, calls_axes: Axes, refused_axes: Axes) -> None:
+    calls_axes.set_title(_format_headline(result), fontsize=10)
+    refused_axes.set_xlabel("hour" if _is_day(result) else "minute")
+    refused_axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 3, 4, 5, 10]))
+    for axis in (calls_axes, refused_axes):
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
         axis.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
-def _fill(result: Result, above: Axes, below: Axes) -> None:
-    course = result.course
+def _plot_calls(result: Result, calls_axes: Axes, refused_axes: Axes) -> None:
+    course = result.time_series
     time = course.second / (3600 if _is_day(result) else 60)
-    above.fill_between(time, course.carried, color=_CALLS_COLOR, linewidth=0, label="carried")
-    above.fill_between(
+    calls_axes.fill_between(time, course.carried, color=_CALLS_COLOR, linewidth=0, label="carried")
+    calls_axes.fill_between(
         time, course.carried, course.wanted, where=course.wanted > course.carried, color=_REFUSED_COLOR, alpha=0.35,
         linewidth=0, label="offered, not carried",
     )  # fmt: skip
-    above.plot(time, course.wanted, color=_TEXT_COLOR, linewidth=1.2, label="offered load")
-    above.step(time, course.places, color=_SLOTS_COLOR, linewidth=1.5, where="post", label="capacity in service (ASR)")
+    calls_axes.plot(time, course.wanted, color=_TEXT_COLOR, linewidth=1.2, label="offered load")
+    calls_axes.step(
+        time, course.places, color=_SLOTS_COLOR, linewidth=1.5, where="post", label="capacity in service (ASR)"
+    )
     minute = max(1, 60 // result.tick_s)
     refused = np.diff(course.refused[::minute], prepend=0)
-    below.fill_between(time[::minute], refused, color=_REFUSED_COLOR, step="post", linewidth=0)
+    refused_axes.fill_between(time[::minute], refused, color=_REFUSED_COLOR, step="post", linewidth=0)
 
 
-def _headline(result: Result) -> str:
+def _format_headline(result: Result) -> str:
     summary = summarize(result)
-    share = percent(summary.refused_calls, max(1, summary.offered_calls))
+    share = format_percent(summary.refused_calls, max(1, summary.offered_calls))
     refused = f"{share} of calls refused" if summary.refused_calls else "no call refused"
     return f"{result.policy}\n{refused}, {summary.usd:,.0f} USD"
 
 
 def _is_day(result: Result) -> bool:
-    return bool(result.course.second[-1] > _DAY_H * 3600)
+    return bool(result.time_series.second[-1] > _MIN_DAY_H * 3600)

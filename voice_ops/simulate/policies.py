@@ -7,18 +7,18 @@ import simpy
 
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
-from voice_blueprint.observability.azure.scaling import SCALE_DOWN, SCALE_UP, Pace
+from voice_blueprint.observability.azure.scaling import SCALE_DOWN, SCALE_UP, ScalingPace
 from voice_ops.simulate.calls import Calls
-from voice_ops.simulate.capacity import RECOGNISES, FleetPlan
+from voice_ops.simulate.capacity import TRANSCRIBING_KINDS, FleetPlan
 from voice_ops.simulate.fleet import Fleet
 from voice_ops.simulate.scaling import (
-    CPU_TARGET,
+    CPU_TARGET_PERCENT,
     DEFAULT_SCALE_DOWN,
     DEFAULT_SCALE_UP,
     QueueScaler,
     Scaler,
     StepScaler,
-    Tracker,
+    TargetTracker,
 )
 
 
@@ -27,13 +27,13 @@ class Policy:
     """A scaling policy.
 
     Attributes:
-        scalers: Function that creates the scalers of a fleet.
-        warm_pools: Whether the file's warm pools are used.
+        create_scalers: Function that creates the scalers of a fleet.
+        uses_warm_pools: Whether the file's warm pools are used.
     """
 
     name: str
-    scalers: Callable[[simpy.Environment, Fleet, Calls], Iterator[Scaler]]
-    warm_pools: bool
+    create_scalers: Callable[[simpy.Environment, Fleet, Calls], Iterator[Scaler]]
+    uses_warm_pools: bool
 
 
 def _seed_rule(kind: str) -> ScalingRule:
@@ -62,28 +62,32 @@ def _seed_scalers(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Sc
         yield StepScaler(env, fleet, _seed_rule(fleet.plan.kind))
 
 
-def _cpu(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
+def _cpu_scalers(env: simpy.Environment, fleet: Fleet, _: Calls) -> Iterator[Scaler]:
     for group in fleet.groups:
         for grows in (True, False):
-            yield Tracker(env, group, CPU_TARGET, grows=grows)
+            yield TargetTracker(env, group, CPU_TARGET_PERCENT, grows=grows)
 
 
 def scalers_for(policy: Policy, env: simpy.Environment, fleet: Fleet, calls: Calls) -> Iterator[Scaler]:
     """Yield the scalers of a fleet. Tasks and pods scale by their sockets, independently of the hosts' policy."""
     plan = fleet.plan
-    if plan.kind in RECOGNISES or (plan.kind == "vad" and not plan.by_queue):
-        yield from policy.scalers(env, fleet, calls)
+    if plan.kind in TRANSCRIBING_KINDS or (plan.kind == "vad" and not plan.scales_by_queue):
+        yield from policy.create_scalers(env, fleet, calls)
         return
     for group in fleet.groups:
-        if plan.by_queue:
+        if plan.scales_by_queue:
             yield QueueScaler(env, group, calls, 0.0, SCALE_UP, SCALE_DOWN, TARGET_UTILIZATION)
             continue
         for grows in (True, False):
-            yield Tracker(env, group, 100 * TARGET_UTILIZATION, grows=grows)
+            yield TargetTracker(env, group, 100 * TARGET_UTILIZATION, grows=grows)
 
 
-def _queue(
-    env: simpy.Environment, fleet: Fleet, calls: Calls, up: Pace = DEFAULT_SCALE_UP, down: Pace = DEFAULT_SCALE_DOWN
+def _queue_scalers(
+    env: simpy.Environment,
+    fleet: Fleet,
+    calls: Calls,
+    up: ScalingPace = DEFAULT_SCALE_UP,
+    down: ScalingPace = DEFAULT_SCALE_DOWN,
 ) -> Iterator[Scaler]:
     # Callers wait for any ASR host, so each fleet's share of the queue is its share of the slots.
     max_calls = sum(each.plan.max_hosts * each.plan.slots for each in calls.asr)
@@ -92,21 +96,21 @@ def _queue(
         yield QueueScaler(env, group, calls, waits, up, down)
 
 
-def _file(env: simpy.Environment, fleet: Fleet, calls: Calls) -> Iterator[Scaler]:
-    if fleet.plan.by_queue:
-        yield from _queue(env, fleet, calls, SCALE_UP, SCALE_DOWN)
+def _file_scalers(env: simpy.Environment, fleet: Fleet, calls: Calls) -> Iterator[Scaler]:
+    if fleet.plan.scales_by_queue:
+        yield from _queue_scalers(env, fleet, calls, SCALE_UP, SCALE_DOWN)
     for rule in fleet.plan.rules:
         yield StepScaler(env, fleet, rule)
 
 
-SEED = Policy("seed's table alone", _seed_scalers, warm_pools=False)
-CPU = Policy(f"CPU target {CPU_TARGET:g} %", _cpu, warm_pools=False)
-QUEUE = Policy("KEDA on the queue", _queue, warm_pools=False)
-PEERS = SEED, CPU, QUEUE
+SEED_POLICY = Policy("seed's table alone", _seed_scalers, uses_warm_pools=False)
+CPU_POLICY = Policy(f"CPU target {CPU_TARGET_PERCENT:g} %", _cpu_scalers, uses_warm_pools=False)
+QUEUE_POLICY = Policy("KEDA on the queue", _queue_scalers, uses_warm_pools=False)
+PEER_POLICIES = SEED_POLICY, CPU_POLICY, QUEUE_POLICY
 """Policies that the file's own rules are compared with."""
 
 
-def configured(plans: tuple[FleetPlan, ...]) -> Policy:
+def configured_policy(plans: tuple[FleetPlan, ...]) -> Policy:
     """Return the policy that consists of the file's own rules and warm pools."""
     pooled = any(plan.warm_hosts for plan in plans)
-    return Policy("file, warm pool" if pooled else "file", _file, warm_pools=True)
+    return Policy("file, warm pool" if pooled else "file", _file_scalers, uses_warm_pools=True)

@@ -10,7 +10,7 @@ from rich.table import Table
 from voice_ops.output import empty_table, format_range
 from voice_ops.simulate.capacity import FleetPlan
 from voice_ops.simulate.run import Result
-from voice_ops.simulate.shortfall import shortfall
+from voice_ops.simulate.shortfall import find_shortfall
 from voice_ops.simulate.traces import Trace
 
 _HOUR_S = 3600
@@ -61,7 +61,7 @@ class Summary:
 
 def summarize(result: Result) -> Summary:
     """Calculate the totals of a policy from its time series."""
-    course, ledger = result.course, result.ledger
+    course, ledger = result.time_series, result.ledger
     hours = result.tick_s / _HOUR_S
     host_hours = {name: float(hosts.sum()) * hours for name, hosts in course.hosts.items()}
     prices = {plan.name: plan.usd_per_hour for plan in result.plans}
@@ -70,7 +70,7 @@ def summarize(result: Result) -> Summary:
         policy=result.policy,
         offered_calls=ledger.offered,
         refused_calls=ledger.refused,
-        refused_call_seconds=(ledger.refused + ledger.cut) * result.call_s,
+        refused_call_seconds=(ledger.refused + ledger.cut) * result.mean_call_s,
         cut_calls=ledger.cut,
         degraded_call_seconds=ledger.degraded_s,
         gpu_call_seconds=ledger.gpu_s,
@@ -95,9 +95,11 @@ def _longest_shortage(short: np.ndarray[tuple[int], np.dtype[np.bool_]], tick_s:
     return (float(runs.max()) * tick_s if runs.size else 0.0), bool(short[-1])
 
 
-def as_dict(trace: Trace, results: Sequence[Result], swept: Mapping[float, Result], *, seed: int) -> dict[str, object]:
+def as_dict(
+    trace: Trace, results: Sequence[Result], sweep_results: Mapping[float, Result], *, seed: int
+) -> dict[str, object]:
     """Return all results for ``--json``, with one value per minute in each time series."""
-    text = shortfall(results[-1])
+    text = find_shortfall(results[-1])
     return {
         "trace": trace.name,
         "seconds": trace.duration_s,
@@ -107,7 +109,7 @@ def as_dict(trace: Trace, results: Sequence[Result], swept: Mapping[float, Resul
             {
                 "fleet": plan.name,
                 "places_per_host": plan.slots,
-                "places_source": plan.places_source,
+                "places_source": plan.slots_source,
                 "boot": [asdict(phase) for phase in plan.boot.phases],
                 "usd_per_host_hour": plan.usd_per_hour,
             }
@@ -115,7 +117,7 @@ def as_dict(trace: Trace, results: Sequence[Result], swept: Mapping[float, Resul
         ],
         "alerts": [asdict(firing) for firing in results[-1].firings],
         "shortfall": asdict(text) if text else None,
-        "busy_at_full": [{"busy_at_full": busy} | asdict(summarize(result)) for busy, result in swept.items()],
+        "busy_at_full": [{"busy_at_full": busy} | asdict(summarize(result)) for busy, result in sweep_results.items()],
         "policies": [asdict(summarize(result)) | {"course": _series_as_dict(result)} for result in results],
     }
 
@@ -126,7 +128,7 @@ def _series_as_dict(result: Result) -> dict[str, object]:
         name: {fleet: values[::step].tolist() for fleet, values in found.items()}
         if isinstance(found, dict)
         else found[::step].tolist()
-        for name, found in vars(result.course).items()
+        for name, found in vars(result.time_series).items()
     }
 
 
@@ -137,13 +139,13 @@ def policy_table(title: str, summaries: Sequence[Summary]) -> Table:
     )
     table = empty_table(title, [""], [summary.policy for summary in summaries], caption=caption)
     rows = {
-        "calls refused": [_share(one.refused_calls, one.offered_calls) for one in summaries],
-        "of these by agents": [_share(one.refused_conversations, one.conversations or 1) for one in summaries],
+        "calls refused": [_format_share(one.refused_calls, one.offered_calls) for one in summaries],
+        "of these by agents": [_format_share(one.refused_conversations, one.conversations or 1) for one in summaries],
         "calls cut": [f"{one.cut_calls:,}" for one in summaries],
         "refused call-seconds": [f"{one.refused_call_seconds:,.0f}" for one in summaries],
         "degraded call-seconds": [f"{one.degraded_call_seconds:,.0f}" for one in summaries],
         "call-seconds on GPUs": [f"{one.gpu_call_seconds:,.0f}" for one in summaries],
-        "time to capacity": [_time_to_capacity(one) for one in summaries],
+        "time to capacity": [_format_time_to_capacity(one) for one in summaries],
         "overshoot": [f"{one.overshoot_percent:.0f} %" for one in summaries],
         "launches over quota": [f"{one.launches_refused:,}" for one in summaries],
         "host-hours, running": [f"{sum(one.host_hours.values()):,.1f}" for one in summaries],
@@ -157,7 +159,7 @@ def policy_table(title: str, summaries: Sequence[Summary]) -> Table:
     return table
 
 
-def alert_lines(result: Result) -> str:
+def format_alerts(result: Result) -> str:
     """Return a line for each alert that fires, with the time of the first firing and the number of firings."""
     if not result.firings:
         return "alerts that fire: none"
@@ -169,29 +171,29 @@ def alert_lines(result: Result) -> str:
     return "\n".join(["alerts that fire:", *lines])
 
 
-def sweep_table(swept: Mapping[float, Result]) -> Table:
+def sweep_table(sweep_results: Mapping[float, Result]) -> Table:
     """Create a table of the results of the file's own rules, by the utilization of a fully occupied ASR host."""
-    first_result = next(iter(swept.values()))
+    first_result = next(iter(sweep_results.values()))
     table = empty_table(
-        f"{first_result.policy}, by how busy a full host is", [""], [f"{busy:.0%} busy" for busy in swept]
+        f"{first_result.policy}, by how busy a full host is", [""], [f"{busy:.0%} busy" for busy in sweep_results]
     )
-    summaries = [summarize(result) for result in swept.values()]
-    table.add_row("calls refused", *(_share(one.refused_calls, one.offered_calls) for one in summaries))
-    table.add_row("time to capacity", *(_time_to_capacity(one) for one in summaries))
+    summaries = [summarize(result) for result in sweep_results.values()]
+    table.add_row("calls refused", *(_format_share(one.refused_calls, one.offered_calls) for one in summaries))
+    table.add_row("time to capacity", *(_format_time_to_capacity(one) for one in summaries))
     table.add_row("USD", *(f"{one.usd:,.2f}" for one in summaries))
     return table
 
 
-def percent(part: float, total: float) -> str:
+def format_percent(part: float, total: float) -> str:
     """Format a share as a percentage with one decimal. Small positive shares are formatted as ``< 0.1%``."""
     return f"{part / total:.1%}" if part / total >= 0.0005 else "< 0.1%"  # noqa: PLR2004  a smaller share would be formatted as 0.0%
 
 
-def _share(part: int, total: int) -> str:
-    return f"{part:,} ({percent(part, total)})" if part else "0"
+def _format_share(part: int, total: int) -> str:
+    return f"{part:,} ({format_percent(part, total)})" if part else "0"
 
 
-def _time_to_capacity(summary: Summary) -> str:
+def _format_time_to_capacity(summary: Summary) -> str:
     if not summary.short_of_places_s:
         return "never short"
     minutes, seconds = divmod(round(summary.short_of_places_s), 60)
@@ -214,6 +216,6 @@ def fleet_table(plans: Sequence[FleetPlan]) -> Table:
             f"{plan.slots:,}",
             f"{plan.boot.cold_s:g} s",
             f"{plan.boot.warm_s:g} s" if plan.warm_hosts else "-",
-            plan.places_source,
+            plan.slots_source,
         )
     return table

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from voice_blueprint.file.model.aws import Rollout
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.simulate.account import Account
-from voice_ops.simulate.alerts import UNHEALTHY_S, Firing, Replay, watched
+from voice_ops.simulate.alerts import UNHEALTHY_S, AlertReplay, Firing, replayable_alerts
 from voice_ops.simulate.calls import CallResults, Calls
-from voice_ops.simulate.capacity import RECOGNISES, FleetPlan
-from voice_ops.simulate.fleet import Fleet, Group, Host, State, Steps
+from voice_ops.simulate.capacity import TRANSCRIBING_KINDS, FleetPlan
+from voice_ops.simulate.fleet import Fleet, Group, Host, HostState, ProcessGenerator
 from voice_ops.simulate.policies import Policy, scalers_for
 from voice_ops.simulate.traces import Outage, SpotWave, Trace
 
 LEAD_IN_S = 1_800
 """Duration of the lead-in, s, which the results exclude. The load remains at the trace's first value while each policy
 adjusts the sizes of fleets."""
-START_LOAD = 0.7
+INITIAL_UTILIZATION = 0.7
 """Initial utilization, if the file's bounds allow it."""
 SHORT_TRACE_S, SHORT_TRACE_TICK_S, DAY_TICK_S = 6 * 3600, 1, 10
 """Traces of up to six hours are simulated in ticks of one second; longer traces, and cells, in ticks of the minimum
@@ -41,7 +41,7 @@ class Watcher(Protocol):
     def sample(self) -> None:
         """Record the samples of a tick."""
 
-    def watch(self) -> Steps:
+    def watch(self) -> ProcessGenerator:
         """Evaluate the samples after each period."""
 
 
@@ -51,28 +51,28 @@ class Settings:
 
     Attributes:
         zones: Availability zones of the deployment.
-        call_s: Mean length of a call.
+        mean_call_s: Mean length of a call.
         cross_zone: Whether the load balancer balances across zones.
         quotas: Quotas in vCPUs by quota code.
         interruptions_per_day: Interruptions of each spot host per day.
-        rolls: Fleets whose hosts are replaced from the start of the trace, one group after another.
+        rolled_fleets: Fleets whose hosts are replaced from the start of the trace, one group after another.
         rollout: Settings of the replacement.
         busy_at_full: Utilization of an ASR host with all slots used.
-        silent: Metrics that no host publishes from the start of the trace.
+        silent_metrics: Metrics that no host publishes from the start of the trace.
         store_calls: Maximum number of calls of the state store, or ``None`` without a state store.
         redial_share: Share of refused or cut-off callers who call again.
     """
 
     zones: tuple[str, ...]
-    call_s: float
+    mean_call_s: float
     cross_zone: bool
     seed: int
     quotas: Mapping[str, int] = field(default_factory=dict)
     interruptions_per_day: float = 0.0
-    rolls: frozenset[str] = frozenset()
+    rolled_fleets: frozenset[str] = frozenset()
     rollout: Rollout = field(default_factory=Rollout)
     busy_at_full: float = 1.0
-    silent: frozenset[str] = frozenset()
+    silent_metrics: frozenset[str] = frozenset()
     store_calls: int | None = None
     redial_share: float = 0.0
     tick_s: int | None = None
@@ -102,7 +102,7 @@ class TimeSeries:
     stopped: dict[str, NDArray[np.int64]]
 
     @classmethod
-    def of(cls, ticks: int, fleets: list[str]) -> Self:
+    def zeros(cls, ticks: int, fleets: list[str]) -> Self:
         """Create time series of zeros."""
         hosts, stopped = ({name: np.zeros(ticks, np.int64) for name in fleets} for _ in range(2))
         carried, places, refused = (np.zeros(ticks, np.int64) for _ in range(3))
@@ -115,10 +115,10 @@ class Result:
 
     policy: str
     plans: tuple[FleetPlan, ...]
-    course: TimeSeries
+    time_series: TimeSeries
     ledger: CallResults
     tick_s: int
-    call_s: float
+    mean_call_s: float
     refused_launches: int
     scaling_actions: int
     firings: tuple[Firing, ...] = ()
@@ -129,7 +129,7 @@ class Simulation:
 
     Args:
         progress: Function that is called periodically with the simulated seconds.
-        alerts_of: File whose alerts are replayed, or ``None``.
+        alert_deployment: File whose alerts are replayed, or ``None``.
     """
 
     def __init__(  # noqa: PLR0917  all parameters are required
@@ -139,7 +139,7 @@ class Simulation:
         trace: Trace,
         settings: Settings,
         progress: Callable[[float], None] = lambda _: None,
-        alerts_of: Deployment | None = None,
+        alert_deployment: Deployment | None = None,
     ) -> None:
         self._plans, self._policy, self._trace = plans, policy, trace
         self._settings, self._progress = settings, progress
@@ -147,30 +147,30 @@ class Simulation:
         self.env = simpy.Environment(initial_time=-settings.lead_in_s)
         self.account = Account(dict(settings.quotas))
         self.fleets = [Fleet(plan, settings.zones, settings.busy_at_full) for plan in plans]
-        self.calls = self.make_calls()
+        self.calls = self.create_calls()
         for fleet in self.fleets:
-            warm = fleet.plan.warm_hosts if policy.warm_pools else 0
+            warm = fleet.plan.warm_hosts if policy.uses_warm_pools else 0
             for group in fleet.plan.groups:
                 Group(self.env, fleet, group, self.account, self.calls, warm)
         self.scalers = [each for fleet in self.fleets for each in scalers_for(policy, self.env, fleet, self.calls)]
-        self._lost: list[tuple[str, float]] = []
-        rules = watched(alerts_of, self) if alerts_of else ()
-        self.replays = [Replay(self, alert) for alert in rules]
+        self._failed_hosts: list[tuple[str, float]] = []
+        rules = replayable_alerts(alert_deployment, self) if alert_deployment else ()
+        self.replays = [AlertReplay(self, alert) for alert in rules]
         self._watchers: tuple[Watcher, ...] = (*self.scalers, *self.replays)
         self._random = np.random.default_rng(settings.seed + 1)
         ticks = math.ceil(trace.duration_s / self.tick_s)
-        self._series = TimeSeries.of(ticks, [plan.name for plan in plans])
+        self._series = TimeSeries.zeros(ticks, [plan.name for plan in plans])
 
-    def make_calls(self) -> Calls:
+    def create_calls(self) -> Calls:
         """Create the callers for all fleets."""
-        fronts = [fleet for fleet in self.fleets if fleet.plan.kind not in RECOGNISES]
-        asr = [fleet for kind in RECOGNISES for fleet in self.fleets if fleet.plan.kind == kind]
+        fronts = [fleet for fleet in self.fleets if fleet.plan.kind not in TRANSCRIBING_KINDS]
+        asr = [fleet for kind in TRANSCRIBING_KINDS for fleet in self.fleets if fleet.plan.kind == kind]
         settings = self._settings
         return Calls(
             fronts,
             asr,
             self._trace,
-            settings.call_s,
+            settings.mean_call_s,
             cross_zone=settings.cross_zone,
             seed=settings.seed,
             store_calls=settings.store_calls,
@@ -179,8 +179,8 @@ class Simulation:
 
     def begin(self) -> None:
         """Place the initial hosts and calls, and start all processes."""
-        self._start()
-        self.env.process(self._tick())
+        self._start_fleets()
+        self.env.process(self._run_ticks())
         for watcher in self._watchers:
             self.env.process(watcher.watch())
         for outage in self._trace.outages:
@@ -188,10 +188,10 @@ class Simulation:
         for wave in self._trace.spot_waves:
             self.env.process(self._run_spot_wave(wave))
         for fleet in self.fleets:
-            if fleet.plan.name in self._settings.rolls:
+            if fleet.plan.name in self._settings.rolled_fleets:
                 self.env.process(self._roll(fleet))
         if self._settings.interruptions_per_day and any(plan.spot for plan in self._plans):
-            self.env.process(self._interrupt())
+            self.env.process(self._interrupt_spot_hosts())
 
     def run(self) -> Result:
         """Simulate the lead-in and the trace, and return the results of the trace."""
@@ -200,10 +200,10 @@ class Simulation:
         return Result(
             policy=self._policy.name,
             plans=self._plans,
-            course=self._series,
+            time_series=self._series,
             ledger=self.calls.ledger,
             tick_s=self.tick_s,
-            call_s=self._settings.call_s,
+            mean_call_s=self._settings.mean_call_s,
             refused_launches=self.account.refused_launches,
             scaling_actions=sum(scaler.actions for scaler in self.scalers),
             firings=tuple(
@@ -211,35 +211,35 @@ class Simulation:
             ),
         )
 
-    def unhealthy(self, kind: str) -> int:
+    def count_unhealthy_hosts(self, kind: str) -> int:
         """Return the number of failed hosts of a kind that a load balancer still lists."""
-        return sum(1 for each, until in self._lost if each == kind and until > self.env.now)
+        return sum(1 for each, until in self._failed_hosts if each == kind and until > self.env.now)
 
-    def _start(self) -> None:
-        first = self._trace.at(0)
+    def _start_fleets(self) -> None:
+        first = self._trace.calls_at(0)
         remaining = first
         for fleet in [*self.calls.fronts, *self.calls.asr]:
             for group in fleet.groups:
                 share = first * fleet.plan.share / len(fleet.groups) if fleet in self.calls.fronts else remaining
                 plan = group.plan
-                hosts = math.ceil(share / (fleet.plan.slots * START_LOAD)) if fleet.plan.slots else 0
+                hosts = math.ceil(share / (fleet.plan.slots * INITIAL_UTILIZATION)) if fleet.plan.slots else 0
                 group.start(min(max(hosts, plan.min_hosts), plan.max_hosts))
             if fleet in self.calls.asr:
-                remaining = max(0.0, remaining - START_LOAD * fleet.slots)
+                remaining = max(0.0, remaining - INITIAL_UTILIZATION * fleet.slots)
         self.calls.populate(round(first))
 
-    def _roll(self, fleet: Fleet) -> Steps:
+    def _roll(self, fleet: Fleet) -> ProcessGenerator:
         yield self.env.timeout(-self.env.now)
         for group in fleet.groups:
             yield self.env.process(group.roll(self._settings.rollout))
 
-    def _tick(self) -> Steps:
+    def _run_ticks(self) -> ProcessGenerator:
         while True:
             if self.env.now == 0:
                 self.calls.ledger = CallResults()
                 self.account.refused_launches = 0
                 for fleet in self.fleets:
-                    fleet.silent = self._settings.silent
+                    fleet.silent_metrics = self._settings.silent_metrics
             self.calls.advance(self.env.now, self.tick_s)
             yield self.env.timeout(self.tick_s)
             for watcher in self._watchers:
@@ -250,37 +250,37 @@ class Simulation:
     def _record(self, tick: int) -> None:
         course, ledger = self._series, self.calls.ledger
         course.second[tick] = self.env.now
-        course.wanted[tick] = self._trace.at(self.env.now)
-        course.carried[tick] = self.calls.carried
+        course.wanted[tick] = self._trace.calls_at(self.env.now)
+        course.carried[tick] = self.calls.active_calls
         front_slots = [front.slots for front in self.calls.fronts if front.plan.share == 1]
         store = [] if self.calls.store_calls is None else [self.calls.store_calls]
         course.places[tick] = min([sum(fleet.slots for fleet in self.calls.asr), *front_slots, *store])
         course.refused[tick] = ledger.refused + ledger.cut
         for fleet in self.fleets:
-            course.hosts[fleet.plan.name][tick] = fleet.running
-            course.stopped[fleet.plan.name][tick] = fleet.stopped
+            course.hosts[fleet.plan.name][tick] = fleet.running_hosts
+            course.stopped[fleet.plan.name][tick] = fleet.stopped_hosts
             if fleet.plan.kind == "gpu":
                 ledger.gpu_s += float(fleet.calls.sum()) * self.tick_s
         if not tick % 64:
             self._progress(self.env.now)
 
-    def _run_outage(self, outage: Outage) -> Steps:
+    def _run_outage(self, outage: Outage) -> ProcessGenerator:
         zone = self._settings.zones[outage.zone]
         yield self.env.timeout(outage.start_s - self.env.now)
         self.account.lost_zones.add(zone)
-        lost = [host for fleet in self.fleets for group in fleet.groups for host in group.in_zone(zone)]
+        lost = [host for fleet in self.fleets for group in fleet.groups for host in group.hosts_in_zone(zone)]
         for host in lost:
             if host.index >= 0:
                 host.group.fleet.open[host.index] = False
         for host in lost:
-            self._kill(host)
+            self._fail_host(host)
         for fleet in self.fleets:
             for group in fleet.groups:
-                group.lose_spot_pool(zone)
+                group.empty_pool_in_zone(zone)
         yield self.env.timeout(outage.end_s - outage.start_s)
         self.account.lost_zones.remove(zone)
 
-    def _run_spot_wave(self, wave: SpotWave) -> Steps:
+    def _run_spot_wave(self, wave: SpotWave) -> ProcessGenerator:
         yield self.env.timeout(wave.start_s - self.env.now)
         self.account.spot_sold_out = True
         for group in self._spot_groups():
@@ -292,19 +292,19 @@ class Simulation:
     def _spot_groups(self) -> Iterator[Group]:
         return (group for fleet in self.fleets if fleet.plan.spot for group in fleet.groups)
 
-    def _kill(self, host: Host) -> None:
+    def _fail_host(self, host: Host) -> None:
         if host.index >= 0:
             gap_s = VAD_GAP_S if host.group.fleet.plan.kind == "vad" else ASR_GAP_S
             self.calls.move_calls(host, gap_s)
-            self._lost.append((host.group.fleet.plan.kind, self.env.now + UNHEALTHY_S))
+            self._failed_hosts.append((host.group.fleet.plan.kind, self.env.now + UNHEALTHY_S))
         host.group.record_termination(host)
 
-    def _interrupt(self) -> Steps:
+    def _interrupt_spot_hosts(self) -> ProcessGenerator:
         """Interrupt spot hosts, each with the same probability every minute."""
         interruption_rate = self._settings.interruptions_per_day / (24 * 60)
         while True:
             yield self.env.timeout(60)
             for group in self._spot_groups():
                 for host in tuple(group.hosts):
-                    if host.state is not State.BOOTING and self._random.random() < interruption_rate:
+                    if host.state is not HostState.BOOTING and self._random.random() < interruption_rate:
                         group.interrupt(host)

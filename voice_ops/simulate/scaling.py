@@ -7,13 +7,19 @@ from collections import deque
 import numpy as np
 import simpy
 
-from voice_blueprint.aws.alarms import AlarmRule, AlarmState, evaluate, evaluation_range
-from voice_blueprint.aws.autoscaling import ACTION_REPEAT_S, GroupSize, alarm_for, desired_after, step_adjustment
+from voice_blueprint.aws.alarms import AlarmRule, AlarmState, evaluate_alarm, evaluation_range
+from voice_blueprint.aws.autoscaling import (
+    ACTION_REPEAT_S,
+    GroupSize,
+    alarm_rule_for,
+    desired_capacity_after,
+    step_adjustment,
+)
 from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic
-from voice_blueprint.observability.azure.scaling import TARGET_SHARE, Pace
+from voice_blueprint.observability.azure.scaling import TARGET_SHARE, ScalingPace
 from voice_ops.simulate.calls import Calls
-from voice_ops.simulate.fleet import Fleet, Group, Steps
-from voice_ops.simulate.metrics import MODELS, Period, load_percent
+from voice_ops.simulate.fleet import Fleet, Group, ProcessGenerator
+from voice_ops.simulate.metrics import METRIC_MODELS, MetricPeriod, load_percent
 
 
 class Scaler(ABC):
@@ -30,7 +36,7 @@ class Scaler(ABC):
         """Record the current metrics of the hosts."""
 
     @abstractmethod
-    def watch(self) -> Steps:
+    def watch(self) -> ProcessGenerator:
         """Evaluate the samples periodically."""
 
 
@@ -39,13 +45,13 @@ class AlarmScaler(Scaler):
 
     def __init__(self, env: simpy.Environment, alarm: AlarmRule, period_s: int, statistic: Statistic) -> None:
         self._env, self._alarm, self._period_s = env, alarm, period_s
-        self._period = Period(statistic)
+        self._period = MetricPeriod(statistic)
 
     @abstractmethod
     def act(self, value: float) -> None:
         """Execute the action of the alarm for the latest datapoint."""
 
-    def watch(self) -> Steps:
+    def watch(self) -> ProcessGenerator:
         """Evaluate the alarm after each period; in ALARM, act immediately and then every minute."""
         window: deque[float | None] = deque(maxlen=evaluation_range(self._alarm))
         state, acted_at = AlarmState.OK, -math.inf
@@ -53,7 +59,7 @@ class AlarmScaler(Scaler):
             yield self._env.timeout(self._period_s)
             newest = self._period.close()
             window.append(newest)
-            before, state = state, evaluate(self._alarm, tuple(window), state)
+            before, state = state, evaluate_alarm(self._alarm, tuple(window), state)
             entered = state is AlarmState.ALARM and before is not AlarmState.ALARM
             due = state is AlarmState.ALARM and self._env.now - acted_at >= ACTION_REPEAT_S
             if newest is not None and (entered or due):
@@ -66,27 +72,27 @@ class StepScaler(AlarmScaler):
     """Scaler for a scaling rule, with an alarm on the whole fleet and a step policy for each group."""
 
     def __init__(self, env: simpy.Environment, fleet: Fleet, rule: ScalingRule) -> None:
-        super().__init__(env, alarm_for(rule), rule.period_s, rule.statistic)
+        super().__init__(env, alarm_rule_for(rule), rule.period_s, rule.statistic)
         self._fleet, self._rule, self._bands = fleet, rule, rule.bands
 
     def sample(self) -> None:
         """Record the current values of the rule's metric."""
-        if self._rule.metric not in self._fleet.silent:
-            self._period.add(MODELS[self._rule.metric](self._fleet)[self._fleet.live])
+        if self._rule.metric not in self._fleet.silent_metrics:
+            self._period.add(METRIC_MODELS[self._rule.metric](self._fleet)[self._fleet.live])
 
     def act(self, value: float) -> None:
         """Adjust every group by the step that matches the datapoint."""
         adjustment = step_adjustment(self._bands, value - self._rule.threshold)
         for group in self._fleet.groups if adjustment else ():
-            group.resize(desired_after(group.size, adjustment))
+            group.resize(desired_capacity_after(group.size, adjustment))
 
 
-CPU_TARGET = 50.0
+CPU_TARGET_PERCENT = 50.0
 """Target in percent: the value in AWS's examples of target tracking on ``ASGAverageCPUUtilization``."""
 _TRACKING_PERIOD_S = 60
 
 
-class Tracker(AlarmScaler):
+class TargetTracker(AlarmScaler):
     """Scaler for one of the two alarms of a target tracking policy on the utilization of a group's slots.
 
     The alarms are those that AWS creates: three minutes above the target, and fifteen minutes below 90 % of it. The
@@ -111,22 +117,22 @@ class Tracker(AlarmScaler):
         )
         super().__init__(env, alarm, _TRACKING_PERIOD_S, Statistic.AVERAGE)
         self._target = target
-        self._group, self._number, self._grows = group, group.fleet.groups.index(group), grows
+        self._group, self._group_index, self._grows = group, group.fleet.groups.index(group), grows
 
     def sample(self) -> None:
         """Record the current utilization of the group's hosts."""
         fleet = self._group.fleet
-        counted = fleet.settled & (fleet.group == self._number)
+        counted = fleet.settled & (fleet.group == self._group_index)
         if self._grows:
             counted &= fleet.open
         self._period.add(np.minimum(100.0, load_percent(fleet)[counted]))
 
     def act(self, value: float) -> None:
         """Set the group's size so that the metric reaches the target."""
-        self._group.resize(tracked(self._group.size, value, self._target, grows=self._grows))
+        self._group.resize(tracked_capacity(self._group.size, value, self._target, grows=self._grows))
 
 
-def tracked(size: GroupSize, value: float, target: float = CPU_TARGET, *, grows: bool) -> int:
+def tracked_capacity(size: GroupSize, value: float, target: float = CPU_TARGET_PERCENT, *, grows: bool) -> int:
     """Return the desired capacity that brings a metric to its target.
 
     Args:
@@ -143,8 +149,8 @@ def tracked(size: GroupSize, value: float, target: float = CPU_TARGET, *, grows:
 
 
 _SYNC_S, _TOLERANCE = 15, 0.1
-DEFAULT_SCALE_UP = Pace(pods=4, percent=100, period_s=15, settle_s=0)
-DEFAULT_SCALE_DOWN = Pace(pods=0, percent=100, period_s=15, settle_s=300)
+DEFAULT_SCALE_UP = ScalingPace(pods=4, percent=100, period_s=15, settle_s=0)
+DEFAULT_SCALE_DOWN = ScalingPace(pods=0, percent=100, period_s=15, settle_s=300)
 """Default rate limits of Kubernetes:
 https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#default-behavior"""
 
@@ -169,32 +175,34 @@ class QueueScaler(Scaler):
         group: Group,
         calls: Calls,
         share: float,
-        up: Pace = DEFAULT_SCALE_UP,
-        down: Pace = DEFAULT_SCALE_DOWN,
+        up: ScalingPace = DEFAULT_SCALE_UP,
+        down: ScalingPace = DEFAULT_SCALE_DOWN,
         target: float = TARGET_SHARE,
     ) -> None:
         self._env, self._group, self._calls, self._share, self._target = env, group, calls, share, target
         self._scale_up_policy, self._scale_down_policy = up, down
-        self._number = group.fleet.groups.index(group)
-        self._asked: deque[int] = deque(maxlen=down.settle_s // _SYNC_S)
+        self._group_index = group.fleet.groups.index(group)
+        self._requested_counts: deque[int] = deque(maxlen=down.settle_s // _SYNC_S)
         self._host_counts: deque[int] = deque(maxlen=max(up.period_s, down.period_s) // _SYNC_S)
 
     def sample(self) -> None:
         """Do nothing, since only the current values matter at each evaluation."""
 
-    def watch(self) -> Steps:
+    def watch(self) -> ProcessGenerator:
         """Evaluate every 15 s."""
         while True:
             yield self._env.timeout(_SYNC_S)
             fleet, size = self._group.fleet, self._group.size
-            in_flight = int(fleet.calls[fleet.group == self._number].sum()) + self._share * self._calls.waiting(
-                self._env.now
-            )
-            self._asked.append(queued(size, in_flight / (fleet.plan.slots * self._target)))
+            in_flight = int(
+                fleet.calls[fleet.group == self._group_index].sum()
+            ) + self._share * self._calls.waiting_calls(self._env.now)
+            self._requested_counts.append(capacity_for_queue(size, in_flight / (fleet.plan.slots * self._target)))
             self._host_counts.append(size.desired)
             low, high = self._host_bounds()
             desired = size.clamp(
-                min(max(self._asked), high) if self._asked[-1] > size.desired else max(*self._asked, low)
+                min(max(self._requested_counts), high)
+                if self._requested_counts[-1] > size.desired
+                else max(*self._requested_counts, low)
             )
             if desired != size.desired:
                 self.actions += 1
@@ -211,7 +219,7 @@ class QueueScaler(Scaler):
         )
 
 
-def queued(size: GroupSize, hosts: float) -> int:
+def capacity_for_queue(size: GroupSize, hosts: float) -> int:
     """Return the desired number of hosts for a queue.
 
     Args:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from voice_blueprint.capacity.tiers import mean_by_chance
+from voice_blueprint.capacity.tiers import mean_of_random_calls
 from voice_ops.cost.prices import HOURS_PER_MONTH
-from voice_ops.simulate.capacity import RECOGNISES, FleetPlan
+from voice_ops.simulate.capacity import TRANSCRIBING_KINDS, FleetPlan
 from voice_ops.simulate.run import Result
 
-SCATTER = 4.0
+MARGIN_DEVIATIONS = 4.0
 """Margin for deviations of the number of calls from the trace, in standard deviations. A standard deviation is the
 square root of the number of calls, and larger deviations are rare."""
 
@@ -63,17 +63,20 @@ class Shortfall:
         return text + f"; {self.hold_usd_per_hour:,.2f} USD more per hour, {monthly:,.0f} per month"
 
 
-def shortfall(result: Result) -> Shortfall | None:
+def find_shortfall(result: Result) -> Shortfall | None:
     """Return the first shortfall of a policy that refused calls, or ``None`` if each tier had enough slots."""
-    course = result.course
+    course = result.time_series
     short = np.flatnonzero(course.wanted > course.places)
     if not result.ledger.refused or not short.size:
         return None
     begin = int(short[0])
     growth_ticks = np.flatnonzero(course.places[begin:] > course.places[begin])
     end = begin + int(growth_ticks[0]) if growth_ticks.size else len(course.second) - 1
-    peak, fleets = math.ceil(float(course.wanted.max())), [plan for plan in result.plans if plan.kind in RECOGNISES]
-    reserve = reserve_for(fleets, peak + SCATTER * math.sqrt(peak))
+    peak, fleets = (
+        math.ceil(float(course.wanted.max())),
+        [plan for plan in result.plans if plan.kind in TRANSCRIBING_KINDS],
+    )
+    reserve = reserve_for(fleets, peak + MARGIN_DEVIATIONS * math.sqrt(peak))
     fronts = [(plan, _required_front_hosts(plan, peak * plan.share)) for plan in result.plans if plan not in fleets]
     fixed_hosts = {plan.name: min(hosts, plan.max_hosts) for plan, hosts in fronts}
     if reserve:
@@ -94,11 +97,14 @@ def shortfall(result: Result) -> Shortfall | None:
 
 
 def _required_front_hosts(plan: FleetPlan, calls: float) -> int:
-    """Return the number of hosts for randomly distributed calls. Agents and ASR pods share calls evenly."""
+    """Return the number of hosts for a number of calls, which the front distributes randomly.
+
+    Agents and ASR pods share calls evenly.
+    """
     parts = len(plan.groups)
     if plan.kind in {"agent", "asr"}:
-        return parts * math.ceil((calls + SCATTER * math.sqrt(calls)) / (plan.slots * parts))
-    return parts * math.ceil(calls / (mean_by_chance(plan.slots) * parts))
+        return parts * math.ceil((calls + MARGIN_DEVIATIONS * math.sqrt(calls)) / (plan.slots * parts))
+    return parts * math.ceil(calls / (mean_of_random_calls(plan.slots) * parts))
 
 
 def reserve_for(fleets: list[FleetPlan], calls: float) -> dict[str, int]:

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voice_blueprint.aws.edge import ALIAS_TTL_S, HEALTH_CHECK_FAILURES, HEALTH_CHECK_INTERVAL_S
-from voice_blueprint.day import day
+from voice_blueprint.day import design_day
 from voice_blueprint.file.model.deployment import Deployment
 
-_MINUTE, _HOUR = 60.0, 3600.0
+_MINUTE_S, _HOUR_S = 60.0, 3600.0
 _COLUMNS = ["second", "calls"]
 MAX_CALLS = 100_000_000
 """Maximum concurrent calls, since numpy's hypergeometric distributions support up to 1,000 million."""
-MAX_DURATION_S = 31 * 24 * _HOUR
+MAX_DURATION_S = 31 * 24 * _HOUR_S
 """A month: 267,840 ticks of 10 s."""
 
 
@@ -85,7 +85,7 @@ class Trace:
         """Maximum concurrent calls."""
         return max(self.calls)
 
-    def at(self, second: float) -> float:
+    def calls_at(self, second: float) -> float:
         """Return the number of requested calls at a time. The first value also applies before the first point."""
         return float(np.interp(second, *self._points))
 
@@ -95,53 +95,60 @@ class Trace:
         return np.array(self.seconds), np.array(self.calls)
 
 
-REGION_LOST_S, REGION_RESTORED_S = 20 * _MINUTE, 80 * _MINUTE
-NOTICED_S = HEALTH_CHECK_INTERVAL_S * HEALTH_CHECK_FAILURES
+REGION_LOST_S, REGION_RESTORED_S = 20 * _MINUTE_S, 80 * _MINUTE_S
+DETECTION_S = HEALTH_CHECK_INTERVAL_S * HEALTH_CHECK_FAILURES
 """Time from a region's loss until its host name resolves to another region."""
 
 
-def diurnal(peak: float) -> Trace:
+def diurnal_trace(peak: float) -> Trace:
     """Return a day of office hours, with a fifth of the peak at 03:00 and the peak at 15:00."""
-    seconds = np.arange(0, 24 * _HOUR + 1, 5 * _MINUTE)
-    share = 0.6 - 0.4 * np.cos((seconds / _HOUR - 3) * math.pi / 12)
+    seconds = np.arange(0, 24 * _HOUR_S + 1, 5 * _MINUTE_S)
+    share = 0.6 - 0.4 * np.cos((seconds / _HOUR_S - 3) * math.pi / 12)
     return Trace("diurnal", tuple(map(float, seconds)), tuple(map(float, peak * share)))
 
 
-def spike(peak: float) -> Trace:
+def spike_trace(peak: float) -> Trace:
     """Return a trace that rises to ten times the calls within 60 s, for an hour."""
-    points = {0.0: 0.1, 10 * _MINUTE: 0.1, 11 * _MINUTE: 1.0, 71 * _MINUTE: 1.0, 81 * _MINUTE: 0.1, 120 * _MINUTE: 0.1}
+    points = {
+        0.0: 0.1,
+        10 * _MINUTE_S: 0.1,
+        11 * _MINUTE_S: 1.0,
+        71 * _MINUTE_S: 1.0,
+        81 * _MINUTE_S: 0.1,
+        120 * _MINUTE_S: 0.1,
+    }
     return Trace("spike", tuple(points), tuple(peak * share for share in points.values()))
 
 
-def az_outage(peak: float) -> Trace:
+def az_outage_trace(peak: float) -> Trace:
     """Return a trace at half the peak, with an outage of the first zone from minute 20 to minute 80."""
-    end = 120 * _MINUTE
-    return Trace("az-outage", (0.0, end), (peak / 2, peak / 2), (Outage(0, 20 * _MINUTE, 80 * _MINUTE),))
+    end = 120 * _MINUTE_S
+    return Trace("az-outage", (0.0, end), (peak / 2, peak / 2), (Outage(0, 20 * _MINUTE_S, 80 * _MINUTE_S),))
 
 
-def region_loss(peak: float) -> Trace:
+def region_loss_trace(peak: float) -> Trace:
     """Return the trace of one of two regions, while the other is lost from minute 20 to minute 80.
 
     Each region serves half the peak, and the remaining region serves the full peak during the loss. The callers of the
     lost region arrive once health checks have detected the loss, as cached DNS records expire.
     """
-    detected, restored = REGION_LOST_S + NOTICED_S, REGION_RESTORED_S
+    detected, restored = REGION_LOST_S + DETECTION_S, REGION_RESTORED_S
     failover_s, failback_s = ALIAS_TTL_S + detected, ALIAS_TTL_S + restored
-    points = {0.0: 0.5, detected: 0.5, failover_s: 1.0, restored: 1.0, failback_s: 0.5, 120 * _MINUTE: 0.5}
+    points = {0.0: 0.5, detected: 0.5, failover_s: 1.0, restored: 1.0, failback_s: 0.5, 120 * _MINUTE_S: 0.5}
     return Trace("region-loss", tuple(points), tuple(peak * share for share in points.values()))
 
 
-def spot_wave(peak: float) -> Trace:
+def spot_wave_trace(peak: float) -> Trace:
     """Return a trace at half the peak load, without spot capacity from minute 20 to minute 80."""
-    end = 120 * _MINUTE
-    return Trace("spot-wave", (0.0, end), (peak / 2, peak / 2), spot_waves=(SpotWave(20 * _MINUTE, 80 * _MINUTE),))
+    end = 120 * _MINUTE_S
+    return Trace("spot-wave", (0.0, end), (peak / 2, peak / 2), spot_waves=(SpotWave(20 * _MINUTE_S, 80 * _MINUTE_S),))
 
 
-def flash_crowd(peak: float) -> Trace:
+def flash_crowd_trace(peak: float) -> Trace:
     """Return a trace that rises to five times the calls within 5 minutes, and decays with a half-life of 20 minutes."""
-    start, top = 10 * _MINUTE, 15 * _MINUTE
-    decay = np.arange(top, 180 * _MINUTE + 1, _MINUTE)
-    share = 0.2 + 0.8 * 0.5 ** ((decay - top) / (20 * _MINUTE))
+    start, top = 10 * _MINUTE_S, 15 * _MINUTE_S
+    decay = np.arange(top, 180 * _MINUTE_S + 1, _MINUTE_S)
+    share = 0.2 + 0.8 * 0.5 ** ((decay - top) / (20 * _MINUTE_S))
     seconds = (0.0, start, *map(float, decay))
     return Trace("flash-crowd", seconds, (peak / 5, peak / 5, *map(float, peak * share)))
 
@@ -150,29 +157,29 @@ DAY = "day"
 """Value of ``--load`` for the day that the file is designed for."""
 
 
-def designed(deployment: Deployment) -> Trace:
+def designed_day(deployment: Deployment) -> Trace:
     """Return the trace of the day that a file is designed for.
 
     Raises:
         DayError: The CSV file cannot be read, or its mean or peak differs from the load's.
         ValueError: The deployment serves no calls.
     """
-    day_trace = day(deployment)
+    day_trace = design_day(deployment)
     return Trace(f"{DAY} ({day_trace.name})", day_trace.seconds, day_trace.calls)
 
 
-BUILT_IN: dict[str, Callable[[float], Trace]] = {
-    "diurnal": diurnal,
-    "spike": spike,
-    "az-outage": az_outage,
-    "region-loss": region_loss,
-    "spot-wave": spot_wave,
-    "flash-crowd": flash_crowd,
+BUILT_IN_TRACES: dict[str, Callable[[float], Trace]] = {
+    "diurnal": diurnal_trace,
+    "spike": spike_trace,
+    "az-outage": az_outage_trace,
+    "region-loss": region_loss_trace,
+    "spot-wave": spot_wave_trace,
+    "flash-crowd": flash_crowd_trace,
 }
 """Functions that create a trace from its peak, by the value of ``--load``."""
 
 
-def read(file: Path) -> Trace:
+def read_trace(file: Path) -> Trace:
     """Read a trace from a CSV file with the header ``second,calls``.
 
     ``second`` increases strictly from 0; ``calls`` is the number of requested calls, interpolated linearly between
@@ -183,7 +190,7 @@ def read(file: Path) -> Trace:
     """
     try:
         with file.open(newline="", encoding="utf-8-sig") as lines:
-            points = list(_points(file, csv.reader(lines)))
+            points = list(_parse_points(file, csv.reader(lines)))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise TraceError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
     if len(points) < 2:  # noqa: PLR2004  a trace has a start and an end
@@ -197,7 +204,7 @@ def read(file: Path) -> Trace:
         raise TraceError(f"{file}: {str(error).removeprefix(f'{file.stem}: ')}") from None
 
 
-def _points(file: Path, rows: Iterator[list[str]]) -> Iterator[tuple[float, float]]:
+def _parse_points(file: Path, rows: Iterator[list[str]]) -> Iterator[tuple[float, float]]:
     header = next(rows, [])
     if header != _COLUMNS:
         raise TraceError(f"{file}:1: the header is {','.join(header)!r}; write {','.join(_COLUMNS)!r}")

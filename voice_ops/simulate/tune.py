@@ -12,7 +12,7 @@ from voice_blueprint.file.model.scaling import ScalingRule
 from voice_ops.cost.prices import HOURS_PER_MONTH
 from voice_ops.output import empty_table
 from voice_ops.simulate.capacity import FleetPlan
-from voice_ops.simulate.policies import configured
+from voice_ops.simulate.policies import configured_policy
 from voice_ops.simulate.run import Settings, Simulation
 from voice_ops.simulate.traces import Trace
 
@@ -20,9 +20,9 @@ Plans = tuple[FleetPlan, ...]
 
 TICK_S = 10
 """Tick of the simulation, s: the minimum period of an alarm. A search simulates hundreds of hours."""
-MORE_HOSTS = 1.25
+HOST_GROWTH_FACTOR = 1.25
 """Factor by which a minimum is increased."""
-THRESHOLD_STEP, LOWEST_THRESHOLD = 10.0, 50.0
+THRESHOLD_STEP, MIN_THRESHOLD = 10.0, 50.0
 """Step and minimum of thresholds, percent of the slots. A fleet that scales out below half of its slots is never
 filled."""
 MAX_ROUNDS = 20
@@ -45,22 +45,24 @@ class Outcome:
     usd_per_month: float
 
 
-def search(plans: Plans, trace: Trace, settings: Settings, bound: float) -> list[Outcome]:
+def search(plans: Plans, trace: Trace, settings: Settings, max_refused_share: float) -> list[Outcome]:
     """Return the outcome of each round, starting with the unchanged file.
 
     The last outcome is the first that meets the bound, or the best one.
 
     Args:
-        bound: Maximum share of refused callers, 0 to 1.
+        max_refused_share: Maximum share of refused callers, 0 to 1.
     """
 
     def judge(change: str, candidate: Plans) -> Outcome:
         return evaluate(change, candidate, trace, replace(settings, tick_s=TICK_S))
 
     path = [judge("the file", plans)]
-    while path[-1].refused > bound and len(path) <= MAX_ROUNDS:
+    while path[-1].refused > max_refused_share and len(path) <= MAX_ROUNDS:
         now = path[-1]
-        better = [outcome for outcome in (judge(*move) for move in changes(now.plans)) if outcome.refused < now.refused]
+        better = [
+            outcome for outcome in (judge(*move) for move in single_changes(now.plans)) if outcome.refused < now.refused
+        ]
         if not better:
             break
         path.append(max(better, key=_savings_rank(now)))
@@ -81,16 +83,16 @@ def _savings_rank(now: Outcome) -> Callable[[Outcome], float]:
 
 def evaluate(change: str, plans: Plans, trace: Trace, settings: Settings) -> Outcome:
     """Simulate a trace with these plans, and calculate the share of refused callers and the cost."""
-    result = Simulation(plans, configured(plans), trace, settings).run()
+    result = Simulation(plans, configured_policy(plans), trace, settings).run()
     ledger, usd = result.ledger, 0.0
     for plan in plans:
         min_hosts = sum(group.min_hosts for group in plan.groups)
-        beyond = float((result.course.hosts[plan.name] - min_hosts).clip(0).sum()) * result.tick_s / 3600
+        beyond = float((result.time_series.hosts[plan.name] - min_hosts).clip(0).sum()) * result.tick_s / 3600
         usd += (min_hosts * HOURS_PER_MONTH + beyond * DAYS_PER_MONTH) * (plan.usd_per_hour or 0.0)
     return Outcome(change, plans, (ledger.refused + ledger.cut) / max(1, ledger.offered), usd)
 
 
-def changes(plans: Plans) -> Iterator[tuple[str, Plans]]:
+def single_changes(plans: Plans) -> Iterator[tuple[str, Plans]]:
     """Yield each change of a single minimum or rule, with the changed plans."""
     for number, plan in enumerate(plans):
         for change, changed in _fleet_variants(plan):
@@ -99,7 +101,9 @@ def changes(plans: Plans) -> Iterator[tuple[str, Plans]]:
 
 def _fleet_variants(plan: FleetPlan) -> Iterator[tuple[str, FleetPlan]]:
     groups = tuple(
-        replace(each, min_hosts=min(each.max_hosts, max(each.min_hosts + 1, round(each.min_hosts * MORE_HOSTS))))
+        replace(
+            each, min_hosts=min(each.max_hosts, max(each.min_hosts + 1, round(each.min_hosts * HOST_GROWTH_FACTOR)))
+        )
         for each in plan.groups
     )
     if groups != plan.groups:
@@ -113,7 +117,7 @@ def _fleet_variants(plan: FleetPlan) -> Iterator[tuple[str, FleetPlan]]:
 def _rule_variants(rule: ScalingRule, max_hosts: int) -> Iterator[tuple[str, ScalingRule]]:
     if not rule.adds_hosts:
         return
-    if rule.metric == "SlotsTaken" and (threshold := rule.threshold - THRESHOLD_STEP) >= LOWEST_THRESHOLD:
+    if rule.metric == "SlotsTaken" and (threshold := rule.threshold - THRESHOLD_STEP) >= MIN_THRESHOLD:
         yield f"threshold {threshold:g}", rule.model_copy(update={"threshold": threshold})
     steps = tuple(step.model_copy(update={"adjustment": min(max_hosts, 2 * step.adjustment)}) for step in rule.steps)
     if steps != rule.steps:
@@ -121,11 +125,13 @@ def _rule_variants(rule: ScalingRule, max_hosts: int) -> Iterator[tuple[str, Sca
         yield f"steps of {sizes}", rule.model_copy(update={"steps": steps})
 
 
-def tune_table(path: list[Outcome], bound: float) -> Table:
+def tune_table(path: list[Outcome], max_refused_share: float) -> Table:
     """Create a table of the changes and their results, in the order of the search."""
-    met = path[-1].refused <= bound
+    met = path[-1].refused <= max_refused_share
     caption = "set the last value of each fleet and rule in the file" if met else "no further change refuses less"
-    table = empty_table(f"at most {bound:.1%} refused", ["change"], ["refused", "USD a month"], caption=caption)
+    table = empty_table(
+        f"at most {max_refused_share:.1%} refused", ["change"], ["refused", "USD a month"], caption=caption
+    )
     for outcome in path:
         table.add_row(outcome.change, f"{outcome.refused:.2%}", f"{outcome.usd_per_month:,.0f}")
     return table

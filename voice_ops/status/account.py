@@ -13,7 +13,7 @@ from voice_blueprint.contract.metrics import FLEET_DIMENSION, NAMESPACE
 from voice_ops.aws.account import AREA, Account
 from voice_ops.aws.regions import removed_regions
 from voice_ops.preflight.report import Row, Status, make_row
-from voice_ops.status.fleets import serving
+from voice_ops.status.fleets import hosts_in_service
 
 if TYPE_CHECKING:
     from types_boto3_cloudformation import CloudFormationClient
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 COSTS_REGION = "us-east-1"
 """Region whose Cost Explorer endpoint serves all regions."""
 
-DETECTION_S = 300.0
+DETECTION_TIMEOUT_S = 300.0
 _POLL_S = 2.0
-_DONE = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"}
-_ALARMS_IN_ONE_CALL = 100
-PROTECTED = {"Key": "deletion_protection.enabled", "Value": "true"}
+_COMPLETE_STATES = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"}
+_MAX_ALARMS_PER_CALL = 100
+PROTECTION_ATTRIBUTE = {"Key": "deletion_protection.enabled", "Value": "true"}
 
 
 def stack_rows(account: Account) -> Iterator[Row]:
@@ -34,7 +34,7 @@ def stack_rows(account: Account) -> Iterator[Row]:
     for stack in account.templates:
         state = live.get(stack, "not deployed")
         remedy = "deploy the file" if stack not in live else "see the events of the stack"
-        yield make_row(AREA, f"stack {stack}", state, warns="" if state in _DONE else remedy)
+        yield make_row(AREA, f"stack {stack}", state, warns="" if state in _COMPLETE_STATES else remedy)
     prune = f"run `voice prune {account.deployment.source.file}` to drain and delete what was removed from the file"
     for stack in sorted(live.keys() - account.templates.keys()):
         yield make_row(AREA, f"stack {stack}", live[stack], "not in the file", warns=prune)
@@ -49,11 +49,11 @@ def protection_rows(account: Account) -> Iterator[Row]:
     live = {each["StackName"]: bool(each.get("EnableTerminationProtection")) for each in result}
     is_protected = {stack: live[stack] for stack in account.templates if stack in live}
     elbv2 = account.session.client("elbv2")
-    balancer_stacks = (names.stack(account.deployment, tier) for tier in ("edge", "agents"))
+    balancer_stacks = (names.stack_name(account.deployment, tier) for tier in ("edge", "agents"))
     for stack in [stack for stack in balancer_stacks if stack in is_protected]:
         for arn in (each for each in account.physical_ids(stack).values() if ":loadbalancer/" in each):
             attributes = elbv2.describe_load_balancer_attributes(LoadBalancerArn=arn)["Attributes"]
-            is_protected[f"load balancer {arn.split('/')[2]}"] = PROTECTED in attributes
+            is_protected[f"load balancer {arn.split('/')[2]}"] = PROTECTION_ATTRIBUTE in attributes
     if is_protected:
         desired = account.deployment.aws.deletion_protection
         unexpected = ", ".join(name for name, refused in is_protected.items() if refused != desired)
@@ -75,10 +75,10 @@ def alarm_rows(account: Account) -> Iterator[Row]:
     states: Counter[str] = Counter()
     silent: dict[str, set[str]] = {}
     client = account.session.client("cloudwatch")
-    for start in range(0, len(desired), _ALARMS_IN_ONE_CALL):
-        subject = desired[start : start + _ALARMS_IN_ONE_CALL]
+    for start in range(0, len(desired), _MAX_ALARMS_PER_CALL):
+        subject = desired[start : start + _MAX_ALARMS_PER_CALL]
         result = client.describe_alarms(
-            AlarmNames=subject, AlarmTypes=["MetricAlarm", "CompositeAlarm"], MaxRecords=_ALARMS_IN_ONE_CALL
+            AlarmNames=subject, AlarmTypes=["MetricAlarm", "CompositeAlarm"], MaxRecords=_MAX_ALARMS_PER_CALL
         )
         for alarm in (*result["MetricAlarms"], *result.get("CompositeAlarms", [])):
             states[alarm["StateValue"]] += 1
@@ -109,7 +109,7 @@ def _own_metrics(alarm: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _silent_metric_rows(account: Account, silent: Mapping[str, set[str]]) -> Iterator[Row]:
-    in_service = serving(account) if silent else {}
+    in_service = hosts_in_service(account) if silent else {}
     for fleet, metrics in silent.items():
         if hosts := in_service.get(fleet, 0):
             result = f"{hosts} in service, but no data for {', '.join(sorted(metrics))}"
@@ -127,7 +127,7 @@ def drift_rows(account: Account) -> Iterator[Row]:
         if stack in live
     }
     for stack, run in runs.items():
-        yield _drift(client, stack, run)
+        yield _drift_row(client, stack, run)
 
 
 def cost_rows(account: Account) -> Iterator[Row]:
@@ -144,17 +144,19 @@ def cost_rows(account: Account) -> Iterator[Row]:
     remedy = "" if usd else f"activate the cost allocation tag {names.DEPLOYMENT_TAG}; costs appear a day later"
     budget = f"budget {account.deployment.aws.observability.monthly_budget_usd:,.0f} USD"
     result = f"{usd:,.2f} USD" if usd else "no resource has the tag yet"
-    yield Row(AREA, "cost so far this month", Status.SUFFICIENT if usd else Status.NOT_ASKED, result, budget, remedy)
+    yield Row(AREA, "cost so far this month", Status.SUFFICIENT if usd else Status.SKIPPED, result, budget, remedy)
 
 
-def _drift(client: CloudFormationClient, stack: str, run: str) -> Row:
+def _drift_row(client: CloudFormationClient, stack: str, run: str) -> Row:
     subject = f"drift of {stack}"
-    deadline = time.monotonic() + DETECTION_S
+    deadline = time.monotonic() + DETECTION_TIMEOUT_S
     while (state := client.describe_stack_drift_detection_status(StackDriftDetectionId=run)).get(
         "DetectionStatus"
     ) == "DETECTION_IN_PROGRESS":
         if time.monotonic() > deadline:
-            return Row(AREA, subject, Status.UNANSWERED, f"not detected in {DETECTION_S:.0f} s", remedy="run it again")
+            return Row(
+                AREA, subject, Status.UNANSWERED, f"not detected in {DETECTION_TIMEOUT_S:.0f} s", remedy="run it again"
+            )
         time.sleep(_POLL_S)
     if state["DetectionStatus"] == "DETECTION_FAILED":
         return Row(

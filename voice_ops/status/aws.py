@@ -7,7 +7,7 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.aws.account import AREA, Account, sign_in
 from voice_ops.aws.refusals import ERRORS, explain
 from voice_ops.preflight.aws import fleets as catalogue
-from voice_ops.preflight.questions import run_questions, unanswered_rows
+from voice_ops.preflight.questions import run_checks, skipped_rows
 from voice_ops.preflight.report import Row
 from voice_ops.status import account as whole
 from voice_ops.status import fleets
@@ -20,7 +20,7 @@ def deployment_rows(deployment: Deployment) -> Iterator[Row]:
         session = sign_in(deployment)
     except ERRORS as error:
         refusal = explain(error)
-        yield from unanswered_rows(AREA, ["everything"], refusal.result, refusal.remedy)
+        yield from skipped_rows(AREA, ["everything"], refusal.result, refusal.remedy)
     else:
         yield from aws_rows(Account(deployment, templates(deployment), session))
 
@@ -39,4 +39,4 @@ def aws_rows(account: Account) -> Iterator[Row]:
         "cost so far this month": whole.cost_rows,
     }
     questions = {topic: partial(rows, account) for topic, rows in topics.items()}
-    yield from run_questions(AREA, questions, ERRORS, explain)
+    yield from run_checks(AREA, questions, ERRORS, explain)

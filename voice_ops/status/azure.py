@@ -14,23 +14,30 @@ from voice_blueprint.file.model.azure import CPU_POOL
 from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.azure.cluster import Cluster, explain_cluster
-from voice_ops.azure.workloads import DefinedWorkloads, LiveDeployment, defined_workloads, differences, digests, live
-from voice_ops.preflight.azure import account, subscription_in
+from voice_ops.azure.workloads import (
+    DefinedWorkloads,
+    LiveDeployment,
+    changed_settings,
+    defined_workloads,
+    image_digests,
+    live_deployments,
+)
+from voice_ops.preflight.azure import account, find_subscription
 from voice_ops.preflight.azure.account import AREA
-from voice_ops.preflight.questions import Refusal, run_questions, unanswered_rows
+from voice_ops.preflight.questions import Refusal, run_checks, skipped_rows
 from voice_ops.preflight.report import Row, make_row
 from voice_sandbox.azure.errors import EngineError
 
 DEPLOY_WORKLOADS = "deploy the file: pulumi -C stacks/voice_stacks/azure/workloads up --policy-pack ../policy"
 DEPLOY_CLUSTER = "deploy the file: pulumi -C stacks/voice_stacks/azure/cluster up --policy-pack ../policy"
-RUNNING = ("Succeeded", "Running")
+HEALTHY_STATE = ("Succeeded", "Running")
 """Provisioning state and power state of a healthy cluster."""
-DIGEST_LENGTH, MAX_SHOWN = 19, 4
+DIGEST_LENGTH, MAX_SHOWN_SETTINGS = 19, 4
 ERRORS = (AzureError, EngineError)
 
 
 @dataclass(frozen=True)
-class State:
+class ClusterState:
     """A deployment and its cluster, whose objects are read on first use."""
 
     deployment: Deployment
@@ -41,34 +48,34 @@ class State:
         return defined_workloads(self.deployment)
 
     @cached_property
-    def live(self) -> dict[tuple[str, str], LiveDeployment]:
-        return live(self.cluster.kubernetes, self.workloads.namespaces)
+    def deployments(self) -> dict[tuple[str, str], LiveDeployment]:
+        return live_deployments(self.cluster.kubernetes, self.workloads.namespaces)
 
 
 def azure_rows(deployment: Deployment, environment: Mapping[str, str] = os.environ) -> Iterator[Row]:
     """Compare the cluster, its pools and its Deployments with the file. Errors of Azure become results."""
-    subscription = subscription_in(environment)
+    subscription = find_subscription(environment)
     if isinstance(subscription, Refusal):
-        yield from unanswered_rows(AREA, TOPICS, subscription.result, subscription.remedy)
+        yield from skipped_rows(AREA, TOPICS, subscription.result, subscription.remedy)
         return
-    state = State(deployment, Cluster(account.connect(deployment, Counter(), subscription)))
+    state = ClusterState(deployment, Cluster(account.connect(deployment, Counter(), subscription)))
     questions = {topic: partial(query, state) for topic, query in TOPICS.items()}
-    for row in run_questions(AREA, questions, ERRORS, explain_cluster):
+    for row in run_checks(AREA, questions, ERRORS, explain_cluster):
         yield row
         if row == _not_deployed_row(deployment):
             return
 
 
-def cluster_rows(state: State) -> Iterator[Row]:
+def cluster_rows(state: ClusterState) -> Iterator[Row]:
     """Compare the state and version of the cluster with the file."""
-    name, version = names.cluster(state.deployment), state.deployment.azure.kubernetes_version
+    name, version = names.cluster_name(state.deployment), state.deployment.azure.kubernetes_version
     result = state.cluster.properties()
     if result is None:
         yield _not_deployed_row(state.deployment)
         return
     runs, power = result.get("kubernetesVersion", ""), result.get("powerState", {}).get("code", "")
     now = f"{result.get('provisioningState')}, {power}, Kubernetes {result.get('currentKubernetesVersion') or runs}"
-    remedy = "see the activity log of the cluster" if (result.get("provisioningState"), power) != RUNNING else ""
+    remedy = "see the activity log of the cluster" if (result.get("provisioningState"), power) != HEALTHY_STATE else ""
     if runs != version and not runs.startswith(f"{version}."):
         remedy = remedy or DEPLOY_CLUSTER
     yield make_row(AREA, f"cluster {name}", now, f"Kubernetes {version}", warns=remedy)
@@ -77,10 +84,10 @@ def cluster_rows(state: State) -> Iterator[Row]:
 def _not_deployed_row(deployment: Deployment) -> Row:
     """Return the row of a missing cluster, which is the only row before the first deploy."""
     version = f"Kubernetes {deployment.azure.kubernetes_version}"
-    return make_row(AREA, f"cluster {names.cluster(deployment)}", "not deployed", version, warns=DEPLOY_CLUSTER)
+    return make_row(AREA, f"cluster {names.cluster_name(deployment)}", "not deployed", version, warns=DEPLOY_CLUSTER)
 
 
-def pool_rows(state: State) -> Iterator[Row]:
+def pool_rows(state: ClusterState) -> Iterator[Row]:
     """Compare the VM size, number of nodes and state of each pool with the file."""
     section = state.deployment.azure
     pools: list[tuple[str, str, HostCount]] = [(SYSTEM_POOL, section.system_pool.vm_size, section.system_pool.nodes)]
@@ -104,13 +111,13 @@ def pool_rows(state: State) -> Iterator[Row]:
         yield make_row(AREA, subject, now, expected, warns=remedy)
 
 
-def deployment_rows(state: State) -> Iterator[Row]:
+def deployment_rows(state: ClusterState) -> Iterator[Row]:
     """Compare the pods, images and settings of each Deployment with the file.
 
     Deployments that the file does not define are reported as well.
     """
     for key in state.workloads.deployments:
-        result = state.live.get(key)
+        result = state.deployments.get(key)
         if result is None:
             yield make_row(AREA, f"deployment {key[1]}", "not deployed", warns=DEPLOY_WORKLOADS)
             continue
@@ -120,7 +127,7 @@ def deployment_rows(state: State) -> Iterator[Row]:
             wrong = wrong or f"kubectl describe deployment --namespace={key[0]} {key[1]}"
         yield make_row(AREA, f"deployment {key[1]}", pods, warns=wrong)
         yield from _image_rows(state.workloads, key, result)
-    for namespace, name in state.live.keys() - state.workloads.deployments.keys():
+    for namespace, name in state.deployments.keys() - state.workloads.deployments.keys():
         remedy = (
             f"{DEPLOY_WORKLOADS}; if the deploy does not delete it: kubectl delete deployment "
             f"--namespace={namespace} {name}"
@@ -129,22 +136,24 @@ def deployment_rows(state: State) -> Iterator[Row]:
 
 
 def _image_rows(new: DefinedWorkloads, key: tuple[str, str], live_deployment: LiveDeployment) -> Iterator[Row]:
-    runs, named = digests(live_deployment.manifest), digests(new.deployments[key])
+    runs, named = image_digests(live_deployment.manifest), image_digests(new.deployments[key])
     for image, digest in named.items():
         remedy = "" if runs.get(image) == digest else DEPLOY_WORKLOADS
-        yield make_row(AREA, f"image {image} of {key[1]}", short(runs.get(image)), short(digest), warns=remedy)
-    settings = [each for each in differences(new, key, live_deployment.manifest) if not each.endswith(".image")]
+        yield make_row(
+            AREA, f"image {image} of {key[1]}", shorten_digest(runs.get(image)), shorten_digest(digest), warns=remedy
+        )
+    settings = [each for each in changed_settings(new, key, live_deployment.manifest) if not each.endswith(".image")]
     if settings:
-        difference = f"{len(settings)} differ: {', '.join(settings[:MAX_SHOWN])}"
+        difference = f"{len(settings)} differ: {', '.join(settings[:MAX_SHOWN_SETTINGS])}"
         yield make_row(AREA, f"settings of {key[1]}", difference, "as in the file", warns=DEPLOY_WORKLOADS)
 
 
-def short(digest: str | None) -> str:
+def shorten_digest(digest: str | None) -> str:
     """Shorten a digest for display, or return ``none`` if there is no digest."""
     return digest[:DIGEST_LENGTH] if digest else "none"
 
 
-TOPICS: dict[str, Callable[[State], Iterator[Row]]] = {
+TOPICS: dict[str, Callable[[ClusterState], Iterator[Row]]] = {
     "cluster": cluster_rows,
     "node pools": pool_rows,
     "deployments": deployment_rows,

@@ -9,7 +9,7 @@ from voice_ops.exits import FAILED
 from voice_ops.findings import load_region
 from voice_ops.options import DeploymentFile, Json, Region
 from voice_ops.output import err, out, print_json
-from voice_ops.preflight.report import Row, Status, print_report, summary
+from voice_ops.preflight.report import Row, Status, format_summary, print_report
 from voice_ops.progress import Progress
 
 
@@ -30,12 +30,12 @@ def status(file: DeploymentFile, region: Region = None, as_json: Json = False) -
         print_json({"answers": [row.as_dict() for row in rows]}, deployment.name)
     else:
         print_report(out, rows)
-        out.print(summary(rows))
-    if not healthy(rows):
+        out.print(format_summary(rows))
+    if not is_healthy(rows):
         raise typer.Exit(FAILED)
 
 
-def healthy(rows: list[Row]) -> bool:
+def is_healthy(rows: list[Row]) -> bool:
     """Return True if at least one row is sufficient, and none is a warning or an error."""
     wrong = {Status.WARNING, Status.BLOCKS}
     return any(row.status is Status.SUFFICIENT for row in rows) and not any(row.status in wrong for row in rows)

@@ -31,17 +31,17 @@ def fleet_rows(account: Account) -> Iterator[Row]:
     live = live_groups(account)
     for group in account.groups.values():
         result = live.get(group.name)
-        yield _fleet(account, group, result) if result else _missing_row(f"hosts of {group.name}")
+        yield _fleet_row(account, group, result) if result else _missing_row(f"hosts of {group.name}")
     yield from _removed_fleet_rows(account)
     aws = account.deployment.aws
-    yield _tasks(account, "edge", "tasks of the gateway", GATEWAY_IMAGES, aws.edge.gateway.tasks)
+    yield _tasks_row(account, "edge", "tasks of the gateway", GATEWAY_IMAGES, aws.edge.gateway.tasks)
     if aws.agents:
-        yield _tasks(account, "agents", "tasks of the agents", AGENT_IMAGES, aws.agents.tasks)
+        yield _tasks_row(account, "agents", "tasks of the agents", AGENT_IMAGES, aws.agents.tasks)
 
 
 def calls_row(account: Account) -> Iterator[Row]:
     """Compare the capacity of hosts in service and running tasks with the calls that the file expects."""
-    hosts, service = serving(account), _service(account, "edge")
+    hosts, service = hosts_in_service(account), _describe_service(account, "edge")
     hosts[Tier.GATEWAY] = service["runningCount"] if service else 0
     capacity: Counter[Tier] = Counter()
     for each in capacities(account.deployment.aws):
@@ -59,11 +59,11 @@ def calls_row(account: Account) -> Iterator[Row]:
     )
 
 
-def serving(account: Account) -> dict[str, int]:
+def hosts_in_service(account: Account) -> dict[str, int]:
     """Return the number of healthy hosts in service, by fleet."""
     live, result = live_groups(account), dict.fromkeys((group.fleet for group in account.groups.values()), 0)
     for name, group in live.items():
-        result[account.groups[name].fleet] += _in_service(group)
+        result[account.groups[name].fleet] += _count_in_service(group)
     return result
 
 
@@ -74,10 +74,10 @@ def image_rows(account: Account) -> Iterator[Row]:
         if group.name in live and live[group.name]["Instances"]:
             yield _image_row(account, group.name, group.images, _running_digests(account, live[group.name]))
     for stack, tier, images in (("edge", Tier.GATEWAY, GATEWAY_IMAGES), ("agents", Tier.AGENT, AGENT_IMAGES)):
-        if service := _service(account, stack):
+        if service := _describe_service(account, stack):
             task = account.session.client("ecs").describe_task_definition(taskDefinition=service["taskDefinition"])
             text = " ".join(container["image"] for container in task["taskDefinition"]["containerDefinitions"])
-            yield _image_row(account, tier, images, _digests(account, text))
+            yield _image_row(account, tier, images, _find_digests(account, text))
 
 
 def live_groups(account: Account) -> dict[str, AutoScalingGroupTypeDef]:
@@ -91,27 +91,27 @@ def _removed_fleet_rows(account: Account) -> Iterator[Row]:
     result = account.list_all("autoscaling", "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=[tag])
     for group in result:
         if (name := group["AutoScalingGroupName"]) not in account.groups:
-            counts = f"{_in_service(group)} in service of {group['DesiredCapacity']} desired"
+            counts = f"{_count_in_service(group)} in service of {group['DesiredCapacity']} desired"
             remedy = f"they have no alarms: run `voice prune {account.deployment.source.file}`"
             yield make_row(AREA, f"hosts of {name}", counts, "not in the file", warns=remedy)
 
 
-def _fleet(account: Account, group: Group, live: AutoScalingGroupTypeDef) -> Row:
+def _fleet_row(account: Account, group: Group, live: AutoScalingGroupTypeDef) -> Row:
     bounds = group.low, group.high
     return _count_row(
-        account, f"hosts of {group.name}", _in_service(live), live["DesiredCapacity"], group.images, bounds
+        account, f"hosts of {group.name}", _count_in_service(live), live["DesiredCapacity"], group.images, bounds
     )
 
 
-def _in_service(live: AutoScalingGroupTypeDef) -> int:
+def _count_in_service(live: AutoScalingGroupTypeDef) -> int:
     return sum(
         instance["LifecycleState"] == IN_SERVICE and instance["HealthStatus"] == "Healthy"
         for instance in live["Instances"]
     )
 
 
-def _tasks(account: Account, stack: str, subject: str, images: tuple[Image, ...], tasks: TaskCount) -> Row:
-    service = _service(account, stack)
+def _tasks_row(account: Account, stack: str, subject: str, images: tuple[Image, ...], tasks: TaskCount) -> Row:
+    service = _describe_service(account, stack)
     if service is None:
         return _missing_row(subject)
     running, desired = service["runningCount"], service["desiredCount"]
@@ -136,8 +136,8 @@ def _missing_row(subject: str) -> Row:
     return make_row(AREA, subject, "not deployed", warns="deploy the file")
 
 
-def _service(account: Account, stack: str) -> Any:  # noqa: ANN401  the stubs of ECS are not installed
-    service_id = account.service(stack)
+def _describe_service(account: Account, stack: str) -> Any:  # noqa: ANN401  the stubs of ECS are not installed
+    service_id = account.find_service(stack)
     if service_id is None:
         return None
     cluster, arn = service_id
@@ -158,12 +158,12 @@ def _running_digests(account: Account, live: AutoScalingGroupTypeDef) -> dict[st
             LaunchTemplateId=template_id, Versions=[version]
         )
         data = answer["LaunchTemplateVersions"][0]["LaunchTemplateData"].get("UserData", "")
-        for image, digests in _digests(account, base64.b64decode(data).decode()).items():
+        for image, digests in _find_digests(account, base64.b64decode(data).decode()).items():
             results.setdefault(image, set()).update(digests)
     return results
 
 
-def _digests(account: Account, text: str) -> dict[str, set[str]]:
+def _find_digests(account: Account, text: str) -> dict[str, set[str]]:
     results: dict[str, set[str]] = {}
     for repository, digest in _IMAGE.findall(text):
         prefix, _, image = repository.rpartition("/")

@@ -14,7 +14,7 @@ class RetainedAzureResource:
 
 
 @dataclass(frozen=True)
-class AzureOrder:
+class AzureTeardown:
     """Steps of a teardown of the Azure section.
 
     Attributes:
@@ -27,7 +27,7 @@ class AzureOrder:
     kept: tuple[RetainedAzureResource, ...]
 
 
-def azure_order(deployment: Deployment) -> AzureOrder:
+def plan_azure_teardown(deployment: Deployment) -> AzureTeardown:
     """Rehearse the teardown on the local engine, and return its steps.
 
     The engine checks that no resource is deleted while another one needs it.
@@ -37,9 +37,9 @@ def azure_order(deployment: Deployment) -> AzureOrder:
     """
     from voice_sandbox.rehearsals.azure import Rehearsal  # noqa: PLC0415  a file without this section needs no Pulumi
 
-    with Rehearsal.of(deployment) as rehearsal:
+    with Rehearsal.for_deployment(deployment) as rehearsal:
         rehearsal.run()
-        plan = rehearsal.teardown()
+        plan = rehearsal.plan_teardown()
         folders = [project.folder for project in reversed(rehearsal.projects)]
     commands = tuple(f"pulumi -C {folder} destroy --stack {deployment.name}" for folder in folders)
     retained = [RetainedAzureResource(resource.label, reason) for resource, reason in plan.retained]
@@ -47,4 +47,4 @@ def azure_order(deployment: Deployment) -> AzureOrder:
         RetainedAzureResource(resource.label, "Pulumi removes it from its state and leaves it in the cloud")
         for resource in plan.removed_from_state
     ]
-    return AzureOrder(commands, tuple(resource.label for resource in plan.deleted), tuple(retained))
+    return AzureTeardown(commands, tuple(resource.label for resource in plan.deleted), tuple(retained))

@@ -10,21 +10,33 @@ import typer
 
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_ops.aws.account import Account, sign_in
-from voice_ops.aws.deletion import DeletionError, delete_order, delete_stacks, exporters
+from voice_ops.aws.deletion import DeletionError, delete_stacks, deletion_order, exporting_stacks
 from voice_ops.aws.refusals import ERRORS, command_error, explain
-from voice_ops.cost.command import price_list
+from voice_ops.cost.command import load_prices
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
 from voice_ops.findings import load_region
 from voice_ops.options import DeploymentFile, Json, Region
 from voice_ops.output import err, out, print_json, stop
 from voice_ops.progress import Progress
 from voice_ops.synthesis import synthesize, templates
-from voice_ops.teardown.azure import azure_order
-from voice_ops.teardown.external_resources import delete_logs, end_jobs, end_rollout, machine_images
-from voice_ops.teardown.plan import Plan, Sizes, plan
-from voice_ops.teardown.remaining_resources import RemainingResource, is_expected, remaining_resources, retained_earlier
-from voice_ops.teardown.removal import OperatorAws, Resource, disable_protection, empty_log_buckets, existing, sizes
-from voice_ops.teardown.report import print_azure, print_plan, print_remaining
+from voice_ops.teardown.azure import plan_azure_teardown
+from voice_ops.teardown.external_resources import delete_log_groups, end_jobs, end_rollout, machine_images
+from voice_ops.teardown.plan import Sizes, TeardownPlan, plan_teardown
+from voice_ops.teardown.remaining_resources import (
+    RemainingResource,
+    earlier_retained_resources,
+    is_expected,
+    remaining_resources,
+)
+from voice_ops.teardown.removal import (
+    OperatorAws,
+    Resource,
+    disable_protection,
+    empty_log_buckets,
+    existing_resources,
+    stored_sizes,
+)
+from voice_ops.teardown.report import print_azure_commands, print_plan, print_remaining
 from voice_sandbox.azure.errors import EngineError
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
 
@@ -52,16 +64,16 @@ def teardown(
     """
     deployment = load_region(file, region)
     if not dry_run:
-        refuse_guarded(deployment, name)
+        check_name_confirmation(deployment, name)
     report: dict[str, Any] = {"dry_run": dry_run}
     is_removed = True
     try:
         if deployment.aws_section:
             is_removed = tear_down(deployment, report, dry_run=dry_run, confirm=not yes, as_json=as_json)
         if deployment.azure_section:
-            report["azure"] = order = azure_order(deployment)
+            report["azure"] = order = plan_azure_teardown(deployment)
             if not as_json:
-                print_azure(order)
+                print_azure_commands(order)
             is_removed = is_removed and dry_run
     except ERRORS as error:
         raise command_error(error) from None
@@ -76,15 +88,15 @@ def teardown(
         raise typer.Exit(FAILED)
 
 
-def is_guarded(deployment: Deployment) -> bool:
+def needs_name_confirmation(deployment: Deployment) -> bool:
     """Return True if a teardown must be confirmed with the name of the deployment."""
     protected = deployment.aws_section and deployment.aws_section.deletion_protection
     return deployment.environment is Environment.PRODUCTION or bool(protected)
 
 
-def refuse_guarded(deployment: Deployment, name: str | None) -> None:
+def check_name_confirmation(deployment: Deployment, name: str | None) -> None:
     """Exit if the confirmation by name is missing or has another name."""
-    if is_guarded(deployment) and name != deployment.name:
+    if needs_name_confirmation(deployment) and name != deployment.name:
         name_note = "" if name is None else f", not {name}"
         reason = "production" if deployment.environment is Environment.PRODUCTION else "protected"
         raise stop(f"{deployment.name} is {reason}: confirm with --name {deployment.name}{name_note}", REFUSED)
@@ -110,19 +122,19 @@ def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, 
         signed_in = Account(deployment, defined, sign_in(deployment))
         _refuse_other_account(signed_in)
         live = signed_in.live_templates()
-        resources = existing(signed_in, live)
-        stored = sizes(signed_in, resources)
+        resources = existing_resources(signed_in, live)
+        stored = stored_sizes(signed_in, resources)
         account = signed_in
     except ERRORS as error:
         if not dry_run:
             raise
         result = explain(error).result
         err.print(f"no account was checked, so this is what the file creates: {result}", soft_wrap=True)
-    planned = plan((live if account else None) or defined, deployment.aws, price_list(), stored)
+    planned = plan_teardown((live if account else None) or defined, deployment.aws, load_prices(), stored)
     if account:
         planned = replace(planned, kept=(*planned.kept, *machine_images(account)))
-    removed_plan = plan(
-        {stack: each for stack, each in defined.items() if stack not in live}, deployment.aws, price_list()
+    removed_plan = plan_teardown(
+        {stack: each for stack, each in defined.items() if stack not in live}, deployment.aws, load_prices()
     )
     number = account.caller["Account"] if account else None
     report["aws"] = {"account": number, "deployed": bool(account and live), **vars(planned)}
@@ -132,11 +144,11 @@ def tear_down(deployment: Deployment, report: dict[str, Any], *, dry_run: bool, 
         print_plan(planned)
     if dry_run or account is None:
         return True
-    if confirm and not is_guarded(deployment):
+    if confirm and not needs_name_confirmation(deployment):
         typer.confirm(f"Delete the stacks of {deployment.name} in account {number}?", abort=True, err=True)
-    earlier = retained_earlier(account, resources, planned.retained_kinds)
-    _delete(account, resources)
-    delete_logs(account, {**defined, **live})
+    earlier = earlier_retained_resources(account, resources, planned.retained_kinds)
+    _delete_deployment(account, resources)
+    delete_log_groups(account, {**defined, **live})
     return _report_remaining_resources(account, removed_plan, resources, report, earlier=earlier, as_json=as_json)
 
 
@@ -146,7 +158,7 @@ def _refuse_other_account(account: Account) -> None:
         raise stop(f"the credentials are for account {result}, but the file is for {expected_account}", REFUSED)
 
 
-def _delete(account: Account, resources: list[Resource]) -> None:
+def _delete_deployment(account: Account, resources: list[Resource]) -> None:
     end_rollout(account, lambda line: err.print(line, soft_wrap=True))
     if not account.stacks():
         err.print("none of its stacks exist")
@@ -154,37 +166,37 @@ def _delete(account: Account, resources: list[Resource]) -> None:
     progress = Progress(err)
     with progress.phase("terminate the hosts of jobs"):
         end_jobs(account, progress.detail)
-    if is_guarded(account.deployment):
+    if needs_name_confirmation(account.deployment):
         with progress.phase("disable the protection of stacks and load balancers"):
             disable_protection(account, account.stacks(), resources)
     with progress.phase("empty the buckets of access logs"):
         empty_log_buckets(account, resources)
-    if first := _with_importers(account):
+    if first := _removed_stacks(account):
         with progress.phase("delete the stacks removed from the file"):
             delete_stacks(account.session.client("cloudformation"), first, progress.detail)
     with TemporaryDirectory(prefix="voice-teardown-") as home, progress.phase("cdk destroy --all"):
         operator = OperatorAws(account.caller["Account"], account.region)
         cdk = Cdk(operator, account.deployment, Path(home))
-        cdk.take(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
+        cdk.use_assembly(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
         cdk.on_line = progress.detail
         cdk.destroy()
 
 
-def _with_importers(account: Account) -> tuple[str, ...]:
+def _removed_stacks(account: Account) -> tuple[str, ...]:
     """Return the stacks that were removed from the file and the stacks that import from them, in deletion order.
 
     `cdk destroy` only deletes the stacks of the file.
     """
     live = account.live_templates()
     stacks = {stack for stack in live if stack not in account.templates}
-    while importers_left := {stack for stack in live.keys() - stacks if exporters(live[stack], live) & stacks}:
+    while importers_left := {stack for stack in live.keys() - stacks if exporting_stacks(live[stack], live) & stacks}:
         stacks |= importers_left
-    return delete_order(sorted(stacks), live)
+    return deletion_order(sorted(stacks), live)
 
 
 def _report_remaining_resources(
     account: Account,
-    removed_plan: Plan,
+    removed_plan: TeardownPlan,
     resources: list[Resource],
     report: dict[str, Any],
     *,

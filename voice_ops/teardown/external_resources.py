@@ -15,12 +15,12 @@ from voice_ops.teardown.plan import RetainedResource
 POLL_S = 5.0
 MAX_WAIT_S = 600.0
 """Timeout for the termination of a job's host. A shutdown takes a minute or two, or up to ten with accelerators."""
-MAX_UPDATE_S = 7200.0
+MAX_UPDATE_WAIT_S = 7200.0
 """Timeout for the end of an update. The rollback of an instance refresh replaces hosts again."""
-IMAGE = "machine image"
-_RUNNING = ["pending", "running", "stopping", "stopped"]
-_INSIGHTS = "/aws/ecs/containerinsights/"
-_IMAGE_BUILDER_LOGS = "/aws/imagebuilder/"
+MACHINE_IMAGE = "machine image"
+_RUNNING_STATES = ["pending", "running", "stopping", "stopped"]
+_INSIGHTS_PREFIX = "/aws/ecs/containerinsights/"
+_IMAGE_BUILDER_PREFIX = "/aws/imagebuilder/"
 
 
 def end_rollout(account: Account, report: Callable[[str], None]) -> None:
@@ -37,14 +37,14 @@ def end_rollout(account: Account, report: Callable[[str], None]) -> None:
     while updated := _updating_stacks(account):
         for stack in updated.keys() - reported:
             reported.add(stack)
-            report(f"{stack} is {updated[stack]}: waiting at most {MAX_UPDATE_S / 3600:g} h for its end")
+            report(f"{stack} is {updated[stack]}: waiting at most {MAX_UPDATE_WAIT_S / 3600:g} h for its end")
             if updated[stack] == "UPDATE_IN_PROGRESS":
                 client.cancel_update_stack(StackName=stack)
-        if (waited := time.monotonic() - started_at) > MAX_UPDATE_S:
+        if (waited := time.monotonic() - started_at) > MAX_UPDATE_WAIT_S:
             states = ", ".join(f"{stack} is {state}" for stack, state in updated.items())
             raise DeletionError(
-                f"{states} after {waited:.0f} s (limit: {MAX_UPDATE_S:.0f} s): check the events, and run the command "
-                "again"
+                f"{states} after {waited:.0f} s (limit: {MAX_UPDATE_WAIT_S:.0f} s): check the events, and run the "
+                "command again"
             )
         time.sleep(POLL_S)
 
@@ -65,7 +65,7 @@ def end_jobs(account: Account, report: Callable[[str], None]) -> None:
     """
     client = account.session.client("ec2")
     started_at, reported = time.monotonic(), set[str]()
-    while hosts := _jobs(account):
+    while hosts := _job_instances(account):
         if new_hosts := sorted(hosts - reported):
             report(f"terminate {', '.join(new_hosts)}: hosts of jobs, or not in an Auto Scaling group")
             client.terminate_instances(InstanceIds=new_hosts)
@@ -78,11 +78,11 @@ def end_jobs(account: Account, report: Callable[[str], None]) -> None:
         time.sleep(POLL_S)
 
 
-def _jobs(account: Account) -> set[str]:
+def _job_instances(account: Account) -> set[str]:
     """Return the ids of the deployment's instances that do not belong to an Auto Scaling group."""
     filters: Any = [
         {"Name": f"tag:{names.DEPLOYMENT_TAG}", "Values": [account.deployment.name]},
-        {"Name": "instance-state-name", "Values": [*_RUNNING, "shutting-down"]},
+        {"Name": "instance-state-name", "Values": [*_RUNNING_STATES, "shutting-down"]},
     ]
     result: Iterator[Mapping[str, Any]] = account.list_all(
         "ec2", "describe_instances", "Reservations[].Instances[]", Filters=filters
@@ -91,7 +91,7 @@ def _jobs(account: Account) -> set[str]:
     return {each["InstanceId"] for each in result if group_tag not in {tag["Key"] for tag in each.get("Tags", [])}}
 
 
-def service_logs(account: Account, templates: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def service_log_groups(account: Account, templates: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield the log groups that AWS services have created for the resources of templates.
 
     Container Insights creates one log group per cluster, and Image Builder one per recipe.
@@ -109,16 +109,19 @@ def _log_prefix(stack: str, logical: str, resource: Mapping[str, Any]) -> str | 
     match resource["Type"]:
         case "AWS::ECS::Cluster":
             # CloudFormation appends random characters to generated names.
-            return f"{_INSIGHTS}{stack}-{logical}-"
+            return f"{_INSIGHTS_PREFIX}{stack}-{logical}-"
         case "AWS::ImageBuilder::ImageRecipe":
-            return f"{_IMAGE_BUILDER_LOGS}{resource['Properties']['Name']}"
+            return f"{_IMAGE_BUILDER_PREFIX}{resource['Properties']['Name']}"
     return None
 
 
-def delete_logs(account: Account, templates: Mapping[str, Mapping[str, Any]]) -> None:
-    """Delete the log groups that ``service_logs`` returns. The resources that write to them must have been deleted."""
+def delete_log_groups(account: Account, templates: Mapping[str, Mapping[str, Any]]) -> None:
+    """Delete the log groups that ``service_log_groups`` returns.
+
+    The resources that write to them must have been deleted.
+    """
     client = account.session.client("logs")
-    for group in service_logs(account, templates):
+    for group in service_log_groups(account, templates):
         client.delete_log_group(logGroupName=group)
 
 
@@ -128,4 +131,4 @@ def machine_images(account: Account) -> Iterator[RetainedResource]:
     for each in account.list_all("ec2", "describe_images", "Images[]", Owners=["self"], Filters=tag_filter):
         fleet = {tag["Key"]: tag["Value"] for tag in each.get("Tags", [])}.get("voice-serve:fleet", "a fleet")
         reason = f"baked for {fleet}; `aws ec2 deregister-image --delete-associated-snapshots` deletes it"
-        yield RetainedResource("", each["ImageId"], IMAGE, reason, None)
+        yield RetainedResource("", each["ImageId"], MACHINE_IMAGE, reason, None)

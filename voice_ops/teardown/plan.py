@@ -7,11 +7,11 @@ from typing import Any
 
 from voice_blueprint.file.model.aws import Aws, CapacityBlock, CapacityReservation
 from voice_ops.cost import aws
-from voice_ops.cost.model import Expected
+from voice_ops.cost.model import ExpectedSizes
 from voice_ops.cost.prices import PriceBook
 
-KEPT_POLICIES = {"Retain", "RetainExceptOnCreate", "Snapshot"}
-RESERVATION = "capacity reservation"
+RETAINING_POLICIES = {"Retain", "RetainExceptOnCreate", "Snapshot"}
+RESERVATION_KIND = "capacity reservation"
 _STORAGE_ITEMS = {
     "AWS::ECR::Repository": "ecr-storage",
     "AWS::Logs::LogGroup": "logs-stored",
@@ -49,7 +49,7 @@ class RetainedResource:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TeardownPlan:
     """Resources that a teardown deletes and retains.
 
     Attributes:
@@ -74,7 +74,9 @@ Sizes = Mapping[tuple[str, str], float]
 """GB by stack and logical id."""
 
 
-def plan(templates: Mapping[str, Mapping[str, Any]], section: Aws, book: PriceBook, sizes: Sizes | None = None) -> Plan:
+def plan_teardown(
+    templates: Mapping[str, Mapping[str, Any]], section: Aws, book: PriceBook, sizes: Sizes | None = None
+) -> TeardownPlan:
     """Return the resources that `cdk destroy` would delete and retain."""
     deleted: dict[str, Counter[str]] = {}
     retained = []
@@ -82,12 +84,12 @@ def plan(templates: Mapping[str, Mapping[str, Any]], section: Aws, book: PriceBo
         deleted[stack] = Counter()
         for name, resource in template["Resources"].items():
             policy = resource.get("DeletionPolicy", "Delete")
-            if policy in KEPT_POLICIES:
+            if policy in RETAINING_POLICIES:
                 entry = _retained_resource(stack, name, resource, book, section.region)
                 retained.append(replace(entry, gb=(sizes or {}).get((stack, name))))
-            if policy not in KEPT_POLICIES or policy == "Snapshot":
+            if policy not in RETAINING_POLICIES or policy == "Snapshot":
                 deleted[stack][resource["Type"]] += 1
-    return Plan(deleted, (*retained, *_reservations(section)))
+    return TeardownPlan(deleted, (*retained, *_reservations(section)))
 
 
 def _retained_resource(
@@ -101,7 +103,7 @@ def _retained_resource(
         price = book.find(_STORAGE_ITEMS[kind], region)
         return RetainedResource(stack, name, kind, reason, price.usd_per_month if price else None, per_gb=True)
     uses = (
-        list(aws.PRICED[kind](aws.Templates({}, Expected(0)), stack, resource["Properties"]))
+        list(aws.PRICED[kind](aws.Templates({}, ExpectedSizes(0)), stack, resource["Properties"]))
         if kind in aws.PRICED
         else []
     )
@@ -114,7 +116,7 @@ def _reservations(section: Aws) -> Iterator[RetainedResource]:
     for fleet in section.asr:
         if isinstance(fleet.purchase, CapacityReservation):
             why = f"used by fleet {fleet.name}; charged as On-Demand hosts until you cancel it"
-            yield RetainedResource("", fleet.purchase.reservation_id, RESERVATION, why, None)
+            yield RetainedResource("", fleet.purchase.reservation_id, RESERVATION_KIND, why, None)
         if isinstance(fleet.purchase, CapacityBlock):
             why = f"used by fleet {fleet.name}; a Capacity Block is paid in advance"
-            yield RetainedResource("", fleet.purchase.reservation_id, RESERVATION, why, 0)
+            yield RetainedResource("", fleet.purchase.reservation_id, RESERVATION_KIND, why, 0)

@@ -15,10 +15,10 @@ from voice_ops.teardown.removal import Resource
 GLOBAL_REGION = "us-east-1"
 """Region in which the tagging API lists the resources of global services."""
 
-SNAPSHOT = "elasticache snapshot"
-BAKED_IMAGE = "ec2 image"
+SNAPSHOT_KIND = "elasticache snapshot"
+BAKED_IMAGE_KIND = "ec2 image"
 """Kind of the machine images built by pipelines, which the teardown's plan lists as retained."""
-_KINDS = {
+_KIND_BY_TYPE = {
     "AWS::ECR::Repository": "ecr repository",
     "AWS::IAM::Role": "iam role",
     "AWS::KMS::Key": "kms key",
@@ -57,37 +57,39 @@ def is_expected(resource: RemainingResource, resources: Iterable[Resource], kind
             these stacks are unknown.
     """
     retained = [each for each in resources if each.is_retained]
-    if resource.kind == BAKED_IMAGE:
+    if resource.kind == BAKED_IMAGE_KIND:
         return True
-    if resource.kind == SNAPSHOT:
+    if resource.kind == SNAPSHOT_KIND:
         return "AWS::ElastiCache::ReplicationGroup" in {*kinds, *(each.kind for each in retained)}
-    return any(_is_same(resource, each) for each in retained) or any(
-        resource.kind == _KINDS.get(kind) for kind in kinds
+    return any(_is_same_resource(resource, each) for each in retained) or any(
+        resource.kind == _KIND_BY_TYPE.get(kind) for kind in kinds
     )
 
 
-def _is_same(remaining: RemainingResource, resource: Resource) -> bool:
+def _is_same_resource(remaining: RemainingResource, resource: Resource) -> bool:
     """Return True if a remaining resource is the given resource of a stack.
 
     The comparison includes the kind, since a resource of another type, such as a stage, may have the same id.
     """
-    return remaining.kind == _KINDS.get(resource.kind) and remaining.has_id(resource.physical_id)
+    return remaining.kind == _KIND_BY_TYPE.get(resource.kind) and remaining.has_id(resource.physical_id)
 
 
-def retained_earlier(account: Account, resources: Sequence[Resource], kinds: set[str]) -> set[RemainingResource]:
+def earlier_retained_resources(
+    account: Account, resources: Sequence[Resource], kinds: set[str]
+) -> set[RemainingResource]:
     """Return the resources that earlier teardowns have retained. Call this before the current stacks are deleted.
 
     Args:
         resources: Resources of the current stacks.
         kinds: Retained resource types of stacks.
     """
-    retained = {_KINDS.get(kind) for kind in kinds}
+    retained = {_KIND_BY_TYPE.get(kind) for kind in kinds}
     if not retained:
         return set()
     return {
         resource
         for resource in remaining_resources(account)
-        if resource.kind in retained and not any(_is_same(resource, each) for each in resources)
+        if resource.kind in retained and not any(_is_same_resource(resource, each) for each in resources)
     }
 
 
@@ -116,11 +118,11 @@ def _tagged_resources(account: Account, region: str) -> Iterator[RemainingResour
     for arn in account.list_all("resourcegroupstaggingapi", "get_resources", path, region, TagFilters=tags):
         _, _, service, _, _, rest = arn.split(":", 5)
         kind = service if service in {"s3", "sns"} else f"{service} {re.split('[:/]', rest)[0]}"
-        if kind not in _STATES or _state(account, kind, arn, region) not in _DELETED_STATES:
+        if kind not in _STATE_QUERIES or _resource_state(account, kind, arn, region) not in _DELETED_STATES:
             yield RemainingResource(kind, arn, region)
 
 
-_STATES: dict[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
+_STATE_QUERIES: dict[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
     "ec2 instance": (
         "describe_instances",
         lambda arn: {"Filters": [{"Name": "instance-id", "Values": [arn.rpartition("/")[2]]}]},
@@ -147,15 +149,15 @@ _STATES: dict[str, tuple[str, Callable[[str], dict[str, Any]], str]] = {
 """Operation, request and path of the state for each kind that the tagging API still lists during a deletion."""
 
 
-def _state(account: Account, kind: str, arn: str, region: str) -> object:
-    operation, request, path = _STATES[kind]
+def _resource_state(account: Account, kind: str, arn: str, region: str) -> object:
+    operation, request, path = _STATE_QUERIES[kind]
     client: Any = account.session.client(kind.split(maxsplit=1)[0], region_name=region)  # type: ignore[call-overload]
     return jmespath.search(path, getattr(client, operation)(**request(arn)))
 
 
 def _untagged_resources(account: Account) -> dict[str, Iterable[str]]:
     """Return the ids of the resources that the tagging API omits, by kind."""
-    name, store = account.deployment.name, names.state_group(account.deployment)
+    name, store = account.deployment.name, names.state_group_id(account.deployment)
     removed_accounts = removed_regions(account) if account.deployment.is_first_region else ()
     alarms = _names_in_templates(account, "AlarmName", "AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
     return {
@@ -185,7 +187,7 @@ def _untagged_resources(account: Account) -> dict[str, Iterable[str]]:
             for repository in account.list_all("ecr", "describe_repositories", "repositories[].repositoryName")
             if repository.startswith(f"{name}/")
         ],
-        SNAPSHOT: [
+        SNAPSHOT_KIND: [
             snapshot["SnapshotName"]
             for snapshot in account.list_all("elasticache", "describe_snapshots", "Snapshots[]")
             if store in {snapshot.get("ReplicationGroupId"), snapshot.get("CacheClusterId", "").rpartition("-")[0]}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from voice_ops.aws.account import Account
-from voice_ops.teardown.plan import KEPT_POLICIES, Sizes
+from voice_ops.teardown.plan import RETAINING_POLICIES, Sizes
 
 _GB = 2**30
 """Bytes per GB, as charged by CloudWatch Logs and S3."""
@@ -52,27 +52,27 @@ class Resource:
     is_retained: bool
 
 
-def existing(account: Account, live: Mapping[str, Mapping[str, Any]]) -> list[Resource]:
+def existing_resources(account: Account, live: Mapping[str, Mapping[str, Any]]) -> list[Resource]:
     """Return the resources of the existing stacks, with the deletion policies of the deployed templates.
 
     Args:
         live: Templates of the existing stacks.
     """
     return [
-        Resource(stack, logical, physical, resource["Type"], resource.get("DeletionPolicy") in KEPT_POLICIES)
+        Resource(stack, logical, physical, resource["Type"], resource.get("DeletionPolicy") in RETAINING_POLICIES)
         for stack, template in live.items()
         for logical, physical in account.physical_ids(stack).items()
         if (resource := template["Resources"].get(logical))
     ]
 
 
-def sizes(account: Account, resources: Iterable[Resource]) -> Sizes:
+def stored_sizes(account: Account, resources: Iterable[Resource]) -> Sizes:
     """Return the sizes of the retained resources that are charged by size, in GB."""
-    stored = {(each.stack, each.logical_id): _bytes(account, each) for each in resources if each.is_retained}
+    stored = {(each.stack, each.logical_id): _stored_bytes(account, each) for each in resources if each.is_retained}
     return {key: size / _GB for key, size in stored.items() if size is not None}
 
 
-def _bytes(account: Account, resource: Resource) -> float | None:
+def _stored_bytes(account: Account, resource: Resource) -> float | None:
     name = resource.physical_id
     match resource.kind:
         case "AWS::Logs::LogGroup":
@@ -120,7 +120,7 @@ def empty_log_buckets(account: Account, resources: Sequence[Resource]) -> int:
     """
     _disable_attribute(account, resources, "access_logs.s3.enabled")
     buckets = [each.physical_id for each in resources if each.kind == "AWS::S3::Bucket" and not each.is_retained]
-    return sum(_empty(account, bucket) for bucket in buckets)
+    return sum(_empty_bucket(account, bucket) for bucket in buckets)
 
 
 def _disable_attribute(account: Account, resources: Iterable[Resource], attribute: str) -> None:
@@ -134,7 +134,7 @@ def _disable_attribute(account: Account, resources: Iterable[Resource], attribut
                 )
 
 
-def _empty(account: Account, bucket: str) -> int:
+def _empty_bucket(account: Account, bucket: str) -> int:
     client: Any = account.session.client("s3")
     count = 0
     with suppress(client.exceptions.NoSuchBucket):  # as above

@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from voice_ops.output import empty_table, out, stack_table, styled
-from voice_ops.teardown.azure import AzureOrder
-from voice_ops.teardown.plan import Plan, RetainedResource
+from voice_ops.output import empty_table, format_markup, out, stack_table
+from voice_ops.teardown.azure import AzureTeardown
+from voice_ops.teardown.plan import RetainedResource, TeardownPlan
 from voice_ops.teardown.remaining_resources import RemainingResource
 
 
-def print_plan(plan: Plan) -> None:
+def print_plan(plan: TeardownPlan) -> None:
     """Print the resources to delete, and the resources to retain with their cost."""
     out.print(stack_table("deleted", {stack: types for stack, types in plan.deleted.items() if types}))
     if not plan.kept:
@@ -21,13 +21,13 @@ def print_plan(plan: Plan) -> None:
         groups.setdefault((resource.stack, resource.kind, resource.why), []).append(resource)
     for (stack, kind, why), group in groups.items():
         description = f"{len(group)}×{kind.replace('AWS::', '')}" if stack else f"{kind} {group[0].name} {why}"
-        table.add_row(stack, description, _cost(group))
+        table.add_row(stack, description, _format_cost(group))
     table.add_section()
     table.add_row("total of the known prices", "", f"{plan.usd_per_month:,.2f}")
     out.print(table)
 
 
-def _cost(group: list[RetainedResource]) -> str:
+def _format_cost(group: list[RetainedResource]) -> str:
     if group[0].usd is None:
         return "no price known"
     known_prices = [each.usd_per_month for each in group if each.usd_per_month is not None]
@@ -39,10 +39,12 @@ def print_remaining(expected: list[RemainingResource], unexpected: list[Remainin
     out.print(f"remaining as planned: {_count_by_kind(expected)}", soft_wrap=True)
     out.print(f"remaining unexpectedly: {_count_by_kind(unexpected)}", soft_wrap=True)
     for resource in unexpected:
-        out.print(styled("  [red]✗[/] {} {} [dim]({})[/]", resource.kind, resource.id, resource.region), soft_wrap=True)
+        out.print(
+            format_markup("  [red]✗[/] {} {} [dim]({})[/]", resource.kind, resource.id, resource.region), soft_wrap=True
+        )
 
 
-def print_azure(order: AzureOrder) -> None:
+def print_azure_commands(order: AzureTeardown) -> None:
     """Print the commands, and the resources that they delete and retain."""
     out.print("Azure: run these in this order, `pulumi state unprotect` first where something is protected")
     for command in order.commands:
@@ -51,7 +53,7 @@ def print_azure(order: AzureOrder) -> None:
     for number, label in enumerate(order.deleted, start=1):
         out.print(f"  {number:4} {label}", soft_wrap=True)
     for resource in order.kept:
-        out.print(styled("  [yellow]![/] kept: {}, {}", resource.resource, resource.why), soft_wrap=True)
+        out.print(format_markup("  [yellow]![/] kept: {}, {}", resource.resource, resource.why), soft_wrap=True)
 
 
 def _count_by_kind(resources: Iterable[RemainingResource]) -> str:

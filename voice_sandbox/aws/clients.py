@@ -12,17 +12,17 @@ from botocore.client import BaseClient
 from botocore.config import Config
 
 _endpoint: list[str] = []
-_creation = threading.Lock()
+_creation_lock = threading.Lock()
 
 
-def serve_at(url: str) -> None:
+def set_endpoint(url: str) -> None:
     """Set the server's endpoint for the adapters."""
     _endpoint[:] = [url]
     _client.cache_clear()
 
 
 def client(service: str, *, region: str, account: str) -> BaseClient:
-    with _creation:  # botocore's session cannot create two clients concurrently
+    with _creation_lock:  # botocore's session cannot create two clients concurrently
         return _client(service, region, account)
 
 
@@ -41,8 +41,8 @@ def _client(service: str, region: str, account: str) -> BaseClient:
         ),
     )
 
-    def for_account(request: AWSRequest, **_: object) -> None:
+    def add_account_header(request: AWSRequest, **_: object) -> None:
         request.headers["x-moto-account-id"] = account
 
-    new_client.meta.events.register("before-sign.*.*", for_account)
+    new_client.meta.events.register("before-sign.*.*", add_account_header)
     return new_client

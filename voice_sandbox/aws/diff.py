@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from voice_sandbox.aws.adapters.schemas import create_only, identifier
+from voice_sandbox.aws.adapters.schemas import create_only_paths, identifier_properties
 from voice_sandbox.aws.cloudformation.template import references
 from voice_sandbox.aws.shapes import Json
 from voice_sandbox.changes import Op
@@ -26,7 +26,7 @@ class Step:
         key: Stack and logical id.
         kind: Type.
         changes: Own properties that cannot change in place.
-        because: Replaced resources to which the resource refers in properties that cannot change in place.
+        replaced_references: Replaced resources to which the resource refers in properties that cannot change in place.
         downgrades: Properties that the service refuses to lower, with both values.
         keeps_name: Whether the resource would be replaced under the same explicit name, which CloudFormation rejects.
     """
@@ -35,7 +35,7 @@ class Step:
     key: ResourceKey
     kind: str
     changes: tuple[str, ...] = ()
-    because: frozenset[ResourceKey] = frozenset()
+    replaced_references: frozenset[ResourceKey] = frozenset()
     keeps_name: bool = False
     downgrades: tuple[str, ...] = ()
 
@@ -79,27 +79,29 @@ def compare(old: Templates, new: Templates) -> list[Step]:
 
 def _resources(templates: Templates) -> dict[ResourceKey, dict[str, Any]]:
     """Return resources with the defaults of their parameters substituted."""
-    changes = {}
+    resources = {}
     for stack, template in templates.items():
         defaults = {name: each.get("Default") for name, each in template.get("Parameters", {}).items()}
-        changes.update({(stack, name): _filled(body, defaults) for name, body in template["Resources"].items()})
-    return changes
+        resources.update(
+            {(stack, name): _substitute_defaults(body, defaults) for name, body in template["Resources"].items()}
+        )
+    return resources
 
 
-def _filled(node: Json, defaults: Mapping[str, Json]) -> Any:
+def _substitute_defaults(node: Json, defaults: Mapping[str, Json]) -> Any:
     match node:
         case {"Ref": str(name)} if name in defaults:
             return {"Parameter": name, "Default": defaults[name]}
         case dict():
-            return {key: _filled(item, defaults) for key, item in node.items() if key != "Metadata"}
+            return {key: _substitute_defaults(item, defaults) for key, item in node.items() if key != "Metadata"}
         case list():
-            return [_filled(item, defaults) for item in node]
+            return [_substitute_defaults(item, defaults) for item in node]
         case _:
             return node
 
 
 def _fixed_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    for path in create_only(new["Type"]):
+    for path in create_only_paths(new["Type"]):
         if _values_at(old.get("Properties"), path) != _values_at(new.get("Properties"), path):
             yield ".".join(path)
 
@@ -119,24 +121,24 @@ def is_older(version: str, other: str) -> bool:
 
 def _immutable_references(key: ResourceKey, body: Mapping[str, Any], templates: Templates) -> Iterator[ResourceKey]:
     """Yield the resources to which a resource refers in properties that cannot change in place, including imports."""
-    for path in create_only(body["Type"]):
+    for path in create_only_paths(body["Type"]):
         for value in _values_at(body.get("Properties"), path):
             yield from ((key[0], name) for name in references(value))
-            for imported in imports(value):
+            for imported in imported_names(value):
                 yield from _exporters(imported, templates)
 
 
-def imports(node: Json) -> Iterator[str]:
+def imported_names(node: Json) -> Iterator[str]:
     """Yield the names of the exports that a part of a template imports."""
     match node:
         case {"Fn::ImportValue": str(name)}:
             yield name
         case dict():
             for item in node.values():
-                yield from imports(item)
+                yield from imported_names(item)
         case list():
             for item in node:
-                yield from imports(item)
+                yield from imported_names(item)
 
 
 def _exporters(name: str, templates: Templates) -> Iterator[ResourceKey]:
@@ -151,7 +153,7 @@ def _has_fixed_name(
 ) -> bool:
     names = [
         (_values_at(old.get("Properties"), [key]), _values_at(new.get("Properties"), [key]))
-        for key in identifier(new["Type"])
+        for key in identifier_properties(new["Type"])
     ]
     referenced = {(stack, name) for _, values in names for value in values for name in references(value)}
     return bool(names) and all(before == after != [] for before, after in names) and not referenced & because

@@ -23,7 +23,7 @@ def _list_ids(session: boto3.Session, endpoint: str, kind: str) -> Iterable[str]
     return jmespath.search(path, getattr(client, operation)(**request))  # type: ignore[no-any-return]
 
 
-def _keys(session: boto3.Session, endpoint: str) -> Iterable[str]:
+def _kms_keys(session: boto3.Session, endpoint: str) -> Iterable[str]:
     client = session.client("kms", endpoint_url=endpoint)
     for key in client.get_paginator("list_keys").paginate().search("Keys[].KeyId"):
         # A deleted key exists until its recovery window ends, as on AWS.
@@ -44,16 +44,16 @@ def _budgets(session: boto3.Session, endpoint: str) -> Iterable[str]:
     return (budget["BudgetName"] for budget in budgets)
 
 
-_LISTED_KINDS = {"key": _keys, "DNS record": _dns_records, "budget": _budgets}
-KINDS = {*LIST_CALLS, *_LISTED_KINDS}
+_LISTERS = {"key": _kms_keys, "DNS record": _dns_records, "budget": _budgets}
+KINDS = {*LIST_CALLS, *_LISTERS}
 
 
 def inventory(session: boto3.Session, endpoint: str) -> dict[str, set[str]]:
     """Return the ids of all resources, by kind."""
     ids_by_kind = {kind: set(_list_ids(session, endpoint, kind)) for kind in LIST_CALLS}
-    return ids_by_kind | {kind: set(count(session, endpoint)) for kind, count in _LISTED_KINDS.items()}
+    return ids_by_kind | {kind: set(count(session, endpoint)) for kind, count in _LISTERS.items()}
 
 
-def added(before: dict[str, set[str]], after: dict[str, set[str]]) -> Counter[str]:
+def count_added(before: dict[str, set[str]], after: dict[str, set[str]]) -> Counter[str]:
     """Count new resources by kind. Kinds without new resources are omitted."""
     return Counter({kind: len(after[kind] - before[kind]) for kind in after if after[kind] - before[kind]})

@@ -11,7 +11,7 @@ from moto.server import ThreadedMotoServer
 from moto.utilities.id_generator import moto_id_manager
 
 from voice_sandbox.aws import patches
-from voice_sandbox.aws.clients import serve_at
+from voice_sandbox.aws.clients import set_endpoint
 from voice_sandbox.aws.cloudformation.models import SandboxCloudFormation
 
 
@@ -28,7 +28,7 @@ def start(port: int = 0) -> str:
     server.start()
     _, actual_port = server.get_host_and_port()
     endpoint = f"http://localhost:{actual_port}"
-    serve_at(endpoint)
+    set_endpoint(endpoint)
     return endpoint
 
 

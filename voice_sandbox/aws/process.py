@@ -13,10 +13,10 @@ from typing import Any, Self
 
 import boto3
 
-from voice_sandbox.aws.server import RELEASE
+from voice_sandbox.aws.server import RELEASE_LINE
 from voice_sandbox.loopback import bypass_loopback
 
-_STOP_S = 10
+_STOP_TIMEOUT_S = 10
 
 
 class LocalAws:
@@ -123,21 +123,21 @@ class LocalAws:
         return self._process.pid
 
     @property
-    def ended(self) -> int | None:
+    def exit_code(self) -> int | None:
         """Exit code of the server, which is negative after a signal, or ``None`` while the server runs."""
         return self._process.poll()
 
     def release(self) -> None:
         """Let the server outlive this process; SIGTERM to ``pid`` stops it."""
         assert self._process.stdin is not None  # noqa: S101 - asked for above
-        self._process.stdin.write(RELEASE)
+        self._process.stdin.write(RELEASE_LINE)
         self._process.stdin.close()
 
     def stop(self) -> None:
         """Stop the server."""
         self._process.terminate()
         try:
-            self._process.communicate(timeout=_STOP_S)
+            self._process.communicate(timeout=_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from types import FrameType
 
-RELEASE = "release\n"
+RELEASE_LINE = "release\n"
 """Line on stdin with which a parent process lets the server outlive itself."""
 
 
@@ -56,11 +56,11 @@ def main() -> None:
     if options.hosted_zone:
         add_hosted_zone(*options.hosted_zone)
     if options.stores:
-        stores.open_in(options.stores)
+        stores.use_folder(options.stores)
     if options.faults:
-        faults.read_from(options.faults)
+        faults.read_faults_from(options.faults)
     if not options.real_hosts:
-        threading.Thread(target=stand_in_hosts.play, args=(stop,), daemon=True).start()
+        threading.Thread(target=stand_in_hosts.complete_hooks, args=(stop,), daemon=True).start()
     print(json.dumps({"endpoint": endpoint}), flush=True)
     if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):
         threading.Thread(target=_wait_for_parent, args=(stop,), daemon=True).start()
@@ -82,7 +82,7 @@ def _prepare_environment() -> None:
 
 def _wait_for_parent(stop: threading.Event) -> None:
     """Set the event when the parent closes the pipe, even by a crash, unless it has released the server."""
-    if sys.stdin.read() != RELEASE:
+    if sys.stdin.read() != RELEASE_LINE:
         stop.set()
 
 

@@ -34,17 +34,17 @@ def conform(shape: Shape, value: Json, path: str) -> Json:
     if isinstance(shape, StructureShape):
         return _convert_structure(shape, value, path)
     if isinstance(shape, ListShape):
-        return _list(shape, value, path)
+        return _convert_list(shape, value, path)
     if isinstance(shape, MapShape):
-        pairs = _as_map(value, path)
+        pairs = _convert_to_map(value, path)
         return {str(key): conform(shape.value, item, f"{path}.{key}") for key, item in pairs.items()}
     try:
-        return _scalar(shape.type_name, value)
+        return _convert_scalar(shape.type_name, value)
     except (TypeError, ValueError, KeyError) as error:
         raise UnknownPropertyError(f"{path}: {value!r} is not of type {shape.type_name}") from error
 
 
-def member(shape: Shape | None, name: str) -> str | None:
+def member_name(shape: Shape | None, name: str) -> str | None:
     """Return the name of a member as the structure spells it, or None if the structure has no such member."""
     members = shape.members if isinstance(shape, StructureShape) else {}
     return (
@@ -63,7 +63,7 @@ def _convert_structure(shape: StructureShape, value: Json, path: str) -> Json:
         value = {next(iter(shape.members)): value}
     result = {}
     for key, item in value.items():
-        name = member(shape, key)
+        name = member_name(shape, key)
         if name is None:
             raise UnknownPropertyError(
                 f"{path}: unknown property {key} (the API accepts {', '.join(sorted(shape.members))})"
@@ -72,7 +72,7 @@ def _convert_structure(shape: StructureShape, value: Json, path: str) -> Json:
     return result
 
 
-def _list(shape: ListShape, value: Json, path: str) -> list[Any]:
+def _convert_list(shape: ListShape, value: Json, path: str) -> list[Any]:
     if isinstance(value, Mapping) and isinstance(shape.member, StructureShape):
         value = [{"Key": key, "Value": item} for key, item in value.items()]
     elif not isinstance(value, (list, tuple)):
@@ -80,7 +80,7 @@ def _list(shape: ListShape, value: Json, path: str) -> list[Any]:
     return [conform(shape.member, item, f"{path}[{index}]") for index, item in enumerate(value)]
 
 
-def _as_map(value: Json, path: str) -> Mapping[str, Any]:
+def _convert_to_map(value: Json, path: str) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
@@ -90,7 +90,7 @@ def _as_map(value: Json, path: str) -> Mapping[str, Any]:
     raise UnknownPropertyError(f"{path}: expected an object, found {value!r}")
 
 
-def _scalar(kind: str, value: Json) -> Json:
+def _convert_scalar(kind: str, value: Json) -> Json:
     if kind == "string":
         return value if isinstance(value, str) else json.dumps(value)
     if kind == "boolean":

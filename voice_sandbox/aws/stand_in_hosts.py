@@ -15,17 +15,17 @@ from moto.autoscaling.models import autoscaling_backends
 from voice_sandbox.aws.clients import client
 from voice_sandbox.aws.patches.lifecycle import LifecycleBackend
 
-BOOT_S = 0.2
+MIN_HOOK_S = 0.2
 """Minimum duration of a hook, so that every wait state is visible."""
 
 
-def play(stop: threading.Event) -> None:
+def complete_hooks(stop: threading.Event) -> None:
     """Complete each pending hook when it is polled for the second time, until the event is set."""
     processed: set[tuple[str, ...]] = set()
-    while not stop.wait(BOOT_S):
+    while not stop.wait(MIN_HOOK_S):
         waiting = set(_waiting_hosts())
         for each in waiting & processed:
-            _answer(*each)
+            _complete_hook(*each)
         processed = waiting - processed
 
 
@@ -41,7 +41,7 @@ def _waiting_hosts() -> list[tuple[str, ...]]:
     ]
 
 
-def _answer(account: str, region: str, group: str, instance: str, hook: str) -> None:
+def _complete_hook(account: str, region: str, group: str, instance: str, hook: str) -> None:
     api: Any = client("autoscaling", region=region, account=account)
     try:
         api.complete_lifecycle_action(

@@ -10,42 +10,42 @@ from collections.abc import Mapping
 from voice_sandbox.azure.schema import definitions, resource_shape
 from voice_sandbox.azure.values import Properties, Unknown, reveal
 
-SUBSCRIPTION = "00000000-0000-4000-8000-5ab5c0000001"
-TENANT = "00000000-0000-4000-8000-7e4a40000001"
-CLIENT = "00000000-0000-4000-8000-c11e40000001"
-OBJECT = "00000000-0000-4000-8000-0b3ec0000001"
+SUBSCRIPTION_ID = "00000000-0000-4000-8000-5ab5c0000001"
+TENANT_ID = "00000000-0000-4000-8000-7e4a40000001"
+CLIENT_ID = "00000000-0000-4000-8000-c11e40000001"
+OBJECT_ID = "00000000-0000-4000-8000-0b3ec0000001"
 
-_GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{{resourceGroupName}}"
-_REDIS = f"{_GROUP}/providers/Microsoft.Cache/redisEnterprise/{{clusterName}}"
-_STORAGE = f"{_GROUP}/providers/Microsoft.Storage/storageAccounts/{{accountName}}"
+_GROUP_PATH = f"/subscriptions/{SUBSCRIPTION_ID}/resourceGroups/{{resourceGroupName}}"
+_REDIS_PATH = f"{_GROUP_PATH}/providers/Microsoft.Cache/redisEnterprise/{{clusterName}}"
+_STORAGE_PATH = f"{_GROUP_PATH}/providers/Microsoft.Storage/storageAccounts/{{accountName}}"
 _EXTENSION_PATHS: Mapping[str, str] = {
     "authorization:RoleAssignment": "{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}",
     "consumption:Budget": "{scope}/providers/Microsoft.Consumption/budgets/{budgetName}",
     "kubernetesconfiguration:Extension": (
-        f"{_GROUP}/providers/{{clusterRp}}/{{clusterResourceName}}/{{clusterName}}"
+        f"{_GROUP_PATH}/providers/{{clusterRp}}/{{clusterResourceName}}/{{clusterName}}"
         "/providers/Microsoft.KubernetesConfiguration/extensions/{extensionName}"
     ),
     "monitor:DiagnosticSetting": "{resourceUri}/providers/Microsoft.Insights/diagnosticSettings/{name}",
-    "monitor:MetricAlert": f"{_GROUP}/providers/Microsoft.Insights/metricAlerts/{{ruleName}}",
+    "monitor:MetricAlert": f"{_GROUP_PATH}/providers/Microsoft.Insights/metricAlerts/{{ruleName}}",
     "network:WebApplicationFirewallPolicy": (
-        f"{_GROUP}/providers/Microsoft.Network/applicationGatewayWebApplicationFirewallPolicies/{{policyName}}"
+        f"{_GROUP_PATH}/providers/Microsoft.Network/applicationGatewayWebApplicationFirewallPolicies/{{policyName}}"
     ),
     "redisenterprise:AccessPolicyAssignment": (
-        f"{_REDIS}/databases/{{databaseName}}/accessPolicyAssignments/{{accessPolicyAssignmentName}}"
+        f"{_REDIS_PATH}/databases/{{databaseName}}/accessPolicyAssignments/{{accessPolicyAssignmentName}}"
     ),
-    "redisenterprise:Database": f"{_REDIS}/databases/{{databaseName}}",
-    "redisenterprise:RedisEnterprise": _REDIS,
-    "resources:ResourceGroup": _GROUP,
-    "storage:BlobContainer": f"{_STORAGE}/blobServices/default/containers/{{containerName}}",
-    "storage:ManagementPolicy": f"{_STORAGE}/managementPolicies/{{managementPolicyName}}",
-    "storage:StorageAccount": _STORAGE,
+    "redisenterprise:Database": f"{_REDIS_PATH}/databases/{{databaseName}}",
+    "redisenterprise:RedisEnterprise": _REDIS_PATH,
+    "resources:ResourceGroup": _GROUP_PATH,
+    "storage:BlobContainer": f"{_STORAGE_PATH}/blobServices/default/containers/{{containerName}}",
+    "storage:ManagementPolicy": f"{_STORAGE_PATH}/managementPolicies/{{managementPolicyName}}",
+    "storage:StorageAccount": _STORAGE_PATH,
 }
 _SINGLETON_NAME = "default"
 """Name of a resource that exists only once per parent. The name is part of ids, but not of types."""
-_PARAMETER = re.compile(r"\{(\w+)\}")
+_INPUT_PATTERN = re.compile(r"\{(\w+)\}")
 
 
-def template(kind: str) -> str:
+def id_template(kind: str) -> str:
     """Return the template of a type's resource ids, with the names of inputs in braces.
 
     Args:
@@ -81,7 +81,13 @@ def _derive_template(kind: str) -> str:
         provider = f"Microsoft.{module.capitalize()}"
         types = [f"{each}s" for each in (*(parent.removesuffix("Name") for parent in parents), _camel_case(name))]
     scope = next((field for field in ("resourceUri", "scope") if field in inputs), None)
-    base = f"{{{scope}}}" if scope else _GROUP if "resourceGroupName" in inputs else f"/subscriptions/{SUBSCRIPTION}"
+    base = (
+        f"{{{scope}}}"
+        if scope
+        else _GROUP_PATH
+        if "resourceGroupName" in inputs
+        else f"/subscriptions/{SUBSCRIPTION_ID}"
+    )
     path = zip(types, [*parents[: len(types) - 1], best], strict=True)
     return f"{base}/providers/{provider}" + "".join(f"/{part}/{{{field}}}" for part, field in path)
 
@@ -97,10 +103,10 @@ def name_input(kind: str) -> str:
 
 def path_inputs(kind: str) -> tuple[str, ...]:
     """Return the inputs in the id of a type's resources, outermost first."""
-    return tuple(_PARAMETER.findall(template(kind)))
+    return tuple(_INPUT_PATTERN.findall(id_template(kind)))
 
 
-def auto_name(kind: str, name: str, urn: str) -> str:
+def generate_name(kind: str, name: str, urn: str) -> str:
     """Return the name that the provider generates if the program sets none. Here, the name is deterministic."""
     if kind == "authorization:RoleAssignment":
         return fake_uuid(urn, "name")
@@ -113,24 +119,24 @@ def arm_id(kind: str, inputs: Properties) -> str | None:
     values = {field: reveal(inputs.get(field)) for field in path_inputs(kind)}
     if any(value is None or isinstance(value, Unknown) for value in values.values()):
         return None
-    return _PARAMETER.sub(lambda match: str(values[match[1]]).rstrip("/"), template(kind))
+    return _INPUT_PATTERN.sub(lambda match: str(values[match[1]]).rstrip("/"), id_template(kind))
 
 
 def arm_type(kind: str) -> str:
     """Return the type in Azure's notation, such as `Microsoft.ContainerService/managedClusters/agentPools`."""
-    path = template(kind).rpartition("/providers/")[2]
+    path = id_template(kind).rpartition("/providers/")[2]
     if kind == "resources:ResourceGroup":
         return "Microsoft.Resources/resourceGroups"
     return "/".join(part for part in path.split("/") if not part.startswith("{") and part != _SINGLETON_NAME)
 
 
-def inputs_for(kind: str, identifier: str) -> dict[str, str]:
+def parse_id(kind: str, identifier: str) -> dict[str, str]:
     """Return the inputs in an id, or an empty dictionary if the id is not one of this type."""
     pattern = "".join(
         f"(?P<{part[1:-1]}>{'.+' if part in ('{scope}', '{resourceUri}') else '[^/]+'})"
         if part.startswith("{")
         else re.escape(part)
-        for part in re.split(r"(\{\w+\})", template(kind).replace(SUBSCRIPTION, "{subscription}"))
+        for part in re.split(r"(\{\w+\})", id_template(kind).replace(SUBSCRIPTION_ID, "{subscription}"))
         if part
     )
     match = re.fullmatch(pattern, identifier, re.IGNORECASE)

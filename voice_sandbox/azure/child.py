@@ -15,12 +15,12 @@ from tempfile import TemporaryFile
 from typing import Any
 
 _EXCLUDED_PREFIXES = ("ARM_", "AZURE_", "PULUMI_", "OTEL_", "KUBECONFIG", "TRACEPARENT")
-_STOP_S = 5.0
-_MAX_ANSWER = 4096
+_STOP_TIMEOUT_S = 5.0
+_MAX_RESPONSE_BYTES = 4096
 """Maximum size of a response, which is a line of JSON with a number, in bytes."""
 
 
-class Child(AbstractContextManager["Child"]):
+class LanguageHost(AbstractContextManager["LanguageHost"]):
     """A language host, which ends with the `with` block, as do its forks.
 
     The processes read from a stdin to which nothing is written. They exit when it closes, even after a crash.
@@ -40,7 +40,7 @@ class Child(AbstractContextManager["Child"]):
                 stdout=self._errors,
                 stderr=self._errors,
                 pass_fds=[child_end.fileno()],
-                env=_own_environment(),
+                env=_host_environment(),
                 # The parent handles Ctrl-C, and stops the child.
                 start_new_session=True,
             )
@@ -50,7 +50,7 @@ class Child(AbstractContextManager["Child"]):
         self._requests.settimeout(timeout_s)
         try:
             self._requests.sendall(json.dumps(request).encode() + b"\n")
-            answer: Mapping[str, Any] = json.loads(self._requests.recv(_MAX_ANSWER) or "{}")
+            answer: Mapping[str, Any] = json.loads(self._requests.recv(_MAX_RESPONSE_BYTES) or "{}")
         except TimeoutError:
             return None
         except ConnectionError:
@@ -67,7 +67,7 @@ class Child(AbstractContextManager["Child"]):
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
             try:
-                self.process.wait(_STOP_S)
+                self.process.wait(_STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
@@ -79,7 +79,7 @@ class Child(AbstractContextManager["Child"]):
         self.stop()
 
 
-def _own_environment() -> dict[str, str]:
+def _host_environment() -> dict[str, str]:
     """Return the environment with deterministic hashes, and without credentials, other configuration and proxies."""
     own_modules = {
         name: value

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from voice_sandbox.azure.diff import Change, Step, summary
+from voice_sandbox.azure.diff import Change, Step, count_by_operation
 from voice_sandbox.azure.graph import Resource
 from voice_sandbox.azure.project import Project
 from voice_sandbox.azure.run import Run
-from voice_sandbox.azure.values import SECRET_TEXT, plain
+from voice_sandbox.azure.values import SECRET_TEXT, to_display_value
 from voice_sandbox.changes import Op
 
-_NANOSECONDS = 1_000_000_000
+_NANOSECONDS_PER_S = 1_000_000_000
 
 
 def preview_json(project: Project, run: Run, steps: list[Step]) -> dict[str, Any]:
@@ -21,24 +21,24 @@ def preview_json(project: Project, run: Run, steps: list[Step]) -> dict[str, Any
         "config": {
             key: SECRET_TEXT if key in project.secret_keys else value for key, value in sorted(project.config.items())
         },
-        "steps": [_step(step) for step in steps],
+        "steps": [_step_json(step) for step in steps],
         "diagnostics": [{"message": message, "severity": "warning"} for message in run.messages],
-        "duration": round(run.duration_s * _NANOSECONDS),
-        "changeSummary": dict(sorted(summary(steps).items())),
+        "duration": round(run.duration_s * _NANOSECONDS_PER_S),
+        "changeSummary": dict(sorted(count_by_operation(steps).items())),
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
-    return _without_empty(
+def _step_json(step: Step) -> dict[str, Any]:
+    return _omit_empty(
         {
             "op": step.op.value,
             "urn": step.urn,
             "provider": step.resource.provider,
-            "oldState": _state(step.old),
-            "newState": _state(step.new),
+            "oldState": _state_json(step.old),
+            "newState": _state_json(step.new),
             "diffReasons": [change.path for change in step.changes],
             "replaceReasons": _replace_reasons(step),
-            "detailedDiff": {change.path: _detail(change) for change in step.changes},
+            "detailedDiff": {change.path: _detailed_diff(change) for change in step.changes},
         }
     )
 
@@ -47,22 +47,22 @@ def _replace_reasons(step: Step) -> list[str]:
     if step.op is not Op.REPLACE:
         return []
     reasons = [change.path for change in step.changes if change.replaces]
-    return [*reasons, step.because] if step.because else reasons
+    return [*reasons, step.replace_reason] if step.replace_reason else reasons
 
 
-def _detail(change: Change) -> dict[str, Any]:
+def _detailed_diff(change: Change) -> dict[str, Any]:
     kind = f"{change.kind.value}-replace" if change.replaces else change.kind.value
     return {"kind": kind, "inputDiff": True}
 
 
-def _state(resource: Resource | None) -> dict[str, Any] | None:
+def _state_json(resource: Resource | None) -> dict[str, Any] | None:
     if resource is None:
         return None
-    return {"urn": resource.urn, "custom": resource.custom, "type": resource.type} | _without_empty(
+    return {"urn": resource.urn, "custom": resource.custom, "type": resource.type} | _omit_empty(
         {
             "id": resource.id,
-            "inputs": plain(resource.inputs),
-            "outputs": plain(resource.outputs),
+            "inputs": to_display_value(resource.inputs),
+            "outputs": to_display_value(resource.outputs),
             "parent": resource.parent,
             "protect": resource.protect,
             "external": resource.external,
@@ -78,7 +78,7 @@ def _state(resource: Resource | None) -> dict[str, Any] | None:
     )
 
 
-def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
+def _omit_empty(values: dict[str, Any]) -> dict[str, Any]:
     """Omit empty values, as the CLI does."""
     empty: Iterable[Any] = (None, "", False, [], {})
     return {key: value for key, value in values.items() if not any(value is e or value == e for e in empty)}

@@ -17,19 +17,19 @@ from voice_sandbox.azure.values import Secret, Unknown
 
 REQUIRED, READ_ONLY = 1, 2
 """Flags of a property in bicep-types."""
-_OPEN = re.compile(r"\.streams\[\d+\]$")
+_OPEN_ENUM_PATH = re.compile(r"\.streams\[\d+\]$")
 """Property whose definition only lists examples, since streams are named by their sender, such as Container Insights.
 https://learn.microsoft.com/azure/azure-monitor/containers/container-insights-data-collection-configure"""
-FRACTIONS = {"amount", "spotMaxPrice", "threshold"}
+FRACTION_PROPERTIES = {"amount", "spotMaxPrice", "threshold"}
 """Properties of OpenAPI's type number. Bicep's types only include integers. The SDK's types distinguish both."""
-RENAMED: Mapping[str, Mapping[str, str]] = {
+RENAMED_PROPERTIES: Mapping[str, Mapping[str, str]] = {
     "storage:StorageAccount": {
         "enableHttpsTrafficOnly": "supportsHttpsTrafficOnly",
         "networkRuleSet": "networkAcls",
     }
 }
 """Properties for which Microsoft's definitions set another name in clients (`x-ms-client-name`), which the SDK uses."""
-_KEBAB = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 Node = Any
 """A type: `any`, `bool`, or an object with one of `int`, `string`, `enum`, `list`, `map`, `object`, `choice`."""
@@ -44,16 +44,16 @@ def problems(kind: str, inputs: Mapping[str, Any]) -> list[str]:
     """
     definition_of_type = definitions().get(kind)
     return (
-        list(_check(definition_of_type["body"], request(kind, inputs, definition_of_type["body"]), ""))
+        list(_check_node(definition_of_type["body"], request_body(kind, inputs, definition_of_type["body"]), ""))
         if definition_of_type
         else []
     )
 
 
-def request(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
+def request_body(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
     """Return the request body that azure-native sends for the inputs of a resource."""
     *parent_fields, name_field = arm.path_inputs(kind)
-    renamed = RENAMED.get(kind, {})
+    renamed = RENAMED_PROPERTIES.get(kind, {})
     input_values = {
         renamed.get(name, name): value for name, value in inputs.items() if name not in (*parent_fields, name_field)
     }
@@ -63,7 +63,7 @@ def request(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
         input_values["name"] = inputs[name_field]
     if isinstance(input_values.get("autoScalerProfile"), Mapping):
         profile = input_values["autoScalerProfile"].items()
-        input_values["autoScalerProfile"] = {_KEBAB.sub("-", name).lower(): value for name, value in profile}
+        input_values["autoScalerProfile"] = {_WORD_BOUNDARY.sub("-", name).lower(): value for name, value in profile}
     if isinstance(input_values.get("criteria"), Mapping):
         criteria = input_values["criteria"].items()
         input_values["criteria"] = {"odata.type" if name == "odataType" else name: value for name, value in criteria}
@@ -74,7 +74,7 @@ def request(kind: str, inputs: Mapping[str, Any], body: Node) -> dict[str, Any]:
     return input_values
 
 
-def _with_properties(definition_of_type: Mapping[str, Any], input_values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _nest_properties(definition_of_type: Mapping[str, Any], input_values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Move properties that an object's definition does not contain to the nested `properties`.
 
     azure-native flattens the nested properties at every level.
@@ -90,7 +90,7 @@ def _with_properties(definition_of_type: Mapping[str, Any], input_values: Mappin
     return {**properties, "properties": {**properties.get("properties", {}), **inner}} if inner else properties
 
 
-def _check(node: Node, value: Any, at: str) -> Iterator[str]:
+def _check_node(node: Node, value: Any, at: str) -> Iterator[str]:
     while isinstance(value, Secret):
         value = value.value
     if isinstance(value, Unknown) or value is None or node == "any":
@@ -103,11 +103,11 @@ def _check(node: Node, value: Any, at: str) -> Iterator[str]:
     yield from _CHECKS[kind](definition, value, at)
 
 
-def _object(properties: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+def _check_object(properties: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     if not isinstance(value, Mapping):
         yield f"{at}: {value!r} is not an object"
         return
-    value = _with_properties(properties, value)
+    value = _nest_properties(properties, value)
     for name, (flags, _) in properties.items():
         if flags & REQUIRED and not flags & READ_ONLY and value.get(name) is None:
             yield f"{_child_path(at, name)}: Azure requires it"
@@ -117,42 +117,42 @@ def _object(properties: Mapping[str, Any], value: Any, at: str) -> Iterator[str]
         elif properties[name][0] & READ_ONLY:
             yield f"{_child_path(at, name)}: it is read-only"
         else:
-            yield from _check(properties[name][1], item, _child_path(at, name))
+            yield from _check_node(properties[name][1], item, _child_path(at, name))
 
 
-def _choice(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+def _check_choice(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     """Yield the problems of one of several objects, selected by the value of a property."""
     chosen = value.get(definition["by"]) if isinstance(value, Mapping) else None
     if chosen not in definition["of"]:
         yield f"{_child_path(at, definition['by'])}: {chosen!r} is not one of {', '.join(definition['of'])}"
     else:
-        yield from _check(definition["of"][chosen], value, at)
+        yield from _check_node(definition["of"][chosen], value, at)
 
 
-def _list(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+def _check_list(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     if not isinstance(value, list):
         yield f"{at}: {value!r} is not a list"
         return
     yield from _check_range(definition, len(value), at, "items")
     for number, item in enumerate(value):
-        yield from _check(definition["of"], item, f"{at}[{number}]")
+        yield from _check_node(definition["of"], item, f"{at}[{number}]")
 
 
-def _map(definition: Node, value: Any, at: str) -> Iterator[str]:
+def _check_map(definition: Node, value: Any, at: str) -> Iterator[str]:
     if not isinstance(value, Mapping):
         yield f"{at}: {value!r} is not a map"
         return
     for name, item in value.items():
-        yield from _check(definition, item, f"{at}[{name}]")
+        yield from _check_node(definition, item, f"{at}[{name}]")
 
 
-def _enum(definition: list[Any], value: Any, at: str) -> Iterator[str]:
+def _check_enum(definition: list[Any], value: Any, at: str) -> Iterator[str]:
     # Definitions allow any text for the sake of future versions, which nothing here uses.
-    if value not in definition and not _OPEN.search(at):
+    if value not in definition and not _OPEN_ENUM_PATH.search(at):
         yield f"{at}: {value!r} is not one of {', '.join(map(str, definition))}"
 
 
-def _string_errors(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+def _check_string(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     if not isinstance(value, str):
         yield f"{at}: {value!r} is not a string"
         return
@@ -161,9 +161,9 @@ def _string_errors(definition: Mapping[str, Any], value: Any, at: str) -> Iterat
         yield f"{at}: {value!r} does not match {definition['pattern']}"
 
 
-def _int(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
+def _check_int(definition: Mapping[str, Any], value: Any, at: str) -> Iterator[str]:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or (value != int(value) and at.rpartition(".")[2] not in FRACTIONS):
+    if not is_number or (value != int(value) and at.rpartition(".")[2] not in FRACTION_PROPERTIES):
         yield f"{at}: {value!r} is not an integer"
         return
     yield from _check_range(definition, value, at, "")
@@ -180,11 +180,11 @@ def _child_path(at: str, name: str) -> str:
 
 
 _CHECKS: Mapping[str, Callable[[Any, Any, str], Iterator[str]]] = {
-    "object": _object,
-    "choice": _choice,
-    "list": _list,
-    "map": _map,
-    "enum": _enum,
-    "string": _string_errors,
-    "int": _int,
+    "object": _check_object,
+    "choice": _check_choice,
+    "list": _check_list,
+    "map": _check_map,
+    "enum": _check_enum,
+    "string": _check_string,
+    "int": _check_int,
 }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from voice_sandbox.azure.graph import Graph, Resource
-from voice_sandbox.azure.replacements import covers, replaces
+from voice_sandbox.azure.replacements import paths_overlap, replaces
 from voice_sandbox.azure.values import Digest, Secret, Unknown
 from voice_sandbox.changes import Op
 
@@ -59,7 +59,7 @@ class Step:
     old: Resource | None = None
     new: Resource | None = None
     changes: tuple[Change, ...] = field(default=())
-    because: str = ""
+    replace_reason: str = ""
 
     @property
     def resource(self) -> Resource:
@@ -87,22 +87,22 @@ def compare(old: Graph | None, new: Graph) -> list[Step]:
     return steps
 
 
-def summary(steps: list[Step]) -> Counter[str]:
-    """Count steps by operation."""
+def count_by_operation(steps: list[Step]) -> Counter[str]:
+    """Return how many steps create, update, replace or delete a resource, or leave it unchanged."""
     return Counter(step.op.value for step in steps)
 
 
 def _step(old: Resource | None, new: Resource, replaced: set[str]) -> Step:
     if old is None:
         return Step(Op.CREATE, new.urn, new=new)
-    changes = tuple(_changes(old, new))
-    because = _replaced_dependency(new, replaced) if new.custom else ""
+    changes = tuple(_input_changes(old, new))
+    because = _dependency_replace_reason(new, replaced) if new.custom else ""
     if any(change.replaces for change in changes) or because:
         return Step(Op.REPLACE, new.urn, old, new, changes, because)
     return Step(Op.UPDATE if changes else Op.SAME, new.urn, old, new, changes)
 
 
-def _replaced_dependency(resource: Resource, replaced: set[str]) -> str:
+def _dependency_replace_reason(resource: Resource, replaced: set[str]) -> str:
     """Return the reason why a resource is replaced together with another one, or an empty text."""
     if resource.provider in replaced:
         return "its provider is replaced"
@@ -112,11 +112,11 @@ def _replaced_dependency(resource: Resource, replaced: set[str]) -> str:
     return ""
 
 
-def _changes(old: Resource, new: Resource) -> Iterator[Change]:
+def _input_changes(old: Resource, new: Resource) -> Iterator[Change]:
     if not new.custom:
         return
     for change in _differences("", old.inputs, new.inputs):
-        if not any(covers(path, change.path) for path in new.ignore_changes):
+        if not any(paths_overlap(path, change.path) for path in new.ignore_changes):
             replacing = replaces(new, change.path)
             yield Change(change.path, change.kind, change.old, change.new, replacing)
 
@@ -127,7 +127,7 @@ def _differences(path: str, old: Any, new: Any) -> Iterator[Change]:
     elif isinstance(old, list) and isinstance(new, list):
         before, after = ({f"[{index}]": item for index, item in enumerate(value)} for value in (old, new))
     else:
-        if not _equal(old, new):
+        if not _is_equal(old, new):
             yield Change(path, Kind.UPDATE, old, new)
         return
     for part in before | after:
@@ -140,10 +140,10 @@ def _differences(path: str, old: Any, new: Any) -> Iterator[Change]:
             yield from _differences(child_path, before[part], after[part])
 
 
-def _equal(old: Any, new: Any) -> bool:
+def _is_equal(old: Any, new: Any) -> bool:
     if isinstance(old, Secret) and isinstance(new, Secret):
         if isinstance(old.value, Digest):
-            return old.value == Digest.of(new.value, old.value.salt)
+            return old.value == Digest.from_value(new.value, old.value.salt)
         return bool(old.value == new.value)
     if isinstance(old, Unknown) or isinstance(new, Unknown):
         return old is new

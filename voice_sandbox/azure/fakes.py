@@ -11,11 +11,11 @@ from voice_sandbox.azure.arm import fake_uuid
 from voice_sandbox.azure.schema import Field, resource_shape
 from voice_sandbox.azure.values import UNKNOWN, Properties, Unknown, reveal
 
-FakeFactory = Callable[["Fake"], Any]
-_LOCATION = "eastus"
+FakeFactory = Callable[["FakeResource"], Any]
+_DEFAULT_LOCATION = "eastus"
 
 
-class Fake:
+class FakeResource:
     """A resource that has just been created.
 
     Attributes:
@@ -31,10 +31,10 @@ class Fake:
         self.inputs: dict[str, Any] = reveal(inputs)
         self.id = identifier
         self.name = identifier.rpartition("/")[2]
-        self.location = str(self.inputs.get("location") or location or _LOCATION)
+        self.location = str(self.inputs.get("location") or location or _DEFAULT_LOCATION)
 
-    def uuid(self, of: str) -> str:
-        return fake_uuid(self.id, of)
+    def uuid(self, purpose: str) -> str:
+        return fake_uuid(self.id, purpose)
 
     @property
     def short_hash(self) -> str:
@@ -42,29 +42,29 @@ class Fake:
         return hashlib.sha256(self.id.encode()).hexdigest()[:8]
 
 
-def _cluster_fqdn(fake: Fake) -> str:
+def _cluster_fqdn(fake: FakeResource) -> str:
     prefix = fake.inputs.get("dnsPrefix") or fake.name
     return f"{prefix}-{fake.short_hash}.hcp.{fake.location}.azmk8s.io"
 
 
-def _private_fqdn(fake: Fake) -> str | None:
+def _private_fqdn(fake: FakeResource) -> str | None:
     private = (fake.inputs.get("apiServerAccessProfile") or {}).get("enablePrivateCluster")
     return _cluster_fqdn(fake).replace(".hcp.", ".privatelink.") if private else None
 
 
-def _oidc(fake: Fake) -> dict[str, Any]:
+def _oidc_profile(fake: FakeResource) -> dict[str, Any]:
     profile = dict(fake.inputs.get("oidcIssuerProfile") or {"enabled": False})
     if profile.get("enabled"):
-        profile["issuerURL"] = f"https://{fake.location}.oic.prod-aks.azure.com/{arm.TENANT}/{fake.uuid('issuer')}/"
+        profile["issuerURL"] = f"https://{fake.location}.oic.prod-aks.azure.com/{arm.TENANT_ID}/{fake.uuid('issuer')}/"
     return profile
 
 
-def _ingestion(fake: Fake, service: str) -> dict[str, str]:
+def _ingestion_endpoint(fake: FakeResource, service: str) -> dict[str, str]:
     return {"endpoint": f"https://{fake.name}-{fake.short_hash}.{fake.location}-1.{service}.monitor.azure.com"}
 
 
-def _kubelet_identity(fake: Fake) -> dict[str, Any]:
-    group = f"/subscriptions/{arm.SUBSCRIPTION}/resourceGroups/{_node_group(fake)}"
+def _kubelet_identity(fake: FakeResource) -> dict[str, Any]:
+    group = f"/subscriptions/{arm.SUBSCRIPTION_ID}/resourceGroups/{_node_group(fake)}"
     identity = f"{group}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{fake.name}-agentpool"
     return {
         "kubeletidentity": {
@@ -75,7 +75,7 @@ def _kubelet_identity(fake: Fake) -> dict[str, Any]:
     }
 
 
-def _node_group(fake: Fake) -> str:
+def _node_group(fake: FakeResource) -> str:
     requested = fake.inputs.get("nodeResourceGroup")
     return str(requested or f"MC_{fake.inputs.get('resourceGroupName')}_{fake.name}_{fake.location}")
 
@@ -86,13 +86,13 @@ _OUTPUT_FACTORIES: Mapping[tuple[str, str], FakeFactory] = {
     ("containerservice:ManagedCluster", "privateFQDN"): _private_fqdn,
     ("containerservice:ManagedCluster", "identityProfile"): _kubelet_identity,
     ("containerservice:ManagedCluster", "nodeResourceGroup"): _node_group,
-    ("containerservice:ManagedCluster", "oidcIssuerProfile"): _oidc,
+    ("containerservice:ManagedCluster", "oidcIssuerProfile"): _oidc_profile,
     ("containerservice:ManagedCluster", "currentKubernetesVersion"): lambda fake: fake.inputs.get("kubernetesVersion"),
     ("keyvault:Vault", "properties"): lambda fake: (
         dict(fake.inputs.get("properties") or {}) | {"vaultUri": f"https://{fake.name}.vault.azure.net/"}
     ),
-    ("monitor:DataCollectionEndpoint", "logsIngestion"): lambda fake: _ingestion(fake, "ingest"),
-    ("monitor:DataCollectionEndpoint", "metricsIngestion"): lambda fake: _ingestion(fake, "metrics.ingest"),
+    ("monitor:DataCollectionEndpoint", "logsIngestion"): lambda fake: _ingestion_endpoint(fake, "ingest"),
+    ("monitor:DataCollectionEndpoint", "metricsIngestion"): lambda fake: _ingestion_endpoint(fake, "metrics.ingest"),
     ("monitor:DataCollectionRule", "immutableId"): lambda fake: f"dcr-{fake.uuid('rule').replace('-', '')}",
     ("network:PublicIPAddress", "ipAddress"): lambda fake: f"192.0.2.{int(fake.short_hash, 16) % 254 + 1}",
     ("dashboard:Grafana", "properties"): lambda fake: (
@@ -111,7 +111,7 @@ _OUTPUT_FACTORIES: Mapping[tuple[str, str], FakeFactory] = {
         }.items()
     },
 }
-_BY_NAME: Mapping[str, FakeFactory] = {
+_FACTORIES_BY_NAME: Mapping[str, FakeFactory] = {
     "azureApiVersion": lambda _: "2025-09-01",
     "clientId": lambda fake: fake.uuid("clientId"),
     "customerId": lambda fake: fake.uuid("customer"),
@@ -119,29 +119,29 @@ _BY_NAME: Mapping[str, FakeFactory] = {
     "name": lambda fake: fake.name,
     "principalId": lambda fake: fake.inputs.get("principalId") or fake.uuid("principalId"),
     "provisioningState": lambda _: "Succeeded",
-    "tenantId": lambda _: arm.TENANT,
+    "tenantId": lambda _: arm.TENANT_ID,
     "type": lambda fake: arm.arm_type(fake.kind),
 }
 
 
-def azure_outputs(fake: Fake) -> dict[str, Any]:
+def azure_outputs(fake: FakeResource) -> dict[str, Any]:
     """Return the provider's outputs of a created Azure resource."""
     shape = resource_shape(f"azure-native:{fake.kind}")
     outputs = shape.outputs if shape else {}
     answer = {key: value for key, value in fake.inputs.items() if key in outputs}
     if isinstance(answer.get("identity"), Mapping):
-        answer["identity"] = _identity(fake, answer["identity"])
+        answer["identity"] = _arm_identity(fake, answer["identity"])
     for field in outputs.values():
         maker = _OUTPUT_FACTORIES.get((fake.kind, field.name))
         if maker or field.name == "name" or field.name not in answer:
-            value = maker(fake) if maker else _by_name(fake, field)
+            value = maker(fake) if maker else _common_output(fake, field)
             if value is not None:
                 answer[field.name] = value
     return answer
 
 
-def _by_name(fake: Fake, field: Field) -> Any:
-    maker = _BY_NAME.get(field.name)
+def _common_output(fake: FakeResource, field: Field) -> Any:
+    maker = _FACTORIES_BY_NAME.get(field.name)
     if maker:
         return maker(fake)
     if not field.required:
@@ -151,11 +151,11 @@ def _by_name(fake: Fake, field: Field) -> Any:
     return {} if "outputs." in field.annotation and not field.is_list else None
 
 
-def _identity(fake: Fake, requested: Mapping[str, Any]) -> dict[str, Any]:
+def _arm_identity(fake: FakeResource, requested: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a managed identity to ARM's format, in which the list of identities is a map."""
     answer = dict(requested)
     if "SystemAssigned" in str(requested.get("type")):
-        answer |= {"principalId": fake.uuid("system principal"), "tenantId": arm.TENANT}
+        answer |= {"principalId": fake.uuid("system principal"), "tenantId": arm.TENANT_ID}
     identities = requested.get("userAssignedIdentities")
     if isinstance(identities, list):
         answer["userAssignedIdentities"] = {

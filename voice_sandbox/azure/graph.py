@@ -70,7 +70,7 @@ class Resource:
         return f'{short_type(self.type)} "{self.name}"'
 
     @property
-    def needs(self) -> dict[str, str]:
+    def dependency_reasons(self) -> dict[str, str]:
         """Reason for each dependency, by URN. A dependency is created before the resource and deleted after it."""
         reasons: dict[str, str] = {}
         if self.parent:
@@ -114,7 +114,7 @@ class Graph:
     def __len__(self) -> int:
         return len(self.resources)
 
-    def of_type(self, kind: str) -> list[Resource]:
+    def resources_of_type(self, kind: str) -> list[Resource]:
         """Return the resources of a type, which may be short, such as `containerservice:AgentPool`."""
         return [resource for resource in self.resources if kind in (resource.type, short_type(resource.type))]
 
@@ -124,7 +124,9 @@ class Graph:
         Raises:
             KeyError: There is not exactly one such resource.
         """
-        matches = [resource for resource in (self.of_type(kind) if kind else self.resources) if resource.name == name]
+        matches = [
+            resource for resource in (self.resources_of_type(kind) if kind else self.resources) if resource.name == name
+        ]
         if len(matches) != 1:
             raise KeyError(f"{len(matches)} resources are called {name!r}" + (f" and are a {kind}" if kind else ""))
         return matches[0]
@@ -132,18 +134,18 @@ class Graph:
     def children(self, urn: str) -> list[Resource]:
         return [resource for resource in self.resources if resource.parent == urn]
 
-    def needed_by(self, urn: str) -> set[str]:
+    def all_dependencies(self, urn: str) -> set[str]:
         """Return the URNs of all direct and indirect dependencies of a resource.
 
         As in Pulumi's own SDKs, a dependency on a component includes its children. A parent does not.
         """
         matches: set[str] = set()
-        waiting = list(self.by_urn[urn].needs)
+        waiting = list(self.by_urn[urn].dependency_reasons)
         while waiting:
             current = waiting.pop()
             if current not in matches and current in self.by_urn:
                 matches.add(current)
-                waiting.extend(self.by_urn[current].needs)
+                waiting.extend(self.by_urn[current].dependency_reasons)
         return matches
 
     def managed_resources(self) -> Iterator[Resource]:

@@ -38,7 +38,7 @@ from voice_sandbox.azure.errors import FAILURE_MARK  # noqa: E402
 from voice_sandbox.azure.sdk_calls import skip_provider_calls  # noqa: E402
 from voice_sandbox.azure.sdk_imports import import_by_file  # noqa: E402
 
-_OPEN: list[IO[str]] = []
+_OPEN_PIPES: list[IO[str]] = []
 """Stdout pipes of the policy packs, which remain open since the packs may still write."""
 
 
@@ -50,14 +50,14 @@ def main() -> None:
             _import_dependencies(Path(program))
         for line in requests:
             request = json.loads(line)
-            answer = _run_pack(request["pack"]) if "pack" in request else _run_program(request)
+            answer = _start_pack(request["pack"]) if "pack" in request else _run_program(request)
             caller.sendall(json.dumps(answer).encode())
 
 
 def _run_program(request: Mapping[str, Any]) -> dict[str, int]:
     """Run a program once for each engine. The first failed run stops the others."""
     program = Path(request["program"])
-    runs = {_fork(program.parent, partial(_run, request, run, program)) for run in request["runs"]}
+    runs = {_fork(program.parent, partial(_run_in_process, request, run, program)) for run in request["runs"]}
     code = 0
     while runs and not code:
         ended, code = os.wait()
@@ -68,7 +68,7 @@ def _run_program(request: Mapping[str, Any]) -> dict[str, int]:
     return {"code": code}
 
 
-def _run_pack(pack: Mapping[str, Any]) -> dict[str, int | None]:
+def _start_pack(pack: Mapping[str, Any]) -> dict[str, int | None]:
     """Start a policy pack, and return the port that it reports, or `None` if it exits first."""
     read, write = os.pipe()
 
@@ -84,7 +84,7 @@ def _run_pack(pack: Mapping[str, Any]) -> dict[str, int | None]:
     os.close(write)
     # The pack may write more, so the pipe stays open.
     lines = os.fdopen(read)
-    _OPEN.append(lines)
+    _OPEN_PIPES.append(lines)
     return {"port": next((int(line) for line in lines if line.strip().isdigit()), None)}
 
 
@@ -109,7 +109,7 @@ def _fork(folder: Path, work: Callable[[], int]) -> int:
         return process
     code = 1
     try:
-        threading.Thread(target=_end_with_caller, daemon=True).start()
+        threading.Thread(target=_exit_with_caller, daemon=True).start()
         os.chdir(folder)
         sys.path.insert(0, str(folder))
         code = work()
@@ -117,12 +117,12 @@ def _fork(folder: Path, work: Callable[[], int]) -> int:
         os._exit(code)
 
 
-def _end_with_caller() -> None:
+def _exit_with_caller() -> None:
     os.read(sys.stdin.fileno(), 1)
     os._exit(1)
 
 
-def _run(settings: Mapping[str, Any], run: Mapping[str, Any], program: Path) -> int:
+def _run_in_process(settings: Mapping[str, Any], run: Mapping[str, Any], program: Path) -> int:
     output = os.open(run["output"], os.O_WRONLY | os.O_CREAT, 0o600)
     os.dup2(output, sys.stdout.fileno())
     os.dup2(output, sys.stderr.fileno())
@@ -141,16 +141,16 @@ def _run(settings: Mapping[str, Any], run: Mapping[str, Any], program: Path) -> 
     skip_provider_calls()
     sys.argv = [str(program)]
     try:
-        asyncio.run(_in_stack(program))
+        asyncio.run(_run_in_stack(program))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any exception of a program is its result
         if isinstance(error, SystemExit) and not error.code:
             return 0
-        print(f"{FAILURE_MARK}\n{_text(error, program)}", file=sys.stderr)
+        print(f"{FAILURE_MARK}\n{_format_error(error, program)}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _in_stack(program: Path) -> None:
+async def _run_in_stack(program: Path) -> None:
     # One thread, so that resources are always registered in the order of the program.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=1))
 
@@ -160,7 +160,7 @@ async def _in_stack(program: Path) -> None:
     await run_in_stack(execute)
 
 
-def _text(error: BaseException, program: Path) -> str:
+def _format_error(error: BaseException, program: Path) -> str:
     """Format an error with the program's own stack frames, without those of the host and of Pulumi."""
     if isinstance(error, pulumi.RunError):
         return str(error)

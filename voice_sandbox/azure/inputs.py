@@ -10,8 +10,8 @@ from voice_sandbox.azure.graph import PROVIDER_PREFIX, STACK_REFERENCE_TYPE
 from voice_sandbox.azure.schema import SDKS, Field, Shape, args_shape, resource_shape, tokens
 from voice_sandbox.azure.values import Properties, Secret, Unknown
 
-_REMOTE = ("helm.sh/v4:Chart", "yaml/v2:ConfigFile", "yaml/v2:ConfigGroup", "kustomize/v2:Directory")
-_KUBERNETES_PARTS = 3
+_REMOTE_COMPONENTS = ("helm.sh/v4:Chart", "yaml/v2:ConfigFile", "yaml/v2:ConfigGroup", "kustomize/v2:Directory")
+_KUBERNETES_PART_COUNT = 3
 
 
 def problems(token: str, inputs: Properties) -> list[str]:
@@ -38,7 +38,7 @@ def _type_problem(token: str, inputs: Properties) -> str | None:
 def _is_custom_kind(token: str, inputs: Properties) -> bool:
     """Return True for an object of a CustomResourceDefinition, whose group and kind are arbitrary."""
     parts = token.split(":")
-    if parts[0] != "kubernetes" or len(parts) != _KUBERNETES_PARTS:
+    if parts[0] != "kubernetes" or len(parts) != _KUBERNETES_PART_COUNT:
         return False
     is_same_kind = (inputs.get("apiVersion"), inputs.get("kind")) == (parts[1], parts[2])
     return is_same_kind and not any(module.startswith(f"kubernetes:{parts[1]}:") for module in tokens("kubernetes"))
@@ -46,7 +46,7 @@ def _is_custom_kind(token: str, inputs: Properties) -> bool:
 
 def remote_problem(token: str) -> str | None:
     """Return the reason why a provider's remote component cannot run here, or `None` for other types."""
-    if token.startswith("kubernetes:") and token.endswith(_REMOTE):
+    if token.startswith("kubernetes:") and token.endswith(_REMOTE_COMPONENTS):
         return "this component runs inside the provider's process; use helm.v3.Release or typed resources instead"
     return None
 
@@ -69,14 +69,14 @@ def _check_nested(module: str, field: Field, value: Any, path: str) -> Iterator[
     nested = args_shape(module, field.args or "")
     if nested is None:
         return
-    for item_path, item in _items(field, value, path):
+    for item_path, item in _known_items(field, value, path):
         if isinstance(item, Mapping):
             yield from _check(nested, item, f"{item_path}.")
         elif item is not None:
             yield f"{item_path} must be an object, not {item!r}"
 
 
-def _items(field: Field, value: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _known_items(field: Field, value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the known objects in a value, with their paths."""
     while isinstance(value, Secret):
         value = value.value

@@ -15,18 +15,18 @@ from voice_sandbox.azure.graph import Resource
 from voice_sandbox.azure.schema import resource_shape
 from voice_sandbox.azure.values import Properties, reveal
 
-_CLIENT = {
-    "clientId": arm.CLIENT,
-    "objectId": arm.OBJECT,
-    "subscriptionId": arm.SUBSCRIPTION,
-    "tenantId": arm.TENANT,
+_CLIENT_CONFIG = {
+    "clientId": arm.CLIENT_ID,
+    "objectId": arm.OBJECT_ID,
+    "subscriptionId": arm.SUBSCRIPTION_ID,
+    "tenantId": arm.TENANT_ID,
 }
-_CREDENTIALS = re.compile(r"azure-native:containerservice:listManagedCluster(User|Admin)Credentials")
-_GET = re.compile(r"azure-native:(\w+):get(\w+)")
+_CREDENTIALS_FUNCTION = re.compile(r"azure-native:containerservice:listManagedCluster(User|Admin)Credentials")
+_GET_FUNCTION = re.compile(r"azure-native:(\w+):get(\w+)")
 _CLUSTER = "containerservice:ManagedCluster"
 
 
-def answer(token: str, arguments: Properties, created: Iterable[Resource]) -> dict[str, Any]:
+def invoke_result(token: str, arguments: Properties, created: Iterable[Resource]) -> dict[str, Any]:
     """Return the result of a function.
 
     Args:
@@ -39,22 +39,22 @@ def answer(token: str, arguments: Properties, created: Iterable[Resource]) -> di
         ResourceError: The engine does not support this function.
     """
     if token == "azure-native:authorization:getClientConfig":  # noqa: S105 - a function
-        return dict(_CLIENT)
-    if credentials := _CREDENTIALS.fullmatch(token):
-        owner = _find(token, _CLUSTER, arguments, created)
+        return dict(_CLIENT_CONFIG)
+    if credentials := _CREDENTIALS_FUNCTION.fullmatch(token):
+        owner = _find_resource(token, _CLUSTER, arguments, created)
         return {"kubeconfigs": [{"name": f"cluster{credentials[1]}", "value": _kubeconfig(owner)}]}
-    match = _GET.fullmatch(token)
+    match = _GET_FUNCTION.fullmatch(token)
     kind = ":".join(match.groups()) if match else ""
     if resource_shape(f"azure-native:{kind}") is None:
         raise ResourceError(
             f"{token}: the local engine does not support this function; it supports getClientConfig, "
             "list*Credentials of a cluster, and get<Type> of resources that the stack created"
         )
-    owner = _find(token, kind, arguments, created)
+    owner = _find_resource(token, kind, arguments, created)
     return {**reveal(owner.outputs), "id": owner.id}
 
 
-def _find(token: str, kind: str, arguments: Properties, created: Iterable[Resource]) -> Resource:
+def _find_resource(token: str, kind: str, arguments: Properties, created: Iterable[Resource]) -> Resource:
     resource_id = arm.arm_id(kind, arguments)
     if resource_id is None:
         raise ResourceError(

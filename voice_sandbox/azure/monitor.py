@@ -19,7 +19,7 @@ from voice_sandbox.azure.recorder import Mode, Recorder
 from voice_sandbox.azure.values import UNKNOWN_SENTINEL, decode, encode
 
 _Answer = TypeVar("_Answer")
-_UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+_CHANNEL_OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 _FEATURES = (
     resource_pb2.RESOURCE_MONITOR_FEATURE_SECRETS,
     resource_pb2.RESOURCE_MONITOR_FEATURE_ALIAS_SPECS,
@@ -75,7 +75,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
                 id=None if request.id in ("", UNKNOWN_SENTINEL) else request.id,
                 inputs=decode(request.properties),
                 dependencies=tuple(sorted(request.dependencies)),
-                provider=_provider(request.provider),
+                provider=_provider_urn(request.provider),
             )
             resource = self._recorder.read(declared)
             return resource_pb2.ReadResourceResponse(
@@ -86,7 +86,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
 
     def RegisterResourceOutputs(self, request: Any, _context: Any) -> Empty:  # noqa: N802
         """Store the outputs of a component or of the stack."""
-        self._recorder.export(request.urn, decode(request.outputs))
+        self._recorder.store_outputs(request.urn, decode(request.outputs))
         return Empty()
 
     def Invoke(self, request: Any, context: Any) -> resource_pb2.ResourceInvokeResponse:  # noqa: N802
@@ -130,11 +130,11 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
                 for name, dependencies in sorted(request.propertyDependencies.items())
                 if dependencies.urns
             },
-            provider=_provider(request.provider),
+            provider=_provider_urn(request.provider),
             protect=request.protect,
             retain_on_delete=request.retainOnDelete,
             deleted_with=request.deletedWith or None,
-            aliases=tuple(self._alias(request, alias) for alias in request.aliases),
+            aliases=tuple(self._alias_urn(request, alias) for alias in request.aliases),
             delete_before_replace=request.deleteBeforeReplace if request.deleteBeforeReplaceDefined else None,
             ignore_changes=tuple(request.ignoreChanges),
             replace_on_changes=tuple(request.replaceOnChanges),
@@ -142,7 +142,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
             timeouts={name.name: value for name, value in request.customTimeouts.ListFields()},
         )
 
-    def _alias(self, request: Any, alias: alias_pb2.Alias) -> str:
+    def _alias_urn(self, request: Any, alias: alias_pb2.Alias) -> str:
         """Return the URN of an alias, whose unspecified parts are those of the resource."""
         if alias.WhichOneof("alias") == "urn":
             return alias.urn
@@ -157,7 +157,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer):
         )
 
 
-class Messages(engine_pb2_grpc.EngineServicer):
+class LogService(engine_pb2_grpc.EngineServicer):
     """The service for a program's log messages.
 
     Attributes:
@@ -189,9 +189,9 @@ class Messages(engine_pb2_grpc.EngineServicer):
 
 
 @contextmanager
-def serve(monitor: Monitor | None, messages: Messages) -> Iterator[str]:
+def serve(monitor: Monitor | None, messages: LogService) -> Iterator[str]:
     """Serve the engine on a free local port, and yield the address."""
-    server = grpc.server(ThreadPoolExecutor(max_workers=4), options=_UNLIMITED)
+    server = grpc.server(ThreadPoolExecutor(max_workers=4), options=_CHANNEL_OPTIONS)
     if monitor:
         resource_pb2_grpc.add_ResourceMonitorServicer_to_server(monitor, server)
     engine_pb2_grpc.add_EngineServicer_to_server(messages, server)
@@ -203,6 +203,6 @@ def serve(monitor: Monitor | None, messages: Messages) -> Iterator[str]:
         server.stop(None)
 
 
-def _provider(reference: str) -> str | None:
+def _provider_urn(reference: str) -> str | None:
     """Return the URN of a provider reference, `<urn>::<id>`."""
     return reference.rpartition("::")[0] or None

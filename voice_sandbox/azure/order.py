@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from voice_sandbox.azure import arm
 from voice_sandbox.azure.errors import OrderError
 from voice_sandbox.azure.graph import Graph, Resource
-from voice_sandbox.azure.values import reveal, strings
+from voice_sandbox.azure.values import reveal, string_values
 
 _MIN_DISTINCTIVE_LENGTH = 12
 """Minimum length of strings whose origin can be determined."""
 
-_COMMON = {arm.SUBSCRIPTION, arm.TENANT, arm.CLIENT, arm.OBJECT}
+_COMMON_IDS = {arm.SUBSCRIPTION_ID, arm.TENANT_ID, arm.CLIENT_ID, arm.OBJECT_ID}
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,21 @@ class Need:
     """
 
     resource: str
-    needs: str
-    because: str
+    dependency: str
+    reason: str
 
 
 def implied_needs(graph: Graph) -> Iterator[Need]:
     """Yield the dependencies in the values of a created graph, whether they are declared or not."""
-    owners = _owners(graph)
+    owners = _owners_by_value(graph)
     namespaces = {
-        (resource.provider, resource.id): resource for resource in graph.of_type("kubernetes:core/v1:Namespace")
+        (resource.provider, resource.id): resource
+        for resource in graph.resources_of_type("kubernetes:core/v1:Namespace")
     }
     for resource in graph.resources:
         if resource.external or not resource.custom:
             continue
-        text = "\n".join(strings(resource.inputs)).lower()
+        text = "\n".join(string_values(resource.inputs)).lower()
         id_prefix = f"{(resource.id or '').lower()}/"
         for value, owner in owners.items():
             if owner.urn == resource.urn:
@@ -57,8 +58,8 @@ def implied_needs(graph: Graph) -> Iterator[Need]:
         metadata = reveal(resource.inputs.get("metadata"))
         namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
         if (resource.provider, namespace) in namespaces:
-            dependents = namespaces[resource.provider, namespace]
-            yield Need(resource.urn, dependents.urn, f"it is in the namespace {namespace}")
+            namespace_resource = namespaces[resource.provider, namespace]
+            yield Need(resource.urn, namespace_resource.urn, f"it is in the namespace {namespace}")
 
 
 def _contains_word(text: str, value: str) -> bool:
@@ -72,17 +73,17 @@ def _contains_word(text: str, value: str) -> bool:
     return False
 
 
-def _owners(graph: Graph) -> dict[str, Resource]:
+def _owners_by_value(graph: Graph) -> dict[str, Resource]:
     """Return the resource that created each distinctive value, such as a lower-case id, address or principal."""
     owners: dict[str, Resource] = {}
     for resource in graph.resources:
-        texts = {text.lower() for text in strings(resource.inputs)}
+        texts = {text.lower() for text in string_values(resource.inputs)}
         if resource.type.startswith("azure-native:") and not resource.external:
-            for text in (resource.id or "", *strings(_computed_outputs(resource))):
+            for text in (resource.id or "", *string_values(_computed_outputs(resource))):
                 value = text.lower()
                 if len(value) >= _MIN_DISTINCTIVE_LENGTH and value not in texts and not value.startswith("microsoft."):
                     owners.setdefault(value, resource)
-    return {value: owner for value, owner in owners.items() if value not in _COMMON}
+    return {value: owner for value, owner in owners.items() if value not in _COMMON_IDS}
 
 
 def _computed_outputs(resource: Resource) -> dict[str, object]:
@@ -98,13 +99,13 @@ def check_creation(graph: Graph) -> None:
     position = {resource.urn: index for index, resource in enumerate(graph.resources)}
     broken: dict[tuple[str, str], str] = {}
     for need in implied_needs(graph):
-        if need.needs in graph.needed_by(need.resource):
+        if need.dependency in graph.all_dependencies(need.resource):
             continue
-        first = position[need.needs] < position[need.resource]
+        first = position[need.dependency] < position[need.resource]
         when = "may be created before" if first else "is created before"
         broken.setdefault(
-            (need.resource, need.needs),
-            f"{graph[need.resource].label} {when} {graph[need.needs].label}: {need.because}, "
+            (need.resource, need.dependency),
+            f"{graph[need.resource].label} {when} {graph[need.dependency].label}: {need.reason}, "
             "but does not depend on it; pass an output of that resource, or add it to depends_on",
         )
     if broken:
@@ -126,7 +127,7 @@ class Teardown:
     removed_from_state: tuple[Resource, ...]
 
 
-def teardown(graphs: Iterable[Graph]) -> Teardown:
+def plan_teardown(graphs: Iterable[Graph]) -> Teardown:
     """Plan the deletion of stacks in the reverse order of their creation, and check each step.
 
     Args:
@@ -160,9 +161,9 @@ def teardown(graphs: Iterable[Graph]) -> Teardown:
 def _all_needs(graphs: list[Graph]) -> dict[str, set[str]]:
     """Return the dependencies of each resource, including dependencies on values of earlier stacks."""
     combined = Graph("", "", tuple(resource for graph in graphs for resource in graph.resources))
-    needs = {resource.urn: set(resource.needs) for resource in combined.resources}
+    needs = {resource.urn: set(resource.dependency_reasons) for resource in combined.resources}
     for need in implied_needs(combined):
-        needs[need.resource].add(need.needs)
+        needs[need.resource].add(need.dependency)
     return needs
 
 

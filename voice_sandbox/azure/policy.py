@@ -12,14 +12,14 @@ import grpc  # type: ignore[import-untyped]
 from google.protobuf.empty_pb2 import Empty
 from pulumi.runtime.proto import analyzer_pb2, analyzer_pb2_grpc
 
-from voice_sandbox.azure.child import Child
+from voice_sandbox.azure.child import LanguageHost
 from voice_sandbox.azure.errors import PolicyPackError
 from voice_sandbox.azure.graph import Graph, Resource, label_for
-from voice_sandbox.azure.monitor import Messages, serve
+from voice_sandbox.azure.monitor import LogService, serve
 from voice_sandbox.azure.values import encode
 
-_START_S = 30.0
-_ANSWER_S = 60.0
+_START_TIMEOUT_S = 30.0
+_RESPONSE_TIMEOUT_S = 60.0
 _PROPERTY_DEPENDENCIES = analyzer_pb2.AnalyzerPropertyDependencies
 
 
@@ -56,19 +56,21 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
         PolicyPackError: The folder contains no policy pack.
     """
 
-    def __init__(self, folder: Path, config: Mapping[str, str] | None = None, host: Child | None = None) -> None:
+    def __init__(self, folder: Path, config: Mapping[str, str] | None = None, host: LanguageHost | None = None) -> None:
         missing = [name for name in ("PulumiPolicy.yaml", "__main__.py") if not (folder / name).is_file()]
         if missing:
             raise PolicyPackError(f"{folder}: no {' and no '.join(missing)} there, which a policy pack requires")
         self._folder = folder.resolve()
         self._config = dict(config or {})
         self._cleanup = ExitStack()
-        self._host = host or self._cleanup.enter_context(Child())
+        self._host = host or self._cleanup.enter_context(LanguageHost())
         self._analyzer: Any = None
 
-    def policies(self) -> list[str]:
+    def policy_names(self) -> list[str]:
         """Return the names of the pack's policies."""
-        return [policy.name for policy in self._connect().GetAnalyzerInfo(Empty(), timeout=_ANSWER_S).policies]
+        return [
+            policy.name for policy in self._connect().GetAnalyzerInfo(Empty(), timeout=_RESPONSE_TIMEOUT_S).policies
+        ]
 
     def check(self, graph: Graph) -> list[PolicyViolation]:
         """Run the pack for every resource of a graph, then for the stack.
@@ -80,41 +82,41 @@ class PolicyPack(AbstractContextManager["PolicyPack"]):
         violations: list[PolicyViolation] = []
         for resource in graph.resources:
             if not resource.external:
-                request = self._request(graph, resource)
-                violations += _violations(graph, self._ask(analyzer.Analyze, request), resource.urn)
+                request = self._analyze_request(graph, resource)
+                violations += _violations(graph, self._analyze(analyzer.Analyze, request), resource.urn)
         stack_request = analyzer_pb2.AnalyzeStackRequest(resources=[_stack_resource(graph, r) for r in graph.resources])
-        return violations + _violations(graph, self._ask(analyzer.AnalyzeStack, stack_request), "")
+        return violations + _violations(graph, self._analyze(analyzer.AnalyzeStack, stack_request), "")
 
-    def _ask(self, method: Any, request: Any) -> Iterable[Any]:
+    def _analyze(self, method: Any, request: Any) -> Iterable[Any]:
         try:
-            diagnostics: Iterable[Any] = method(request, timeout=_ANSWER_S).diagnostics
+            diagnostics: Iterable[Any] = method(request, timeout=_RESPONSE_TIMEOUT_S).diagnostics
         except grpc.RpcError as error:
             raise PolicyPackError(f"{self._folder}: a policy failed: {error.details()}") from None
         return diagnostics
 
     @staticmethod
-    def _request(graph: Graph, resource: Resource) -> Any:
+    def _analyze_request(graph: Graph, resource: Resource) -> Any:
         return analyzer_pb2.AnalyzeRequest(
             type=resource.type,
             properties=encode(resource.inputs),
             urn=resource.urn,
             name=resource.name,
-            options=_options(resource),
-            provider=_provider(graph, resource),
+            options=_resource_options(resource),
+            provider=_provider_resource(graph, resource),
         )
 
     def _connect(self) -> Any:
         if self._analyzer is None:
-            channel = grpc.insecure_channel(f"127.0.0.1:{self._port()}", options=[("grpc.enable_http_proxy", 0)])
+            channel = grpc.insecure_channel(f"127.0.0.1:{self._start()}", options=[("grpc.enable_http_proxy", 0)])
             self._cleanup.callback(channel.close)
             self._analyzer = analyzer_pb2_grpc.AnalyzerStub(channel)
         return self._analyzer
 
-    def _port(self) -> int:
+    def _start(self) -> int:
         """Start the pack and return its port."""
-        engine = self._cleanup.enter_context(serve(None, Messages()))
+        engine = self._cleanup.enter_context(serve(None, LogService()))
         request = {"folder": str(self._folder), "engine": engine, "config": self._config}
-        port: int | None = (self._host.send_request({"pack": request}, _START_S) or {}).get("port")
+        port: int | None = (self._host.send_request({"pack": request}, _START_TIMEOUT_S) or {}).get("port")
         if port is None:
             stderr = self._host.errors().strip()[-2000:]
             raise PolicyPackError(f"{self._folder}: the policy pack did not start\n{stderr}")
@@ -148,8 +150,8 @@ def _stack_resource(graph: Graph, resource: Resource) -> Any:
         properties=encode(resource.outputs),
         urn=resource.urn,
         name=resource.name,
-        options=_options(resource),
-        provider=_provider(graph, resource),
+        options=_resource_options(resource),
+        provider=_provider_resource(graph, resource),
         parent=resource.parent or "",
         dependencies=resource.dependencies,
         propertyDependencies={
@@ -158,7 +160,7 @@ def _stack_resource(graph: Graph, resource: Resource) -> Any:
     )
 
 
-def _options(resource: Resource) -> Any:
+def _resource_options(resource: Resource) -> Any:
     return analyzer_pb2.AnalyzerResourceOptions(
         protect=resource.protect,
         ignoreChanges=resource.ignore_changes,
@@ -170,7 +172,7 @@ def _options(resource: Resource) -> Any:
     )
 
 
-def _provider(graph: Graph, resource: Resource) -> Any:
+def _provider_resource(graph: Graph, resource: Resource) -> Any:
     if resource.provider is None or resource.provider not in graph:
         return None
     provider = graph[resource.provider]

@@ -37,7 +37,7 @@ class Project:
         return self.folder / "__main__.py"
 
     @property
-    def full_stack(self) -> str:
+    def full_stack_name(self) -> str:
         """Full name for stack references."""
         return f"local/{self.name}/{self.stack}"
 
@@ -54,7 +54,7 @@ class Project:
         Raises:
             ProjectError: A file is missing or invalid, or the program is not Python's `__main__.py`.
         """
-        settings = _document(folder / "Pulumi.yaml", required=True)
+        settings = _read_yaml(folder / "Pulumi.yaml", required=True)
         name = settings.get("name")
         if not isinstance(name, str) or not name:
             raise ProjectError(f"{folder / 'Pulumi.yaml'}: a project needs a name")
@@ -65,12 +65,12 @@ class Project:
             )
         if not (folder / "__main__.py").is_file():
             raise ProjectError(f"{folder}: has no __main__.py, which is the program of a Python project")
-        config, secrets = _config(name, _document(folder / f"Pulumi.{stack}.yaml", required=False))
+        config, secrets = _parse_config(name, _read_yaml(folder / f"Pulumi.{stack}.yaml", required=False))
         config |= {_full_key(name, key): value for key, value in (overrides or {}).items()}
         return cls(name, folder.resolve(), stack, config, tuple(sorted(secrets)))
 
 
-def _config(project: str, document: dict[str, Any]) -> tuple[dict[str, str], set[str]]:
+def _parse_config(project: str, document: dict[str, Any]) -> tuple[dict[str, str], set[str]]:
     config, secrets = {}, set()
     for key, value in (document.get("config") or {}).items():
         full = _full_key(project, str(key))
@@ -87,7 +87,7 @@ def _full_key(project: str, key: str) -> str:
     return key if ":" in key else f"{project}:{key}"
 
 
-def _document(file: Path, *, required: bool) -> dict[str, Any]:
+def _read_yaml(file: Path, *, required: bool) -> dict[str, Any]:
     try:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
     except FileNotFoundError:

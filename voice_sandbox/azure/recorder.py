@@ -14,7 +14,7 @@ from voice_sandbox.azure.graph import PROVIDER_PREFIX, STACK_REFERENCE_TYPE, Gra
 from voice_sandbox.azure.inputs import problems
 from voice_sandbox.azure.values import UNKNOWN, Properties, Secret, Unknown, contains_secret, reveal
 
-_AZURE = "azure-native:"
+_AZURE_PREFIX = "azure-native:"
 
 
 class Mode(enum.Enum):
@@ -78,22 +78,26 @@ class Recorder:
                     "so rename one of the two"
                 )
             self._check_order(declared)
-            named = self._with_auto_name(declared)
+            named = self._add_auto_name(declared)
             if named.custom:
                 wrong = problems(named.type, named.inputs)
                 if named.type.startswith("azure-native:"):
                     wrong = wrong or definitions.problems(short_type(named.type), named.inputs)
                 if wrong:
                     raise ResourceError("\n".join(f"{named.label}: {problem}" for problem in wrong))
-            created = self._with_outputs(named)
-            self._check_twin(created)
+            created = self._add_outputs(named)
+            self._check_duplicate_id(created)
             self._resources[created.urn] = created
             return created
 
     def read(self, declared: Resource) -> Resource:
         """Look up a resource that was created elsewhere, which is another stack or an object with an id."""
         with self._lock:
-            lookup = self._stack_reference(declared) if declared.type == STACK_REFERENCE_TYPE else self._read(declared)
+            lookup = (
+                self._read_stack_reference(declared)
+                if declared.type == STACK_REFERENCE_TYPE
+                else self._read_resource(declared)
+            )
             self._resources[lookup.urn] = lookup
             return lookup
 
@@ -104,9 +108,11 @@ class Recorder:
             EngineError: The engine does not support the function, or the requested resource does not exist yet.
         """
         with self._lock:
-            return invokes.answer(token, reveal(arguments), [*self._existing.resources, *self._resources.values()])
+            return invokes.invoke_result(
+                token, reveal(arguments), [*self._existing.resources, *self._resources.values()]
+            )
 
-    def export(self, urn: str, outputs: Properties) -> None:
+    def store_outputs(self, urn: str, outputs: Properties) -> None:
         """Store the outputs of a component or of the stack."""
         with self._lock:
             resource = self._resources[urn]
@@ -115,58 +121,58 @@ class Recorder:
                 self._outputs = outputs
 
     def _check_order(self, declared: Resource) -> None:
-        for urn, reason in declared.needs.items():
+        for urn, reason in declared.dependency_reasons.items():
             if urn not in self._resources:
                 raise OrderError(
                     f"{declared.label} is declared before {label_for(self._resources, urn)} exists, but {reason}"
                 )
 
-    def _with_auto_name(self, declared: Resource) -> Resource:
+    def _add_auto_name(self, declared: Resource) -> Resource:
         """Fill in the name that a provider's Check generates."""
         if not declared.custom:
             return declared
         inputs = dict(declared.inputs)
-        if declared.type.startswith(_AZURE):
-            kind = declared.type.removeprefix(_AZURE)
+        if declared.type.startswith(_AZURE_PREFIX):
+            kind = declared.type.removeprefix(_AZURE_PREFIX)
             if inputs.get(arm.name_input(kind)) is None:
-                inputs[arm.name_input(kind)] = arm.auto_name(kind, declared.name, declared.urn)
+                inputs[arm.name_input(kind)] = arm.generate_name(kind, declared.name, declared.urn)
         elif declared.type.endswith("helm.sh/v3:Release"):
-            inputs.setdefault("name", arm.auto_name("", f"{declared.name}-", declared.urn))
+            inputs.setdefault("name", arm.generate_name("", f"{declared.name}-", declared.urn))
         elif declared.type.startswith("kubernetes:"):
             metadata = inputs.get("metadata") or {}
             if isinstance(metadata, Mapping) and not {"name", "generateName"} & set(metadata):
-                generated_name = arm.auto_name("", f"{declared.name}-", declared.urn)
+                generated_name = arm.generate_name("", f"{declared.name}-", declared.urn)
                 annotations = {**(metadata.get("annotations") or {}), "pulumi.com/autonamed": "true"}
                 inputs["metadata"] = {**metadata, "name": generated_name, "annotations": annotations}
         return replace(declared, inputs=inputs)
 
-    def _with_outputs(self, declared: Resource) -> Resource:
+    def _add_outputs(self, declared: Resource) -> Resource:
         if not declared.custom:
             return declared
-        outputs, identifier = self._answer(declared)
+        outputs, identifier = self._outputs_and_id(declared)
         secret = {name for name, value in declared.inputs.items() if contains_secret(value)}
         secret |= set(declared.additional_secret_outputs)
         marked = {name: Secret(reveal(value)) if name in secret else value for name, value in outputs.items()}
         return replace(declared, id=identifier, outputs=marked)
 
-    def _answer(self, declared: Resource) -> tuple[dict[str, Any], str | None]:
+    def _outputs_and_id(self, declared: Resource) -> tuple[dict[str, Any], str | None]:
         planned = self.mode is Mode.PREVIEW
         if declared.type.startswith(PROVIDER_PREFIX):
             return dict(declared.inputs), None if planned else arm.fake_uuid(declared.urn)
-        if not declared.type.startswith(_AZURE):
+        if not declared.type.startswith(_AZURE_PREFIX):
             identifier = None if planned else fakes.kubernetes_id(declared.inputs) or arm.fake_uuid(declared.urn)
             return fakes.kubernetes_outputs(declared.type, declared.inputs, planned=planned), identifier
-        kind = declared.type.removeprefix(_AZURE)
+        kind = declared.type.removeprefix(_AZURE_PREFIX)
         if planned:
             return fakes.planned_outputs(kind, declared.inputs), None
         identifier = arm.arm_id(kind, declared.inputs)
         if identifier is None:
             missing = [name for name in arm.path_inputs(kind) if declared.inputs.get(name) is None]
             raise ResourceError(f"{declared.label}: its resource id requires {' and '.join(missing)}")
-        fake = fakes.Fake(kind, declared.inputs, identifier, self._location(identifier))
+        fake = fakes.FakeResource(kind, declared.inputs, identifier, self._group_location(identifier))
         return fakes.azure_outputs(fake), identifier
 
-    def _check_twin(self, created: Resource) -> None:
+    def _check_duplicate_id(self, created: Resource) -> None:
         """Reject a resource that has the same id in the cloud as another resource of the program."""
         if created.id is None or created.type.startswith(PROVIDER_PREFIX):
             return
@@ -175,13 +181,13 @@ class Recorder:
             if same_place and (other.id or "").lower() == created.id.lower():
                 raise ResourceError(f"{created.label}: {other.label} already has this name in the cloud ({created.id})")
 
-    def _location(self, identifier: str) -> str | None:
+    def _group_location(self, identifier: str) -> str | None:
         """Return the region of the resource group in an id."""
         group = "/".join(identifier.split("/")[:5]).lower()
         candidates = (*self._existing.resources, *self._resources.values())
         return next((str(r.outputs.get("location")) for r in candidates if (r.id or "").lower() == group), None)
 
-    def _stack_reference(self, declared: Resource) -> Resource:
+    def _read_stack_reference(self, declared: Resource) -> Resource:
         expected_name = str(declared.inputs.get("name"))
         full = f"local/{self._project}/{expected_name}" if "/" not in expected_name else expected_name
         outputs = self._existing.outputs.get(full)
@@ -195,17 +201,17 @@ class Recorder:
         }
         return replace(declared, id=expected_name, outputs=answer, external=True)
 
-    def _read(self, declared: Resource) -> Resource:
-        wrong = problems(declared.type, {}) if not declared.type.startswith((_AZURE, "kubernetes:")) else []
+    def _read_resource(self, declared: Resource) -> Resource:
+        wrong = problems(declared.type, {}) if not declared.type.startswith((_AZURE_PREFIX, "kubernetes:")) else []
         if wrong:
             raise ResourceError(f"{declared.label}: {wrong[0]}")
         candidates = [r for r in self._existing.resources if r.id == declared.id and r.type == declared.type]
         if candidates:
             return replace(declared, outputs=candidates[0].outputs, external=True)
         outputs: dict[str, Any] = dict(declared.inputs)
-        if declared.type.startswith(_AZURE) and declared.id and not isinstance(declared.id, Unknown):
-            kind = declared.type.removeprefix(_AZURE)
-            outputs = fakes.azure_outputs(fakes.Fake(kind, arm.inputs_for(kind, declared.id), declared.id))
+        if declared.type.startswith(_AZURE_PREFIX) and declared.id and not isinstance(declared.id, Unknown):
+            kind = declared.type.removeprefix(_AZURE_PREFIX)
+            outputs = fakes.azure_outputs(fakes.FakeResource(kind, arm.parse_id(kind, declared.id), declared.id))
         elif self.mode is Mode.PREVIEW and "status" not in outputs:
             outputs["status"] = UNKNOWN
         return replace(declared, outputs=outputs, external=True)

@@ -20,13 +20,13 @@ from voice_sandbox.azure.graph import Resource, short_type
 from voice_sandbox.azure.schema import Shape, args_shape, resource_shape
 
 _INDEX = re.compile(r"\[\d+\]")
-_DEPTH = 3
+_MAX_DEPTH = 3
 """Maximum depth of nested definitions with properties of the resource's own."""
 
 _TABLE: dict[str, dict[str, dict[str, list[str]]]] = yaml.safe_load(
     Path(__file__).with_name("replacements.yaml").read_text(encoding="utf-8")
 )
-AZURE, KUBERNETES = (
+AZURE_IMMUTABLE_INPUTS, KUBERNETES_IMMUTABLE_INPUTS = (
     {
         kind: {path: source for source, paths in paths_by_source.items() for path in paths}
         for kind, paths_by_source in _TABLE[cloud].items()
@@ -34,45 +34,61 @@ AZURE, KUBERNETES = (
     for cloud in ("azure", "kubernetes")
 )
 """Immutable inputs by type that the SDK's definitions do not specify, with their sources."""
-AZURE["containerservice:ManagedCluster"] |= {
-    f"agentPoolProfiles.{path}": source for path, source in AZURE["containerservice:AgentPool"].items()
+AZURE_IMMUTABLE_INPUTS["containerservice:ManagedCluster"] |= {
+    f"agentPoolProfiles.{path}": source for path, source in AZURE_IMMUTABLE_INPUTS["containerservice:AgentPool"].items()
 }
 
 
-def triggers(resource: Resource) -> tuple[str, ...]:
+def replacement_paths(resource: Resource) -> tuple[str, ...]:
     """Return the paths of the inputs whose change replaces a resource."""
     properties = resource.replace_on_changes
     kind = short_type(resource.type)
     if resource.type.startswith("azure-native:"):
-        return (*properties, *arm.path_inputs(kind), "location", *defined(resource.type), *AZURE.get(kind, ()))
+        return (
+            *properties,
+            *arm.path_inputs(kind),
+            "location",
+            *immutable_inputs(resource.type),
+            *AZURE_IMMUTABLE_INPUTS.get(kind, ()),
+        )
     if resource.type.startswith("kubernetes:"):
-        return (*properties, "apiVersion", "kind", "metadata.name", "metadata.namespace", *KUBERNETES.get(kind, ()))
+        return (
+            *properties,
+            "apiVersion",
+            "kind",
+            "metadata.name",
+            "metadata.namespace",
+            *KUBERNETES_IMMUTABLE_INPUTS.get(kind, ()),
+        )
     return properties
 
 
 def replaces(resource: Resource, path: str) -> bool:
     """Return True if a change at an input path replaces a resource."""
     unindexed_path = _INDEX.sub("", path)
-    return any(covers(trigger, path) or covers(trigger, unindexed_path) for trigger in triggers(resource))
+    return any(
+        paths_overlap(trigger, path) or paths_overlap(trigger, unindexed_path)
+        for trigger in replacement_paths(resource)
+    )
 
 
 @cache
-def defined(kind: str) -> tuple[str, ...]:
+def immutable_inputs(kind: str) -> tuple[str, ...]:
     """Return the paths of a type's inputs that the SDK's own definitions specify as immutable."""
     shape = resource_shape(kind)
-    return tuple(_defined_paths(shape, "", _DEPTH)) if shape else ()
+    return tuple(_immutable_paths(shape, "", _MAX_DEPTH)) if shape else ()
 
 
-def _defined_paths(shape: Shape, path: str, depth: int) -> Iterator[str]:
+def _immutable_paths(shape: Shape, path: str, depth: int) -> Iterator[str]:
     for field in shape.inputs.values():
         child_path = f"{path}{field.name}"
         if field.immutable:
             yield child_path
         elif field.args and depth and not field.is_list and (inner := args_shape(shape.module, field.args)):
-            yield from _defined_paths(inner, f"{child_path}.", depth - 1)
+            yield from _immutable_paths(inner, f"{child_path}.", depth - 1)
 
 
-def covers(trigger: str, path: str) -> bool:
+def paths_overlap(trigger: str, path: str) -> bool:
     """Return True if two paths are equal, or if one contains the other."""
     if trigger in {"*", path}:
         return True

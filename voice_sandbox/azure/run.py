@@ -10,16 +10,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from voice_sandbox.azure.child import Child
+from voice_sandbox.azure.child import LanguageHost
 from voice_sandbox.azure.errors import FAILURE_MARK, ProgramError
 from voice_sandbox.azure.graph import Graph
-from voice_sandbox.azure.monitor import Messages, Monitor, serve
+from voice_sandbox.azure.monitor import LogService, Monitor, serve
 from voice_sandbox.azure.order import check_creation
 from voice_sandbox.azure.project import Project
 from voice_sandbox.azure.recorder import Mode, PreexistingResources, Recorder
 
 TIMEOUT_S = 120.0
-_LAST_LINES = 12
+_MAX_OUTPUT_LINES = 12
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class _ActiveRun:
 
     mode: Mode
     recorder: Recorder
-    messages: Messages
+    messages: LogService
     output: Path
 
 
@@ -61,7 +61,7 @@ def run_modes(
     modes: Sequence[Mode],
     existing: PreexistingResources | None = None,
     timeout_s: float = TIMEOUT_S,
-    host: Child | None = None,
+    host: LanguageHost | None = None,
 ) -> list[Run]:
     """Run a project's program once in each mode, concurrently. Nothing outside of this machine is accessed.
 
@@ -85,7 +85,7 @@ def run_modes(
         served, runs = [], []
         for mode in modes:
             recorder = Recorder(project.name, project.stack, mode, existing or PreexistingResources())
-            each = _ActiveRun(mode, recorder, Messages(), folder / mode.value)
+            each = _ActiveRun(mode, recorder, LogService(), folder / mode.value)
             address = exit_stack.enter_context(serve(Monitor(project, recorder), each.messages))
             served.append(each)
             runs.append({"engine": address, "dry_run": mode is Mode.PREVIEW, "output": str(each.output)})
@@ -97,7 +97,9 @@ def run_modes(
             "secret_keys": list(project.secret_keys),
             "runs": runs,
         }
-        _wait(host or exit_stack.enter_context(Child([project.program])), request, project, served, timeout_s)
+        _wait_for_runs(
+            host or exit_stack.enter_context(LanguageHost([project.program])), request, project, served, timeout_s
+        )
     graphs = [each.recorder.graph() for each in served]
     duration_s = time.monotonic() - start
     for each, graph in zip(served, graphs, strict=True):
@@ -109,8 +111,8 @@ def run_modes(
     ]
 
 
-def _wait(
-    host: Child, request: Mapping[str, Any], project: Project, served: list[_ActiveRun], timeout_s: float
+def _wait_for_runs(
+    host: LanguageHost, request: Mapping[str, Any], project: Project, served: list[_ActiveRun], timeout_s: float
 ) -> None:
     answer = host.send_request(request, timeout_s)
     for each in served:
@@ -120,18 +122,18 @@ def _wait(
         raise ProgramError(
             f"{project.name}: the program did not end within {timeout_s:g} s, after "
             f"{len(served[0].recorder.graph())} resources; it was stopped. "
-            f"Its last output:\n{_last_lines(_output(host, served[0]))}"
+            f"Its last output:\n{_last_lines(_run_output(host, served[0]))}"
         )
     if answer.get("code") != 0:
-        outputs = [_output(host, each) for each in served]
+        outputs = [_run_output(host, each) for each in served]
         text = next((text for text in outputs if FAILURE_MARK in text), outputs[0])
         raise ProgramError(f"{project.name}: the program failed\n{_last_lines(text.rpartition(FAILURE_MARK)[2])}")
 
 
-def _output(host: Child, served: _ActiveRun) -> str:
+def _run_output(host: LanguageHost, served: _ActiveRun) -> str:
     output = served.output.read_text(encoding="utf-8", errors="replace") if served.output.exists() else ""
     return output or host.errors()
 
 
 def _last_lines(text: str) -> str:
-    return "\n".join(text.strip().splitlines()[-_LAST_LINES:]) or "(nothing)"
+    return "\n".join(text.strip().splitlines()[-_MAX_OUTPUT_LINES:]) or "(nothing)"

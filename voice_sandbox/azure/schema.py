@@ -15,24 +15,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-DEFINITIONS = Path(__file__).with_name("definitions.json")
+DEFINITIONS_FILE = Path(__file__).with_name("definitions.json")
 SDKS: Mapping[str, str] = {"azure-native": "pulumi_azure_native", "kubernetes": "pulumi_kubernetes"}
 """Python module of the SDK by package name in a type token."""
 
 _GETTER = re.compile(r'@pulumi\.getter(?:\(name="(\w+)"\))?\n    def (\w+)\(self\) -> ([^\n]*):\n')
 _PARAMETER = re.compile(r"^                 (\w+): (.*?)(,|\):)$", re.MULTILINE)
-_IMMUTABLE = re.compile(r"cannot be (changed|updated)|not allowed to changed? once set")
+_IMMUTABLE_WORDING = re.compile(r"cannot be (changed|updated)|not allowed to changed? once set")
 """Wording of Azure's definitions; a switch that cannot be disabled again ("reverted") is a different case."""
 _API_VERSION = re.compile(r"Uses Azure REST API version ([\w-]+)\.")
-_ARGS = re.compile(r"'([\w.]+Args)'")
-_NEXT = re.compile(r"^\S", re.MULTILINE)
-_ENTRY = re.compile(r'"fqn": "([\w.]+)"|"([\w-]+:[\w./-]*:\w+)": "(\w+)"')
+_ARGS_REFERENCE = re.compile(r"'([\w.]+Args)'")
+_NEXT_STATEMENT = re.compile(r"^\S", re.MULTILINE)
+_MODULE_ENTRY = re.compile(r'"fqn": "([\w.]+)"|"([\w-]+:[\w./-]*:\w+)": "(\w+)"')
 
 
 @cache
 def definitions() -> Mapping[str, Mapping[str, Any]]:
     """Return Azure's definition of each deployed type, with its name, its API version and its body."""
-    table: dict[str, Mapping[str, Any]] = json.loads(DEFINITIONS.read_text(encoding="utf-8"))["resources"]
+    table: dict[str, Mapping[str, Any]] = json.loads(DEFINITIONS_FILE.read_text(encoding="utf-8"))["resources"]
     return table
 
 
@@ -76,14 +76,14 @@ class Shape:
 @cache
 def tokens(package: str) -> Mapping[str, tuple[str, str]]:
     """Return the module and the class for each type token of a package in `SDKS`."""
-    fields: dict[str, tuple[str, str]] = {}
+    classes: dict[str, tuple[str, str]] = {}
     module = ""
-    for match in _ENTRY.finditer(_source(SDKS[package])):
+    for match in _MODULE_ENTRY.finditer(_module_source(SDKS[package])):
         if match[1]:
             module = match[1]
         else:
-            fields[match[2]] = (module, match[3])
-    return fields
+            classes[match[2]] = (module, match[3])
+    return classes
 
 
 @cache
@@ -92,19 +92,19 @@ def resource_shape(token: str) -> Shape | None:
     package = token.partition(":")[0]
     if package == "pulumi" and token.startswith("pulumi:providers:"):
         sdk = SDKS.get(token.rpartition(":")[2])
-        return _shape(f"{sdk}.provider", "Provider") if sdk else None
+        return _parse_shape(f"{sdk}.provider", "Provider") if sdk else None
     if package not in SDKS or token not in tokens(package):
         return None
     module, name = tokens(package)[token]
-    file = f"{module}.{name}" if package == "kubernetes" else f"{module}.{file_for(name)}"
-    return _shape(file, name)
+    file = f"{module}.{name}" if package == "kubernetes" else f"{module}.{module_file_name(name)}"
+    return _parse_shape(file, name)
 
 
 @cache
 def api_version(token: str) -> str:
     """Return the version of the service's API that azure-native uses for a type."""
     module, name = tokens(token.partition(":")[0])[token]
-    match = _API_VERSION.search(_source(f"{module}.{file_for(name)}"))
+    match = _API_VERSION.search(_module_source(f"{module}.{module_file_name(name)}"))
     return match[1] if match else ""
 
 
@@ -121,57 +121,57 @@ def args_shape(module: str, reference: str) -> Shape | None:
         folder = ".".join([module.partition(".")[0], path[0].removeprefix("_"), *path[1:]])
     else:
         folder = module.rpartition(".")[0]
-    text = _class(_source(f"{folder}._inputs"), name)
-    return Shape(f"{folder}._inputs", _inputs(text), {}) if text else None
+    text = _class_source(_module_source(f"{folder}._inputs"), name)
+    return Shape(f"{folder}._inputs", _parse_inputs(text), {}) if text else None
 
 
-def _shape(file: str, name: str) -> Shape | None:
-    source = _source(file)
-    own_class = _class(source, name)
+def _parse_shape(file: str, name: str) -> Shape | None:
+    source = _module_source(file)
+    own_class = _class_source(source, name)
     if not own_class:
         return None
-    arguments = _class(source, f"{name}InitArgs") or _class(source, f"{name}Args")
-    return Shape(file, _inputs(arguments), _outputs(own_class))
+    arguments = _class_source(source, f"{name}InitArgs") or _class_source(source, f"{name}Args")
+    return Shape(file, _parse_inputs(arguments), _parse_outputs(own_class))
 
 
-def _inputs(text: str) -> dict[str, Field]:
+def _parse_inputs(text: str) -> dict[str, Field]:
     signature, _, body = text.partition('        """')
     wire, immutable = {}, set()
     for match in _GETTER.finditer(body):
         wire[match[2]] = match[1] or match[2]
         text = body[match.end() : body.find("return pulumi.get", match.end())]
-        if _IMMUTABLE.search(text):
+        if _IMMUTABLE_WORDING.search(text):
             immutable.add(match[2])
     fields = {}
     for match in _PARAMETER.finditer(signature):
         annotation, _, default = match[2].partition(" = ")
-        references = set(_ARGS.findall(annotation))
+        references = set(_ARGS_REFERENCE.findall(annotation))
         name = wire.get(match[1], match[1])
         args = references.pop() if len(references) == 1 else None
         fields[name] = Field(name, annotation, not default, args, match[1] in immutable)
     return fields
 
 
-def _outputs(text: str) -> dict[str, Field]:
+def _parse_outputs(text: str) -> dict[str, Field]:
     return {
         (name := match[1] or match[2]): Field(name, match[3], "Optional[" not in match[3])
         for match in _GETTER.finditer(text)
     }
 
 
-def _class(source: str, name: str) -> str:
+def _class_source(source: str, name: str) -> str:
     """Return the source of a class, or an empty text if the module does not contain the class."""
     # A text search, since a regular expression takes a hundred times as long for these megabytes of sources.
     start = max(source.find(f"\nclass {name}{after}") for after in "(:")
     if start < 0:
         return ""
     body = source.index("\n", start + 1) + 1
-    end = _NEXT.search(source, body)
+    end = _NEXT_STATEMENT.search(source, body)
     return source[body : end.start() if end else None]
 
 
 @cache
-def _source(module: str) -> str:
+def _module_source(module: str) -> str:
     package, *path = module.split(".")
     spec = importlib.util.find_spec(package)
     if not spec or not spec.origin:
@@ -181,6 +181,6 @@ def _source(module: str) -> str:
     return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
-def file_for(name: str) -> str:
+def module_file_name(name: str) -> str:
     """Return the file name of a class. The SDK generator splits words, so that `IoTHub` is in `io_t_hub`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from voice_sandbox.azure.schema import SDKS, file_for
+from voice_sandbox.azure.schema import SDKS, module_file_name
 
-SDK = SDKS["azure-native"]
+SDK_PACKAGE = SDKS["azure-native"]
 
 _EXTRA_NAMES = re.compile(r"(?:Awaitable)?(\w+?)(?:InitArgs|Args|Result|_output)?")
 """Names that a file defines in addition to the class or function after which it is named."""
@@ -25,13 +25,13 @@ class Service(ModuleType):
     """A service's package with lazy imports."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(f"{SDK}.{folder.name}")
+        super().__init__(f"{SDK_PACKAGE}.{folder.name}")
         self.__path__ = [str(folder)]
         self.__package__ = self.__name__
 
     def __getattr__(self, name: str) -> object:
         match = _EXTRA_NAMES.fullmatch(name)
-        for file in (file_for(match[1]), "_inputs", "_enums") if match and not name.startswith("__") else ():
+        for file in (module_file_name(match[1]), "_inputs", "_enums") if match and not name.startswith("__") else ():
             if importlib.util.find_spec(f"{self.__name__}.{file}"):
                 module = importlib.import_module(f"{self.__name__}.{file}")
                 value: object = getattr(module, name, module if file == name else None)
@@ -43,7 +43,7 @@ class Service(ModuleType):
 
 def import_by_file() -> None:
     """Enable lazy imports for those azure-native services that this process has not imported yet."""
-    sdk = importlib.util.find_spec(SDK)
+    sdk = importlib.util.find_spec(SDK_PACKAGE)
     if sdk and sdk.origin:
         for file in Path(sdk.origin).parent.glob("*/__init__.py"):
             if file.parent.name != "config":  # values, not classes

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from voice_sandbox.azure.graph import Graph, Resource
-from voice_sandbox.azure.values import UNKNOWN, Digest, Secret, Unknown, mapped
+from voice_sandbox.azure.values import UNKNOWN, Digest, Secret, Unknown, map_leaves
 
 _VERSION = 1
-_MARK = "voice:mark"
+_MARK_KEY = "voice:mark"
 
 
 def state_file(root: Path, deployment: str, project: str) -> Path:
@@ -21,7 +21,7 @@ def state_file(root: Path, deployment: str, project: str) -> Path:
     return root / ".voice" / "azure" / deployment / f"{project}.json"
 
 
-def save(file: Path, graph: Graph) -> None:
+def save_graph(file: Path, graph: Graph) -> None:
     """Write a graph atomically."""
     salt = secrets.token_hex(16)
     document = {
@@ -37,19 +37,19 @@ def save(file: Path, graph: Graph) -> None:
     draft.replace(file)
 
 
-def load(file: Path) -> Graph | None:
+def load_graph(file: Path) -> Graph | None:
     """Load the last preview. Return `None` if there is no preview that this version can read."""
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
         if document["version"] != _VERSION:
             return None
-        resources = tuple(_resource(item) for item in document["resources"])
+        resources = tuple(_unpack_resource(item) for item in document["resources"])
         return Graph(document["project"], document["stack"], resources, _unpack(document["outputs"]))
     except (FileNotFoundError, json.JSONDecodeError, KeyError, TypeError):
         return None
 
 
-def _resource(item: Mapping[str, Any]) -> Resource:
+def _unpack_resource(item: Mapping[str, Any]) -> Resource:
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else _unpack(value) for name, value in item.items()
     }
@@ -60,11 +60,11 @@ def _resource(item: Mapping[str, Any]) -> Resource:
 def _pack(value: Any, salt: str) -> Any:
     def with_secrets(leaf: Any) -> Any:
         if isinstance(leaf, Secret):
-            digest = leaf.value if isinstance(leaf.value, Digest) else Digest.of(leaf.value, salt)
-            return {_MARK: "secret", "salt": digest.salt, "sha256": digest.sha256}
-        return {_MARK: "unknown"} if isinstance(leaf, Unknown) else leaf
+            digest = leaf.value if isinstance(leaf.value, Digest) else Digest.from_value(leaf.value, salt)
+            return {_MARK_KEY: "secret", "salt": digest.salt, "sha256": digest.sha256}
+        return {_MARK_KEY: "unknown"} if isinstance(leaf, Unknown) else leaf
 
-    return mapped(value, with_secrets)
+    return map_leaves(value, with_secrets)
 
 
 def _unpack(value: Any) -> Any:

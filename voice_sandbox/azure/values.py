@@ -57,7 +57,7 @@ class Digest:
     sha256: str
 
     @classmethod
-    def of(cls, value: Any, salt: str) -> Digest:
+    def from_value(cls, value: Any, salt: str) -> Digest:
         text = salt + json.dumps(value, sort_keys=True, default=repr)
         return cls(salt, hashlib.sha256(text.encode()).hexdigest())
 
@@ -87,13 +87,13 @@ def _decode(value: Value) -> Any:
             return None
 
 
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     """Apply a function to every leaf of a value, and return the result."""
     match value:
         case Mapping():
-            return {str(key): mapped(item, change) for key, item in value.items()}
+            return {str(key): map_leaves(item, change) for key, item in value.items()}
         case list() | tuple():
-            return [mapped(item, change) for item in value]
+            return [map_leaves(item, change) for item in value]
         case _:
             return change(value)
 
@@ -101,24 +101,24 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 def encode(properties: Properties) -> Struct:
     """Convert properties to a struct with the marks of Pulumi's SDKs."""
     struct = Struct()
-    struct.update(mapped(properties, _mark_secret))
+    struct.update(map_leaves(properties, _mark_secret))
     return struct
 
 
 def _mark_secret(leaf: Any) -> Any:
     if isinstance(leaf, Secret):
-        return {SIGNATURE: SECRET_SIGNATURE, "value": mapped(leaf.value, _mark_secret)}
+        return {SIGNATURE: SECRET_SIGNATURE, "value": map_leaves(leaf.value, _mark_secret)}
     return UNKNOWN_SENTINEL if isinstance(leaf, Unknown) else leaf
 
 
-def plain(value: Any) -> Any:
+def to_display_value(value: Any) -> Any:
     """Return a value for display or JSON, with texts in place of secrets and unknown values."""
-    return mapped(value, lambda leaf: repr(leaf) if isinstance(leaf, Unknown | Secret) else leaf)
+    return map_leaves(value, lambda leaf: repr(leaf) if isinstance(leaf, Unknown | Secret) else leaf)
 
 
 def reveal(value: Any) -> Any:
     """Return a value with its secrets in plain form, for processing."""
-    return mapped(value, lambda leaf: reveal(leaf.value) if isinstance(leaf, Secret) else leaf)
+    return map_leaves(value, lambda leaf: reveal(leaf.value) if isinstance(leaf, Secret) else leaf)
 
 
 def _leaf_values(value: Any) -> Iterator[Any]:
@@ -132,7 +132,7 @@ def _leaf_values(value: Any) -> Iterator[Any]:
         yield value
 
 
-def strings(value: Any) -> Iterator[str]:
+def string_values(value: Any) -> Iterator[str]:
     """Yield every string in a value, including secrets."""
     return (leaf for leaf in _leaf_values(reveal(value)) if isinstance(leaf, str))
 

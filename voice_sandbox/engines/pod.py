@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from voice_blueprint.engines.launch.base import Launcher
-from voice_sandbox.engines.processes import LOOPBACK, EngineError, Running
-from voice_sandbox.engines.substitutions import Substitutes
+from voice_sandbox.engines.processes import LOOPBACK, EngineError, EngineProcess
+from voice_sandbox.engines.substitutions import CommandRenderer
 
 Manifest = Mapping[str, Any]
 
@@ -66,7 +66,7 @@ class Pod:
     """
 
     def __init__(
-        self, spec: Manifest, texts: Mapping[str, str], substitutes: Substitutes, skip: frozenset[str] = frozenset()
+        self, spec: Manifest, texts: Mapping[str, str], substitutes: CommandRenderer, skip: frozenset[str] = frozenset()
     ) -> None:
         """Render the containers for this machine.
 
@@ -81,22 +81,22 @@ class Pod:
         self._sidecars = [ManifestContainer(each, texts) for each in sidecars if each["name"] not in skip]
         self._engines = [ManifestContainer(each, texts) for each in spec["containers"] if each["name"] not in skip]
         self.grace_s = float(spec["terminationGracePeriodSeconds"])
-        self.containers = {each.name: self._process(each) for each in (*self._sidecars, *self._engines)}
+        self.containers = {each.name: self._create_process(each) for each in (*self._sidecars, *self._engines)}
         for name in ("tmp", "nvme", "models"):
             (substitutes.folder / name).mkdir(parents=True, exist_ok=True)
 
-    def _process(self, container: ManifestContainer) -> Running:
-        process = self._substitutes.process(container)
+    def _create_process(self, container: ManifestContainer) -> EngineProcess:
+        process = self._substitutes.render_process(container)
         get = next((probe["httpGet"] for probe in self._probes(container) if "httpGet" in probe), None)
-        url = f"http://{LOOPBACK}:{self._port(get['port'])}" if get else ""
-        return Running(container.name, process, self._substitutes.folder, url, get["path"] if get else "")
+        url = f"http://{LOOPBACK}:{self._local_port(get['port'])}" if get else ""
+        return EngineProcess(container.name, process, self._substitutes.folder, url, get["path"] if get else "")
 
-    def _port(self, rendered: int) -> int:
+    def _local_port(self, rendered: int) -> int:
         return self._substitutes.ports.get(rendered, rendered)
 
     def url(self, port: int) -> str:
         """Return the local URL of a port in the manifest."""
-        return f"http://{LOOPBACK}:{self._port(port)}"
+        return f"http://{LOOPBACK}:{self._local_port(port)}"
 
     @property
     def ports(self) -> Mapping[int, int]:
@@ -111,7 +111,7 @@ class Pod:
     def _all_containers(self) -> list[ManifestContainer]:
         return [*self._sidecars, *self._engines]
 
-    def passes(self, name: str, probe: str) -> bool:
+    def passes_probe(self, name: str, probe: str) -> bool:
         """Return True if a container passes its probe now or, without a probe, if it is running."""
         (container,) = (each for each in self._all_containers() if each.name == name)
         probe_spec, process = container.manifest.get(probe), self.containers[name]
@@ -121,7 +121,7 @@ class Pod:
             return True
         if "httpGet" in probe_spec:
             get = probe_spec["httpGet"]
-            at = Running(name, process.process, process.folder, self.url(get["port"]), get["path"])
+            at = EngineProcess(name, process.process, process.folder, self.url(get["port"]), get["path"])
             return at.status(float(probe_spec.get("timeoutSeconds", 1))) in range(200, 400)
         argv = [self._substitutes.localize(argument) for argument in probe_spec["exec"]["command"]]
         try:
@@ -137,18 +137,18 @@ class Pod:
         """
         for each in self._sidecars:
             self.containers[each.name].start()
-            self.wait_for(each.name, "startupProbe")
+            self.wait_for_probe(each.name, "startupProbe")
         for each in self._engines:
             self.containers[each.name].start()
 
-    def wait_for(self, name: str, probe: str = "readinessProbe", within_s: float = READY_TIMEOUT_S) -> float:
+    def wait_for_probe(self, name: str, probe: str = "readinessProbe", within_s: float = READY_TIMEOUT_S) -> float:
         """Wait until a container passes a probe, and return the duration in seconds.
 
         Raises:
             EngineError: The container exited, or does not pass in time.
         """
         began, process = time.monotonic(), self.containers[name]
-        while not self.passes(name, probe):
+        while not self.passes_probe(name, probe):
             if process.exit_code() is not None:
                 raise EngineError(f"{name} ended with {process.exit_code()}:\n{process.tail()}")
             if time.monotonic() - began > within_s:
@@ -163,7 +163,7 @@ class Pod:
             EngineError: A container exited, or does not become ready in time.
         """
         for each in reversed(self._all_containers()):
-            self.wait_for(each.name)
+            self.wait_for_probe(each.name)
 
     @property
     def pre_stop_s(self) -> float:

@@ -29,7 +29,7 @@ READY_TIMEOUT_S = 600.0
 """Timeout of an engine, which is ready after 25 s on two idle cores, and after minutes on busy ones."""
 STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.2
-_INHERITED = ("LANG", "LC_ALL", "TMPDIR")
+_INHERITED_VARIABLES = ("LANG", "LC_ALL", "TMPDIR")
 
 
 class EngineError(Exception):
@@ -40,13 +40,13 @@ _EXIT_TIMEOUT_S = 60.0
 """Timeout of a killed process, which frees the engine's memory before it exits."""
 
 
-def _is_in_use(port: int) -> bool:
+def _is_port_in_use(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex((LOOPBACK, port)) == 0
 
 
 @dataclass
-class Running:
+class EngineProcess:
     """A process of an engine, with its log.
 
     Attributes:
@@ -57,7 +57,7 @@ class Running:
     process: Process
     folder: Path
     url: str
-    health: str = "/health"
+    health_path: str = "/health"
     _child: "subprocess.Popen[bytes] | None" = None
     _frozen: list[psutil.Process] = field(default_factory=list)
 
@@ -80,9 +80,9 @@ class Running:
             EngineError: The engines' environment is missing, or another process uses the port.
         """
         port = urllib.parse.urlsplit(self.url).port
-        if port and _is_in_use(port):
+        if port and _is_port_in_use(port):
             raise EngineError(f"{self.name}: port {port} is in use: stop the process that listens on it")
-        program = shutil.which(self.process.argv[0], path=self._path())
+        program = shutil.which(self.process.argv[0], path=self._search_path())
         if program is None:
             raise EngineError(
                 f"{self.process.argv[0]} is not installed: run make test-engines, and install tests/packages.txt"
@@ -93,8 +93,8 @@ class Running:
         for name in ("HOME", "TMPDIR"):
             if name in self.process.environment:
                 Path(self.process.environment[name]).mkdir(parents=True, exist_ok=True)
-        inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-        environment = {"PATH": self._path(), **inherited, **self.process.environment}
+        inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
+        environment = {"PATH": self._search_path(), **inherited, **self.process.environment}
         with self.log.open("ab") as output:
             self._child = subprocess.Popen(  # noqa: S603  a launcher's command
                 [program, *self.process.argv[1:]],
@@ -118,7 +118,8 @@ class Running:
                 raise EngineError(f"{self.name} ended with {self.exit_code()}:\n{self.tail()}")
             if time.monotonic() > limit:
                 raise EngineError(
-                    f"{self.name} did not respond at {self.url}{self.health} within {within_s:.0f} s:\n{self.tail()}"
+                    f"{self.name} did not respond at {self.url}{self.health_path} within {within_s:.0f} "
+                    f"s:\n{self.tail()}"
                 )
             time.sleep(_POLL_S)
         return self
@@ -126,7 +127,7 @@ class Running:
     def status(self, timeout_s: float = 5.0) -> int | None:
         """Return the HTTP status of the health path, or ``None`` while the process does not respond."""
         try:
-            with urllib.request.urlopen(self.url + self.health, timeout=timeout_s) as answer:  # noqa: S310  this machine
+            with urllib.request.urlopen(self.url + self.health_path, timeout=timeout_s) as answer:  # noqa: S310  this machine
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -182,13 +183,15 @@ class Running:
                 self.wait(10.0)
         self.kill()
 
-    def freeze_core(self) -> None:
+    def freeze_cores(self) -> None:
         """Suspend the computing processes while the HTTP server continues, as if the engine's device had hung.
 
         Raises:
             EngineError: The engine has no such processes.
         """
-        cores = [each for each in psutil.Process(self.pid).children(recursive=True) if "EngineCore" in _title(each)]
+        cores = [
+            each for each in psutil.Process(self.pid).children(recursive=True) if "EngineCore" in _command_line(each)
+        ]
         if not cores:
             raise EngineError(f"{self.name} has no process EngineCore")
         for each in cores:
@@ -226,11 +229,11 @@ class Running:
         return sums
 
     @staticmethod
-    def _path() -> str:
+    def _search_path() -> str:
         return f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
 
-def _title(process: psutil.Process) -> str:
+def _command_line(process: psutil.Process) -> str:
     try:
         return " ".join([process.name(), *process.cmdline()])
     except psutil.Error:
@@ -238,7 +241,7 @@ def _title(process: psutil.Process) -> str:
 
 
 @contextlib.contextmanager
-def running(*processes: Running) -> Iterator[tuple[Running, ...]]:
+def run_processes(*processes: EngineProcess) -> Iterator[tuple[EngineProcess, ...]]:
     """Start processes concurrently, wait until all are ready, and stop them in reverse order."""
     started: list[Any] = []
     try:

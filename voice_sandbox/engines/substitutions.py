@@ -10,7 +10,7 @@ from typing import Any
 from voice_blueprint.engines.launch.base import Launcher, compact_json
 
 VLLM, LMCACHE = "vllm", "lmcache"
-RELATIVE_TO_MODELS = "<beside the models>"
+MODELS_PARENT = "<beside the models>"
 """Placeholder for the folder that contains the tiny models, which all engines on this machine share."""
 
 
@@ -31,7 +31,7 @@ class Substitution:
     name: str
     value: str | Callable[[str], str] | None
     reason: str
-    adds: bool = False
+    add_if_missing: bool = False
     required: bool = False
 
     @property
@@ -40,19 +40,19 @@ class Substitution:
         return not self.name.startswith("--")
 
 
-def _in_host_memory(config: str) -> str:
+def _use_host_memory(config: str) -> str:
     """Change a ``--kv-transfer-config`` so that its NIXL connectors transfer host memory."""
 
-    def changed(value: Any) -> Any:
+    def replace_device(value: Any) -> Any:
         if isinstance(value, dict):
             extra = {"kv_buffer_device": "cpu"} if value.get("kv_connector") == "NixlConnector" else {}
-            return {name: changed(each) for name, each in value.items()} | extra
-        return [changed(each) for each in value] if isinstance(value, list) else value
+            return {name: replace_device(each) for name, each in value.items()} | extra
+        return [replace_device(each) for each in value] if isinstance(value, list) else value
 
-    return compact_json(changed(json.loads(config)))
+    return compact_json(replace_device(json.loads(config)))
 
 
-def _small_store(adapter: str) -> str:
+def _shrink_store(adapter: str) -> str:
     return compact_json(json.loads(adapter) | {"max_capacity_gb": 1})
 
 
@@ -76,14 +76,14 @@ SUBSTITUTIONS = (
     Substitution(
         VLLM, "--enforce-eager", "", "compiling takes minutes on two cores, and there are no CUDA graphs", True
     ),
-    Substitution(VLLM, "--kv-transfer-config", _in_host_memory, "without a GPU, NIXL transfers host memory"),
+    Substitution(VLLM, "--kv-transfer-config", _use_host_memory, "without a GPU, NIXL transfers host memory"),
     Substitution(
         VLLM, "--kv-cache-memory-bytes", str(2**28), "512 bytes a token; the default is half of the memory", True
     ),
     Substitution(
         VLLM,
         "VLLM_CACHE_ROOT",
-        f"{RELATIVE_TO_MODELS}/cache",
+        f"{MODELS_PARENT}/cache",
         "a shared cache of model classes; without it, each engine imports vLLM twice",
     ),
     Substitution(VLLM, "VLLM_CPU_OMP_THREADS_BIND", "nobind", "several engines share two cores", True),
@@ -99,14 +99,14 @@ SUBSTITUTIONS = (
         True,
     ),
     Substitution(LMCACHE, "--l1-size-gb", "0.25", "several servers share the memory of this machine", required=True),
-    Substitution(LMCACHE, "--l2-adapter", _small_store, "the disk is this machine's"),
+    Substitution(LMCACHE, "--l2-adapter", _shrink_store, "the disk is this machine's"),
 )
 
-_PATH = re.compile(r"(?<![\w.-])(?:/models|/var/cache/voice|/nvme|/etc/voice|/opt/voice|/tmp)(?=[/;\"]|$)")
+_VOLUME_PATH = re.compile(r"(?<![\w.-])(?:/models|/var/cache/voice|/nvme|/etc/voice|/opt/voice|/tmp)(?=[/;\"]|$)")
 """Volumes of a pod or a host, which are subfolders of one folder here."""
 
 
-def real_weights(context_tokens: int) -> tuple[Substitution, ...]:
+def real_weight_substitutions(context_tokens: int) -> tuple[Substitution, ...]:
     """Return the additional substitutions for a small model with actual weights.
 
     Args:
@@ -133,7 +133,7 @@ class Process:
 
 
 @dataclass
-class Substitutes:
+class CommandRenderer:
     """Renders the commands of launchers for this machine.
 
     Attributes:
@@ -149,28 +149,28 @@ class Substitutes:
     models: Path
     ports: Mapping[int, int] = field(default_factory=dict)
     skip: frozenset[str] = frozenset()
-    followed_by: tuple[Substitution, ...] = ()
+    extra_substitutions: tuple[Substitution, ...] = ()
     weights: Path | None = None
 
-    def process(self, launcher: Launcher) -> Process:
+    def render_process(self, launcher: Launcher) -> Process:
         """Render a launcher as a process on this machine.
 
         Raises:
             ValueError: The command lacks a flag of a required substitution.
         """
-        argv, environment = without_binding(launcher.command()), dict(launcher.environment())
+        argv, environment = remove_numactl(launcher.command()), dict(launcher.environment())
         argv[0] = Path(argv[0]).name  # an image's program, which is on PATH here
-        program = _program(argv)
+        program = _target_program(argv)
         applied = [
             each
-            for each in (*SUBSTITUTIONS, *self.followed_by)
-            if each.program == program and each.name not in self.skip and _apply(each, argv, environment)
+            for each in (*SUBSTITUTIONS, *self.extra_substitutions)
+            if each.program == program and each.name not in self.skip and _apply_substitution(each, argv, environment)
         ]
-        localize = [self.localize(argument) for argument in argv]
+        local_argv = [self.localize(argument) for argument in argv]
         if program == VLLM:
-            localize[argv.index(VLLM) + 2] = str(self.weights or self.models / model_for(argv))
+            local_argv[argv.index(VLLM) + 2] = str(self.weights or self.models / tiny_model_for(argv))
         return Process(
-            localize,
+            local_argv,
             {name: self.localize(value) for name, value in environment.items()},
             {Path(self.localize(path)): self.localize(text) for path, text in launcher.files().items()},
             applied,
@@ -178,17 +178,19 @@ class Substitutes:
 
     def localize(self, text: str) -> str:
         """Replace the ports and folders in a text by those of this machine."""
-        text = text.replace(RELATIVE_TO_MODELS, str(self.models.parent))
-        text = _PATH.sub(lambda found: f"{self.folder}{found[0]}", text)
+        text = text.replace(MODELS_PARENT, str(self.models.parent))
+        text = _VOLUME_PATH.sub(lambda found: f"{self.folder}{found[0]}", text)
         return (
-            re.sub(r"(?<![\w.-])\d+(?![\w.-])", lambda found: str(self._port(found[0])), text) if self.ports else text
+            re.sub(r"(?<![\w.-])\d+(?![\w.-])", lambda found: str(self._local_port(found[0])), text)
+            if self.ports
+            else text
         )
 
-    def _port(self, number: str) -> int | str:
+    def _local_port(self, number: str) -> int | str:
         return self.ports.get(int(number), number)
 
 
-def _program(argv: Sequence[str]) -> str:
+def _target_program(argv: Sequence[str]) -> str:
     """Return the program to which substitutions apply.
 
     The decode engine of a cell is a child of its transport check.
@@ -198,7 +200,7 @@ def _program(argv: Sequence[str]) -> str:
     return argv[0] if argv[1:2] != ["coordinator"] else argv[1]
 
 
-def without_binding(argv: Sequence[str]) -> list[str]:
+def remove_numactl(argv: Sequence[str]) -> list[str]:
     """Remove ``numactl`` from a command line, since this machine has one NUMA node."""
     if "numactl" not in argv:
         return list(argv)
@@ -206,19 +208,19 @@ def without_binding(argv: Sequence[str]) -> list[str]:
     return [*argv[:start], *argv[argv.index("--", start) + 1 :]]
 
 
-def model_for(argv: list[str]) -> str:
+def tiny_model_for(argv: list[str]) -> str:
     """Return the tiny model with the architecture of the model in a ``vllm serve`` command."""
     if "--config-format" in argv:
         return "voxtral"
     return "whisper" if "--limit-mm-per-prompt" in argv else "qwen"
 
 
-def _apply(substitution: Substitution, argv: list[str], environment: dict[str, str]) -> bool:
+def _apply_substitution(substitution: Substitution, argv: list[str], environment: dict[str, str]) -> bool:
     name, value = substitution.name, substitution.value
     has = name in (environment if substitution.is_variable else argv)
     if not has and substitution.required:
         raise ValueError(f"{argv[0]} does not render {name}; correct or remove the substitution")
-    if not has and not substitution.adds:
+    if not has and not substitution.add_if_missing:
         return False
     if substitution.is_variable:
         environment[name] = value(environment[name]) if callable(value) else value or ""

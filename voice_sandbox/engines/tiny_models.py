@@ -17,17 +17,17 @@ from transformers import PreTrainedTokenizerFast, WhisperConfig, WhisperFeatureE
 
 CONTEXT_TOKENS = 32768
 """The maximum context length in a shipped file."""
-HIDDEN, HEADS, KV_HEADS, HEAD = 64, 4, 2, 32
+HIDDEN_SIZE, HEADS, KV_HEADS, HEAD_DIM = 64, 4, 2, 32
 """A head has 32 dimensions, since vLLM's attention on CPUs has no kernel for 16."""
 LAYERS = 2
-TEXT = "hello world this is a small tokenizer for tests of engines"
+TOKENIZER_TEXT = "hello world this is a small tokenizer for tests of engines"
 CHAT_TEMPLATE = "{% for m in messages %}<|{{m.role}}|>{{m.content}}<|end|>{% endfor %}<|assistant|>"
 
 
 def main(folder: Path) -> None:
     """Create all missing models."""
     program = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
-    for name, make in (("qwen", qwen), ("voxtral", voxtral), ("whisper", whisper)):
+    for name, make in (("qwen", create_qwen), ("voxtral", create_voxtral), ("whisper", create_whisper)):
         ready = folder / name / ".ready"
         if not ready.exists() or ready.read_text(encoding="utf-8") != program:
             ready.parent.mkdir(parents=True, exist_ok=True)
@@ -35,27 +35,27 @@ def main(folder: Path) -> None:
             ready.write_text(program, encoding="utf-8")
 
 
-def qwen(folder: Path) -> None:
+def create_qwen(folder: Path) -> None:
     """Create ``Qwen3ForCausalLM``."""
     tokenizer = _byte_tokenizer(["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"])
     tokenizer.save(str(folder / "tokenizer.json"))
-    _write(
+    _write_json(
         folder / "tokenizer_config.json",
         tokenizer_class="PreTrainedTokenizerFast",
         eos_token="<|end|>",  # noqa: S106  no secret
         pad_token="<|end|>",  # noqa: S106
         chat_template=CHAT_TEMPLATE,
     )
-    _write(
+    _write_json(
         folder / "config.json",
         architectures=["Qwen3ForCausalLM"],
         model_type="qwen3",
-        hidden_size=HIDDEN,
-        intermediate_size=2 * HIDDEN,
+        hidden_size=HIDDEN_SIZE,
+        intermediate_size=2 * HIDDEN_SIZE,
         num_hidden_layers=LAYERS,
         num_attention_heads=HEADS,
         num_key_value_heads=KV_HEADS,
-        head_dim=HEAD,
+        head_dim=HEAD_DIM,
         vocab_size=tokenizer.get_vocab_size(),
         max_position_embeddings=CONTEXT_TOKENS,
         rms_norm_eps=1e-6,
@@ -68,7 +68,7 @@ def qwen(folder: Path) -> None:
     )
 
 
-def voxtral(folder: Path) -> None:
+def create_voxtral(folder: Path) -> None:
     """Create ``VoxtralForConditionalGeneration`` in Mistral's format, with mistral_common's own vocabulary."""
     tekken: dict[str, Any] = json.loads(
         (files("mistral_common") / "data/tekken_240911.json").read_text(encoding="utf-8")
@@ -88,20 +88,20 @@ def voxtral(folder: Path) -> None:
     (folder / "tekken.json").write_text(json.dumps(tekken), encoding="utf-8")
     encoder = {
         "audio_encoding_args": {"sampling_rate": 16000, **features},
-        "dim": HIDDEN,
+        "dim": HIDDEN_SIZE,
         "n_layers": LAYERS,
-        "head_dim": HIDDEN // HEADS,
-        "hidden_dim": 2 * HIDDEN,
+        "head_dim": HIDDEN_SIZE // HEADS,
+        "hidden_dim": 2 * HIDDEN_SIZE,
         "n_heads": HEADS,
         "vocab_size": 51866,
         "max_source_positions": 1500,
     }
-    _write(
+    _write_json(
         folder / "params.json",
-        dim=HIDDEN,
+        dim=HIDDEN_SIZE,
         n_layers=LAYERS,
-        head_dim=HEAD,
-        hidden_dim=2 * HIDDEN,
+        head_dim=HEAD_DIM,
+        hidden_dim=2 * HIDDEN_SIZE,
         n_heads=HEADS,
         n_kv_heads=KV_HEADS,
         norm_eps=1e-5,
@@ -115,7 +115,7 @@ def voxtral(folder: Path) -> None:
     )
 
 
-def whisper(folder: Path) -> None:
+def create_whisper(folder: Path) -> None:
     """Create ``WhisperForConditionalGeneration``."""
     languages = ("en", "de", "fr")
     special = [
@@ -144,13 +144,13 @@ def whisper(folder: Path) -> None:
     WhisperFeatureExtractor(feature_size=80).save_pretrained(folder)
     config = WhisperConfig(
         vocab_size=tokenizer.get_vocab_size(),
-        d_model=HIDDEN,
+        d_model=HIDDEN_SIZE,
         encoder_layers=LAYERS,
         decoder_layers=LAYERS,
-        encoder_attention_heads=HIDDEN // HEAD,
-        decoder_attention_heads=HIDDEN // HEAD,
-        encoder_ffn_dim=2 * HIDDEN,
-        decoder_ffn_dim=2 * HIDDEN,
+        encoder_attention_heads=HIDDEN_SIZE // HEAD_DIM,
+        decoder_attention_heads=HIDDEN_SIZE // HEAD_DIM,
+        encoder_ffn_dim=2 * HIDDEN_SIZE,
+        decoder_ffn_dim=2 * HIDDEN_SIZE,
         num_mel_bins=80,
         architectures=["WhisperForConditionalGeneration"],
         bos_token_id=ids[special[0]],
@@ -163,7 +163,7 @@ def whisper(folder: Path) -> None:
         settings = json.loads((folder / name).read_text(encoding="utf-8")) | {"processor_class": "WhisperProcessor"}
         if name == "tokenizer_config.json":
             settings["tokenizer_class"] = "WhisperTokenizerFast"
-        _write(folder / name, **settings)
+        _write_json(folder / name, **settings)
 
 
 def _byte_tokenizer(special: list[str]) -> Tokenizer:
@@ -173,7 +173,7 @@ def _byte_tokenizer(special: list[str]) -> Tokenizer:
     trainer = trainers.BpeTrainer(
         vocab_size=400, special_tokens=special, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())
     )
-    tokenizer.train_from_iterator([TEXT] * 10, trainer)
+    tokenizer.train_from_iterator([TOKENIZER_TEXT] * 10, trainer)
     return tokenizer
 
 
@@ -188,7 +188,7 @@ def _mistral_control_tokens() -> Iterable[str]:
     return (named.get(rank, f"<SPECIAL_{rank}>") for rank in range(1000))
 
 
-def _write(file: Path, **values: object) -> None:
+def _write_json(file: Path, **values: object) -> None:
     file.write_text(json.dumps(values, indent=1), encoding="utf-8")
 
 

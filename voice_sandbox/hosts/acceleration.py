@@ -6,14 +6,14 @@ from pathlib import Path
 
 KVM, EMULATION = "kvm", "tcg,thread=multi"
 """Values of QEMU's ``-accel``."""
-BOOT_S = 60
+BOOT_TIMEOUT_S = 60
 """Timeout of a kernel's boot with KVM, which usually takes two seconds."""
 _BOOT_MESSAGE = b"Kernel panic - not syncing: VFS"
 """Last message of a kernel that has initialized its devices and finds no root file system."""
 
 
 @cache
-def accelerator(kernel: Path, within_s: float = BOOT_S) -> str:
+def accelerator(kernel: Path, within_s: float = BOOT_TIMEOUT_S) -> str:
     """Return ``KVM`` if the kernel boots with KVM in time, and ``EMULATION`` otherwise.
 
     It is not sufficient that ``/dev/kvm`` opens: some nested KVMs never reach the kernel's first line.

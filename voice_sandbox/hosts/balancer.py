@@ -16,14 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from zlib import crc32
 
-_LOOK_S = 0.5
-_TIMEOUT_S = 5
-_MAX_PACKET = 65535
+_POLL_INTERVAL_S = 0.5
+_CHECK_TIMEOUT_S = 5
+_MAX_PACKET_BYTES = 65535
 Endpoint = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Rules:
+class TargetGroupSettings:
     """Settings of a target group.
 
     Attributes:
@@ -35,8 +35,8 @@ class Rules:
     port: int
     health_port: int
     interval_s: float
-    healthy_after: int
-    unhealthy_after: int
+    healthy_threshold: int
+    unhealthy_threshold: int
     is_sticky: bool
 
 
@@ -53,7 +53,7 @@ class Target:
     is_healthy: bool = False
     consecutive_results: int = 0
     answered: bool = False
-    looked_at: float = float("-inf")
+    checked_at: float = float("-inf")
     forwarded_packets: int = 0
 
 
@@ -67,41 +67,41 @@ class Balancer:
         lost_packets: Number of packets that arrived without a healthy target.
     """
 
-    def __init__(self, address: str, rules: Rules, registered: Callable[[], set[str]]) -> None:
+    def __init__(self, address: str, rules: TargetGroupSettings, registered: Callable[[], set[str]]) -> None:
         self._rules = rules
         self._registered = registered
         self._targets: dict[str, Target] = {}
         self._flows: dict[Endpoint | str, str] = {}
-        self.lost = 0
+        self.lost_packets = 0
         self._public = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._public.settimeout(_LOOK_S)
+        self._public.settimeout(_POLL_INTERVAL_S)
         self._public.bind((address, rules.port))
         # This process writes the IP headers, so that packets keep the caller's source address.
         self._private = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
         self._closing = threading.Event()
-        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._forward, self._look)]
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._forward, self._check_targets)]
         for thread in self._threads:
             thread.start()
 
-    def target(self, address: str) -> Target | None:
+    def find_target(self, address: str) -> Target | None:
         """Return the state of a registered host."""
         return self._targets.get(address)
 
     def _forward(self) -> None:
         while not self._closing.is_set():
             try:
-                payload, caller = self._public.recvfrom(_MAX_PACKET)
+                payload, caller = self._public.recvfrom(_MAX_PACKET_BYTES)
             except TimeoutError:
                 continue
-            address = self.choose(caller)
+            address = self.choose_target(caller)
             target = self._targets.get(address) if address else None
             if address is None or target is None:
-                self.lost += 1
+                self.lost_packets += 1
             else:
-                self._private.sendto(_packet(caller, (address, self._rules.port), payload), (address, 0))
+                self._private.sendto(_build_packet(caller, (address, self._rules.port), payload), (address, 0))
                 target.forwarded_packets += 1
 
-    def choose(self, caller: Endpoint) -> str | None:
+    def choose_target(self, caller: Endpoint) -> str | None:
         """Return the address of the target for a caller's packets, or None if no target is healthy."""
         healthy = sorted(address for address, target in self._targets.items() if target.is_healthy)
         if not healthy:
@@ -111,19 +111,21 @@ class Balancer:
             self._flows[flow] = healthy[crc32(repr(flow).encode()) % len(healthy)]
         return self._flows[flow]
 
-    def _look(self) -> None:
-        while not self._closing.wait(_LOOK_S):
+    def _check_targets(self) -> None:
+        while not self._closing.wait(_POLL_INTERVAL_S):
             # A new dictionary, since the other thread may be reading the last one.
             self._targets = {address: self._targets.get(address) or Target() for address in self._registered()}
             for address, target in self._targets.items():
-                if time.monotonic() >= target.looked_at + self._rules.interval_s:
-                    target.looked_at = time.monotonic()
+                if time.monotonic() >= target.checked_at + self._rules.interval_s:
+                    target.checked_at = time.monotonic()
                     self._record_result(target, answered=_accepts_connection(address, self._rules.health_port))
 
     def _record_result(self, target: Target, *, answered: bool) -> None:
         target.consecutive_results = target.consecutive_results + 1 if answered == target.answered else 1
         target.answered = answered
-        if target.consecutive_results >= (self._rules.healthy_after if answered else self._rules.unhealthy_after):
+        if target.consecutive_results >= (
+            self._rules.healthy_threshold if answered else self._rules.unhealthy_threshold
+        ):
             target.is_healthy = answered
 
     def close(self) -> None:
@@ -136,13 +138,13 @@ class Balancer:
 
 def _accepts_connection(address: str, port: int) -> bool:
     try:
-        socket.create_connection((address, port), _TIMEOUT_S).close()
+        socket.create_connection((address, port), _CHECK_TIMEOUT_S).close()
     except OSError:
         return False
     return True
 
 
-def _packet(source: Endpoint, destination: Endpoint, payload: bytes) -> bytes:
+def _build_packet(source: Endpoint, destination: Endpoint, payload: bytes) -> bytes:
     """Return a UDP packet over IPv4. The kernel adds the length, the id and the checksum of the IP header."""
     ip = struct.pack(
         ">BBHHHBBH4s4s", 0x45, 0, 0, 0, 0, 64, socket.IPPROTO_UDP, 0,

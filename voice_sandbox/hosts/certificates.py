@@ -44,13 +44,13 @@ class Authority:
             folder.mkdir(parents=True, exist_ok=True)
             key = ec.generate_private_key(ec.SECP256R1())
             name = _common_name("voice-serve rehearsal of hosts")
-            files = (
-                _certificate(name, key.public_key(), name)
+            builder = (
+                _certificate_builder(name, key.public_key(), name)
                 .add_extension(x509.BasicConstraints(True, 0), critical=True)
                 .add_extension(_CA_KEY_USAGE, critical=True)
                 .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             )
-            self.file.write_bytes(files.sign(key, hashes.SHA256()).public_bytes(_PEM))
+            self.file.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(_PEM))
             self._key_file.touch(mode=0o600)
             self._key_file.write_bytes(_encode_private_key(key))
 
@@ -68,18 +68,18 @@ class Authority:
         if address is not None:
             alternative_names.append(x509.IPAddress(ip_address(address)))
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        files = (
-            _certificate(_common_name(name[:64]), key.public_key(), issuer)
+        builder = (
+            _certificate_builder(_common_name(name[:64]), key.public_key(), issuer)
             .add_extension(x509.SubjectAlternativeName(alternative_names), critical=False)
             .add_extension(authority, critical=False)
         )
         certificate, private = folder / f"{name}.pem", folder / f"{name}.key"
-        certificate.write_bytes(files.sign(self._key, hashes.SHA256()).public_bytes(_PEM))
+        certificate.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(_PEM))
         private.touch(mode=0o600)
         private.write_bytes(_encode_private_key(key))
         return certificate, private
 
-    def context(self, name: str, folder: Path) -> ssl.SSLContext:
+    def server_context(self, name: str, folder: Path) -> ssl.SSLContext:
         """Return the TLS context of a server with this name."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*self.issue(name, folder))
@@ -90,7 +90,9 @@ def _common_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _certificate(subject: x509.Name, key: ec.EllipticCurvePublicKey, issuer: x509.Name) -> x509.CertificateBuilder:
+def _certificate_builder(
+    subject: x509.Name, key: ec.EllipticCurvePublicKey, issuer: x509.Name
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()

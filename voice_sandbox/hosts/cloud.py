@@ -16,23 +16,23 @@ from typing import Any, Self
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
 from voice_sandbox.aws.process import LocalAws
-from voice_sandbox.hosts.balancer import Balancer, Rules
+from voice_sandbox.hosts.balancer import Balancer, TargetGroupSettings
 from voice_sandbox.hosts.certificates import Authority
-from voice_sandbox.hosts.disk import Disk, HostsError, run
+from voice_sandbox.hosts.disk import Disk, HostsError, run_command
 from voice_sandbox.hosts.front import TlsServer
-from voice_sandbox.hosts.machine import COMMON, Hardware, Link, Machine
+from voice_sandbox.hosts.machine import DEFAULT_HARDWARE, Hardware, Link, Machine
 from voice_sandbox.hosts.metadata import InstanceMetadata, MetadataService, Tree
 from voice_sandbox.hosts.network import METADATA_ADDRESS, Network
 from voice_sandbox.hosts.servers import REGISTRY_PORT, Registry, Store, StoreUser
 
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104  in a network namespace of its own
-WAITING_STATE = "Pending:Wait"
+LAUNCH_WAIT_STATE = "Pending:Wait"
 """State of an instance that a launch hook delays."""
-_REGISTRY_NAME = ".dkr.ecr."
+_REGISTRY_NAME_PART = ".dkr.ecr."
 _POLL_INTERVAL_S = 1
-_MAX_HOOK_S = 7200
+_MAX_HOOK_TIMEOUT_S = 7200
 """Source: Auto Scaling API Reference, PutLifecycleHook, HeartbeatTimeout."""
-_TARGETS = {"Terminating": "Terminated", "Terminated": "Terminated"}
+_FINAL_STATES = {"Terminating": "Terminated", "Terminated": "Terminated"}
 """Final state of a host by the first part of its state in Auto Scaling. All other hosts will be in service."""
 
 
@@ -76,7 +76,7 @@ class Cloud:
         self._registry = registry
         self._stack = ExitStack()
         self.hosts: list[Host] = []
-        self.registry_refuses = 0
+        self.registry_refusals = 0
         self.authority = disk.authority
         self._states: dict[str, str] = {}
         self._closing = threading.Event()
@@ -98,7 +98,7 @@ class Cloud:
             self.balancer = self._open_balancer()
             stack.callback(self.balancer.close)
             self._extend_hook_timeouts()
-            follow_thread = threading.Thread(target=self._follow, daemon=True)
+            follow_thread = threading.Thread(target=self._cache_states, daemon=True)
             follow_thread.start()
             stack.callback(follow_thread.join)
             stack.callback(self._closing.set)
@@ -114,26 +114,27 @@ class Cloud:
 
     def _backend_port(self, name: str) -> int:
         """Return the port of the server for a name, or raise an error if the registry has to refuse the connection."""
-        if _REGISTRY_NAME not in name:
+        if _REGISTRY_NAME_PART not in name:
             return int(self.aws.endpoint.rpartition(":")[2])
-        if self.registry_refuses:
-            self.registry_refuses -= 1
+        if self.registry_refusals:
+            self.registry_refusals -= 1
             raise ConnectionRefusedError
         return REGISTRY_PORT
 
     def _subnets(self, vpc: IPv4Network) -> dict[IPv4Network, bool]:
         """Return each subnet of the VPC, and whether its deployed route table has a route to the internet."""
         client = self.aws.client("ec2")
-        open_ = {
+        routed_ids = {
             association.get("SubnetId")
             for table in client.describe_route_tables()["RouteTables"]
             for association in table["Associations"]
             if any(route.get("DestinationCidrBlock") == "0.0.0.0/0" for route in table["Routes"])
         }
-        secrets = {
-            IPv4Network(each["CidrBlock"]): each["SubnetId"] in open_ for each in client.describe_subnets()["Subnets"]
+        routes_by_subnet = {
+            IPv4Network(each["CidrBlock"]): each["SubnetId"] in routed_ids
+            for each in client.describe_subnets()["Subnets"]
         }
-        return {subnet: has_route for subnet, has_route in secrets.items() if subnet.subnet_of(vpc)}
+        return {subnet: has_route for subnet, has_route in routes_by_subnet.items() if subnet.subnet_of(vpc)}
 
     def _private_names(self) -> Iterator[str]:
         """Yield the names that resolve to addresses in the VPC, which are those of the store and of VPC endpoints."""
@@ -146,7 +147,7 @@ class Cloud:
 
     def _store_endpoint(self) -> tuple[str, int]:
         client = self.aws.client("elasticache")
-        name = names.state_group(self.deployment)
+        name = names.state_group_id(self.deployment)
         (group,) = client.describe_replication_groups(ReplicationGroupId=name)["ReplicationGroups"]
         endpoint = group["NodeGroups"][0]["PrimaryEndpoint"]
         return str(endpoint["Address"]), int(endpoint["Port"])
@@ -163,7 +164,7 @@ class Cloud:
             if user["UserGroupIds"]
         ]
         at = self._store_endpoint()
-        return Store(self.network.services, at, users, authority=authority, folder=self.folder)
+        return Store(self.network.services_address, at, users, authority=authority, folder=self.folder)
 
     def _open_balancer(self) -> Balancer:
         """Start the load balancer with the target group of its UDP listener and the hosts registered there."""
@@ -180,21 +181,21 @@ class Cloud:
             each["Key"]: each["Value"]
             for each in client.describe_target_group_attributes(TargetGroupArn=group["TargetGroupArn"])["Attributes"]
         }
-        rules = Rules(
+        rules = TargetGroupSettings(
             port=group["Port"],
             health_port=int(group["HealthCheckPort"]),
             interval_s=group["HealthCheckIntervalSeconds"],
-            healthy_after=group["HealthyThresholdCount"],
-            unhealthy_after=group["UnhealthyThresholdCount"],
+            healthy_threshold=group["HealthyThresholdCount"],
+            unhealthy_threshold=group["UnhealthyThresholdCount"],
             is_sticky=attributes.get("stickiness.enabled") == "true" and attributes["stickiness.type"] == "source_ip",
         )
 
-        def registered() -> set[str]:
+        def registered_addresses() -> set[str]:
             answer = client.describe_target_health(TargetGroupArn=group["TargetGroupArn"])
             ids = {each["Target"]["Id"] for each in answer["TargetHealthDescriptions"]}
             return {host.address for host in self.hosts if host.instance in ids}
 
-        return Balancer(self.network.public, rules, registered)
+        return Balancer(self.network.public_address, rules, registered_addresses)
 
     def _passwords(self) -> dict[str, str]:
         """Return the passwords of the store's users, by name."""
@@ -206,7 +207,7 @@ class Cloud:
                 values[str(secret["username"])] = str(secret["password"])
         return values
 
-    def environment(self, group: str, container: str, instance: str, address: str) -> dict[str, str]:
+    def container_environment(self, group: str, container: str, instance: str, address: str) -> dict[str, str]:
         """Return the environment that a host of a group would pass to a container.
 
         The functions of the group's own user data calculate it.
@@ -220,12 +221,12 @@ class Cloud:
         )["LaunchTemplateVersions"]
         script, _, _ = base64.b64decode(version["LaunchTemplateData"]["UserData"]).decode().rpartition("main ")
         facts = f"INSTANCE_ID={instance} HOST_ADDRESS={address} ZONE= INTERFACE=ens5"
-        output = run(
+        output = run_command(
             "env", f"VOICE_ROOT={self.folder / group}", "bash", "-c", f"{script}\n{facts}\nenvironment_of {container}"
         )
         return dict(line.split("=", 1) for line in output.splitlines())
 
-    def instances(self, group: str) -> dict[str, str]:
+    def instance_states(self, group: str) -> dict[str, str]:
         """Return the lifecycle states of a group's instances, by id."""
         client = self.aws.client("autoscaling")
         (group_state,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
@@ -242,10 +243,10 @@ class Cloud:
                     LifecycleHookName=hook["LifecycleHookName"],
                     LifecycleTransition=hook["LifecycleTransition"],
                     DefaultResult=hook["DefaultResult"],
-                    HeartbeatTimeout=_MAX_HOOK_S,
+                    HeartbeatTimeout=_MAX_HOOK_TIMEOUT_S,
                 )
 
-    def _follow(self) -> None:
+    def _cache_states(self) -> None:
         """Cache the states of all hosts, since a host waits at most two seconds for its metadata."""
         client = self.aws.client("autoscaling")
         while not self._closing.wait(_POLL_INTERVAL_S):
@@ -254,16 +255,16 @@ class Cloud:
                 each["InstanceId"]: each["LifecycleState"] for group in groups for each in group["Instances"]
             }
 
-    def launched(self, group: str) -> str:
+    def waiting_instance(self, group: str) -> str:
         """Return the newest instance of a group that waits in its launch hook, and launch one if there is none."""
         client = self.aws.client("autoscaling")
-        states = self.instances(group).values()
-        if WAITING_STATE not in states:
+        states = self.instance_states(group).values()
+        if LAUNCH_WAIT_STATE not in states:
             client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=len(states) + 1)
-        *_, instance = [name for name, state in self.instances(group).items() if state == WAITING_STATE]
+        *_, instance = [name for name, state in self.instance_states(group).items() if state == LAUNCH_WAIT_STATE]
         return instance
 
-    def boot(self, instance: str, group: str, hardware: Hardware = COMMON, *, route: bool = True) -> Host:
+    def boot(self, instance: str, group: str, hardware: Hardware = DEFAULT_HARDWARE, *, route: bool = True) -> Host:
         """Start the machine of an instance. Without a route, the machine reaches nothing outside of its subnet."""
         described = self._describe_instance(instance)
         mac, address = described["NetworkInterfaces"][0]["MacAddress"], described["PrivateIpAddress"]
@@ -271,30 +272,30 @@ class Cloud:
         machine = Machine(instance, self.disk, hardware, link=Link(tap, mac), folder=self.folder)
         host = Host(instance, group, address, mac, tap, machine)
         self.hosts.append(host)
-        self._register(host, described)
+        self._register_metadata(host, described)
         return host
 
     def reuse(self, host: Host, snapshot: str, instance: str) -> None:
         """Restore a machine to a snapshot, and use it as another instance of its group with the same address."""
-        host.machine.restore(snapshot)
+        host.machine.restore_snapshot(snapshot)
         host.instance, host.notice = instance, {}
-        self._register(host, self._describe_instance(host.instance))
+        self._register_metadata(host, self._describe_instance(host.instance))
 
     def _describe_instance(self, instance: str) -> dict[str, Any]:
         (reservation,) = self.aws.client("ec2").describe_instances(InstanceIds=[instance])["Reservations"]
         described: Any = reservation["Instances"][0]
         return dict(described)
 
-    def _register(self, host: Host, described: dict[str, Any]) -> None:
+    def _register_metadata(self, host: Host, described: dict[str, Any]) -> None:
         """Register a machine's instance with the metadata service."""
-        self._states = {**self._states, host.instance: WAITING_STATE}
+        self._states = {**self._states, host.instance: LAUNCH_WAIT_STATE}
         attribute = self.aws.client("ec2").describe_instance_attribute(InstanceId=host.instance, Attribute="userData")
         facts = InstanceMetadata(
             user_data=_decode_user_data(attribute["UserData"]),
             hop_limit=described["MetadataOptions"]["HttpPutResponseHopLimit"],
-            tree=lambda: self._tree(host, described),
+            tree=lambda: self._metadata_tree(host, described),
         )
-        self._metadata.add(host.address, facts)
+        self._metadata.add_host(host.address, facts)
 
     def power_off(self, host: Host) -> None:
         """Stop a machine, as EC2 does with a terminated instance."""
@@ -302,7 +303,7 @@ class Cloud:
         self.network.detach(host.tap)
         self.hosts.remove(host)
 
-    def _tree(self, host: Host, described: dict[str, Any]) -> Tree:
+    def _metadata_tree(self, host: Host, described: dict[str, Any]) -> Tree:
         interface: Tree = {"device-number": "0", "local-ipv4s": host.address, "mac": host.mac}
         zone = described["Placement"]["AvailabilityZone"]
         profile = described["IamInstanceProfile"]["Arn"].rpartition("/")[2]
@@ -316,7 +317,7 @@ class Cloud:
         }
         tree: Tree = {
             "ami-id": described["ImageId"],
-            "autoscaling": {"target-lifecycle-state": self._target(host)},
+            "autoscaling": {"target-lifecycle-state": self._target_state(host)},
             "hostname": described["PrivateDnsName"],
             "iam": {"security-credentials": {profile: json.dumps(credentials)}},
             "instance-id": host.instance,
@@ -331,11 +332,11 @@ class Cloud:
             tree["spot"] = {"instance-action": json.dumps(host.notice)}
         return tree
 
-    def _target(self, host: Host) -> str:
+    def _target_state(self, host: Host) -> str:
         state = self._states.get(host.instance, "Terminated")
-        return _TARGETS.get(state.partition(":")[0], "InService")
+        return _FINAL_STATES.get(state.partition(":")[0], "InService")
 
-    def failure(self, host: Host) -> str | None:
+    def first_failure(self, host: Host) -> str | None:
         """Return the first failure that a host has logged, or None if there is none."""
         logs = self.aws.client("logs")
         for group in logs.describe_log_groups()["logGroups"]:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from voice_sandbox.hosts.certificates import Authority
 
-RECIPE = Path(__file__).parent / "guest"
-CACHE = Path(__file__).parents[2] / ".tools" / "hosts"
+RECIPE_FOLDER = Path(__file__).parent / "guest"
+CACHE_FOLDER = Path(__file__).parents[2] / ".tools" / "hosts"
 SUITE = "trixie"
 """Debian 13, since Docker 20.10 of Debian 12 does not support the capability BPF."""
 MIRROR = "http://deb.debian.org"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-SIZE = "8G"
+DISK_SIZE = "8G"
 """Size of the sparse file, of which about 1 GiB is written."""
 
 
@@ -24,7 +24,7 @@ class HostsError(Exception):
     """The rehearsal of hosts cannot continue. The message contains the reason."""
 
 
-def run(*command: str | Path) -> str:
+def run_command(*command: str | Path) -> str:
     """Run a command and return its output.
 
     Raises:
@@ -58,42 +58,42 @@ def disk() -> Disk:
     Raises:
         HostsError: Debian's archive is unreachable, or a package no longer exists.
     """
-    folder = CACHE / _recipe_hash()
-    authority = Authority(CACHE)
+    folder = CACHE_FOLDER / _recipe_hash()
+    authority = Authority(CACHE_FOLDER)
     new_disk = Disk(folder / "root.ext4", folder / "vmlinuz", folder / "initrd.img", authority)
     if not folder.exists():
         making = folder.with_suffix(".making")
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
-        _make(making, authority)
+        _create_disk(making, authority)
         making.rename(folder)
     return new_disk
 
 
 def _recipe_hash() -> str:
-    recipe = hashlib.sha256(f"{SUITE} {SIZE}".encode())
-    for file in sorted(RECIPE.iterdir()):
+    recipe = hashlib.sha256(f"{SUITE} {DISK_SIZE}".encode())
+    for file in sorted(RECIPE_FOLDER.iterdir()):
         recipe.update(file.read_bytes())
     return recipe.hexdigest()[:16]
 
 
-def _make(folder: Path, authority: Authority) -> None:
+def _create_disk(folder: Path, authority: Authority) -> None:
     root = folder / "root"
-    packages = ",".join((RECIPE / "packages.txt").read_text(encoding="utf-8").split())
+    packages = ",".join((RECIPE_FOLDER / "packages.txt").read_text(encoding="utf-8").split())
     sources = [
         f"deb {MIRROR}/debian {SUITE} main",
         f"deb {MIRROR}/debian {SUITE}-updates main",
         f"deb {MIRROR}/debian-security {SUITE}-security main",
     ]
     slim = [f"--dpkgopt=path-exclude=/usr/share/{path}/*" for path in ("doc", "man", "locale", "info")]
-    run(
+    run_command(
         "env", f"AUTHORITY={authority.file.resolve()}",
         "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", f"--keyring={KEYRING}", f"--include={packages}",
-        *slim, f"--customize-hook={RECIPE / 'shims.sh'} \"$1\"", SUITE, root, *sources,
+        *slim, f"--customize-hook={RECIPE_FOLDER / 'shims.sh'} \"$1\"", SUITE, root, *sources,
     )  # fmt: skip
     (kernel,) = (root / "boot").glob("vmlinuz-*")
     (initial,) = (root / "boot").glob("initrd.img-*")
     shutil.copy(kernel, folder / "vmlinuz")
     shutil.copy(initial, folder / "initrd.img")
-    run("mke2fs", "-q", "-t", "ext4", "-d", root, folder / "root.ext4", SIZE)
+    run_command("mke2fs", "-q", "-t", "ext4", "-d", root, folder / "root.ext4", DISK_SIZE)
     shutil.rmtree(root)

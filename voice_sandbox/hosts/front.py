@@ -13,7 +13,7 @@ from typing import Any
 from voice_sandbox.hosts.certificates import Authority
 
 PORT = 443
-_CHUNK = 65536
+_CHUNK_BYTES = 65536
 
 
 class TlsServer:
@@ -32,7 +32,7 @@ class TlsServer:
         self._contexts: dict[str, ssl.SSLContext] = {}
         self._names: dict[ssl.SSLContext, str] = {}
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.sni_callback = self._choose
+        self._context.sni_callback = self._select_certificate
         opened: Future[int] = Future()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main(address, port, opened)), daemon=True)
         self._thread.start()
@@ -42,7 +42,7 @@ class TlsServer:
         """Serve until ``close`` is called, which also ends connections in progress."""
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
         try:
-            server = await asyncio.start_server(self._serve, address, port, ssl=self._context)
+            server = await asyncio.start_server(self._serve_connection, address, port, ssl=self._context)
         except OSError as error:
             opened.set_exception(error)
             return
@@ -50,16 +50,16 @@ class TlsServer:
         await self._closing.wait()
         server.close()
 
-    def _choose(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+    def _select_certificate(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
         """Select the certificate for the requested server name."""
         if name is None:
             return  # without a certificate, the handshake fails, since there is no server name
         if name not in self._contexts:
-            self._contexts[name] = self._authority.context(name, self._folder)
+            self._contexts[name] = self._authority.server_context(name, self._folder)
             self._names[self._contexts[name]] = name
         connection.context = self._contexts[name]
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection: Any = writer.get_extra_info("ssl_object")
         try:
             port = self._backend(self._names[connection.context])
@@ -67,17 +67,17 @@ class TlsServer:
         except OSError:
             writer.close()
             return
-        await asyncio.gather(_copy(reader, backend_writer), _copy(backend_reader, writer))
+        await asyncio.gather(_copy_stream(reader, backend_writer), _copy_stream(backend_reader, writer))
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Copy until one side closes, then close the other, since TLS has no half-closed connections."""
     try:
-        while data := await reader.read(_CHUNK):
+        while data := await reader.read(_CHUNK_BYTES):
             writer.write(data)
             await writer.drain()
     except OSError:

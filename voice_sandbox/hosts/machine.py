@@ -19,13 +19,13 @@ from voice_sandbox.hosts.acceleration import accelerator
 from voice_sandbox.hosts.disk import Disk, HostsError
 from voice_sandbox.hosts.network import MTU
 
-NOTE = "rehearsal: "
+NOTE_PREFIX = "rehearsal: "
 """Prefix of lines that are not from the machine itself."""
-CPUS = 3
+CPU_COUNT = 3
 """Number of CPUs: two for pollers that never sleep, and one for all other programs."""
-_ANSWER_S = 600
+_RESPONSE_TIMEOUT_S = 600
 """Timeout of the agent, whose first response takes half of the boot."""
-_KERNEL = " ".join(
+_KERNEL_ARGUMENTS = " ".join(
     [
         # An emulated processor needs no mitigations, which are the slowest to emulate.
         "mitigations=off init_on_alloc=0 audit=0 selinux=0",
@@ -60,11 +60,11 @@ class Hardware:
     queues: int = 4
     mtu: int = MTU
     disks: int = 0
-    cpus: int = CPUS
+    cpus: int = CPU_COUNT
     numa: tuple[int, ...] = ()
 
 
-COMMON = Hardware()
+DEFAULT_HARDWARE = Hardware()
 
 
 @dataclass(frozen=True)
@@ -107,38 +107,38 @@ class Machine:
         self._agent_path, self._monitor_path = folder / f"{name}.agent", folder / f"{name}.monitor"
         self._agent: socket.socket | None = None
         self._lines: list[Line] = []
-        self._changed = threading.Lock()
+        self._lines_lock = threading.Lock()
         command = [
-            *_qemu(disk, is_instance=is_instance),
-            *(_interface(hardware, link) if link else ()),
-            *_disks(hardware.disks, folder / name),
+            *_qemu_arguments(disk, is_instance=is_instance),
+            *(_interface_arguments(hardware, link) if link else ()),
+            *_disk_arguments(hardware.disks, folder / name),
             *("-serial", "stdio", "-qmp", f"unix:{self._monitor_path},server=on,wait=off"),
             *("-chardev", f"socket,id=agent,path={self._agent_path},server=on,wait=off", "-device", "virtio-serial"),
             *("-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0"),
             # Last, since QEMU connects the following devices to the last bus.
-            *_memory(hardware),
+            *_memory_arguments(hardware),
         ]
         self._start = time.monotonic()
         self._process = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
-        threading.Thread(target=self._listen, daemon=True).start()
+        threading.Thread(target=self._read_console, daemon=True).start()
 
-    def _listen(self) -> None:
+    def _read_console(self) -> None:
         assert self._process.stdout is not None  # noqa: S101  asked for above
         with self.console.open("w", encoding="utf-8") as file:
             for raw in self._process.stdout:
                 line = Line(self.age_s, _ESCAPES.sub("", raw.decode(errors="replace")).rstrip())
                 print(f"{line.at_s:7.1f} {line.text}", file=file, flush=True)
-                self._add(line)
+                self._add_line(line)
 
-    def _add(self, line: Line) -> None:
-        with self._changed:
+    def _add_line(self, line: Line) -> None:
+        with self._lines_lock:
             self._lines.append(line)
 
-    def note(self, text: str) -> None:
+    def add_note(self, text: str) -> None:
         """Add the text of an event to the console lines."""
-        self._add(Line(self.age_s, f"{NOTE}{text}"))
+        self._add_line(Line(self.age_s, f"{NOTE_PREFIX}{text}"))
 
     @property
     def age_s(self) -> float:
@@ -146,7 +146,7 @@ class Machine:
 
     @property
     def lines(self) -> list[Line]:
-        with self._changed:
+        with self._lines_lock:
             return list(self._lines)
 
     @property
@@ -157,7 +157,7 @@ class Machine:
         """Return the first console line that contains a text, since a time after power-on."""
         return next((line for line in self.lines if line.at_s >= since_s and text in line.text), None)
 
-    def tail(self) -> str:
+    def last_lines(self) -> str:
         """Return the console's last lines."""
         return "\n".join(line.text for line in self.lines[-25:])
 
@@ -168,11 +168,11 @@ class Machine:
             HostsError: The command fails, or the machine does not respond.
         """
         shell = {"path": "/bin/bash", "arg": ["-c", command], "capture-output": True}
-        process = self._ask("guest-exec", shell)["pid"]
-        deadline = time.monotonic() + _ANSWER_S
-        while not (answer := self._ask("guest-exec-status", {"pid": process}))["exited"]:
+        process = self._call_agent("guest-exec", shell)["pid"]
+        deadline = time.monotonic() + _RESPONSE_TIMEOUT_S
+        while not (answer := self._call_agent("guest-exec-status", {"pid": process}))["exited"]:
             if time.monotonic() > deadline:
-                raise HostsError(f"{self.name}: `{command}` did not finish in {_ANSWER_S} s")
+                raise HostsError(f"{self.name}: `{command}` did not finish in {_RESPONSE_TIMEOUT_S} s")
             time.sleep(0.2)
         output = base64.b64decode(answer.get("out-data", "")).decode()
         if check and answer.get("exitcode"):
@@ -182,12 +182,12 @@ class Machine:
 
     def run_in_background(self, command: str) -> None:
         """Run a shell command inside the machine without waiting for it, for example to shut the machine down."""
-        self._ask("guest-exec", {"path": "/bin/bash", "arg": ["-c", command]})
+        self._call_agent("guest-exec", {"path": "/bin/bash", "arg": ["-c", command]})
         self._agent = None
 
-    def _ask(self, command: str, arguments: dict[str, Any]) -> Any:
+    def _call_agent(self, command: str, arguments: dict[str, Any]) -> Any:
         """Send a request to QEMU's agent in the machine."""
-        deadline = time.monotonic() + _ANSWER_S
+        deadline = time.monotonic() + _RESPONSE_TIMEOUT_S
         if self._agent is None:
             self._agent = self._connect(self._agent_path)
             # A request from before a reboot may still be answered, so the number identifies the response.
@@ -205,7 +205,7 @@ class Machine:
                 if synced:
                     return answer["return"]
                 synced = answer.get("return") == request_id
-        raise HostsError(f"{self.name}: no response to {command} in {_ANSWER_S} s")
+        raise HostsError(f"{self.name}: no response to {command} in {_RESPONSE_TIMEOUT_S} s")
 
     def _send(self, command: str, arguments: dict[str, Any]) -> None:
         assert self._agent is not None  # noqa: S101  connected above
@@ -215,7 +215,7 @@ class Machine:
         """Connect to one of QEMU's sockets, which exist shortly after QEMU has started."""
         while True:
             connection = socket.socket(socket.AF_UNIX)
-            connection.settimeout(_ANSWER_S)
+            connection.settimeout(_RESPONSE_TIMEOUT_S)
             try:
                 connection.connect(str(path))
             except OSError:
@@ -226,22 +226,22 @@ class Machine:
             else:
                 return connection
 
-    def save(self, name: str) -> None:
+    def save_snapshot(self, name: str) -> None:
         """Save memory, devices and disk in a snapshot, which exists as long as the machine runs."""
-        self._command(f"savevm {name}")
+        self._run_monitor_command(f"savevm {name}")
 
-    def restore(self, name: str) -> None:
+    def restore_snapshot(self, name: str) -> None:
         """Restore a snapshot. The console and the age are reset, and the machine's clock is set to the present time."""
-        self._command("stop")
-        self._command(f"loadvm {name}")
-        with self._changed:
+        self._run_monitor_command("stop")
+        self._run_monitor_command(f"loadvm {name}")
+        with self._lines_lock:
             self._lines.clear()
         self._start = time.monotonic()
-        self._command("cont")
+        self._run_monitor_command("cont")
         # CloudWatch's alarms evaluate the present.
         self.run(f"date --set=@{time.time():.0f}")
 
-    def _command(self, line: str) -> None:
+    def _run_monitor_command(self, line: str) -> None:
         """Run a command of QEMU's monitor, which returns a text only if the command fails."""
         with self._connect(self._monitor_path) as connection:
             for command, arguments in (("qmp_capabilities", {}), ("human-monitor-command", {"command-line": line})):
@@ -258,7 +258,7 @@ class Machine:
         self._process.wait()
 
 
-def _disks(count: int, path: Path) -> Iterator[str]:
+def _disk_arguments(count: int, path: Path) -> Iterator[str]:
     for number in range(count):
         file = path.with_suffix(f".nvme{number}")
         with file.open("wb") as image_file:
@@ -267,7 +267,7 @@ def _disks(count: int, path: Path) -> Iterator[str]:
         yield from ("-device", f"nvme,drive=nvme{number},serial=nvme{number}")
 
 
-def _interface(hardware: Hardware, link: Link) -> list[str]:
+def _interface_arguments(hardware: Hardware, link: Link) -> list[str]:
     # Without checksum and segmentation offload, since native XDP rejects an interface that merges packets.
     offloads = [f"guest_{offload}=off" for offload in ("tso4", "tso6", "ecn", "ufo", "csum")]
     interface = ["virtio-net-pci", "netdev=net", f"mac={link.mac}", "addr=5", "mq=on"]
@@ -276,7 +276,7 @@ def _interface(hardware: Hardware, link: Link) -> list[str]:
     return ["-netdev", tap, "-device", ",".join(interface)]
 
 
-def _memory(hardware: Hardware) -> Iterator[str]:
+def _memory_arguments(hardware: Hardware) -> Iterator[str]:
     """Yield QEMU's arguments for CPUs and memory. Unused pages of the machine use no memory of the host."""
     yield from ("-m", f"{hardware.memory_mib}M", "-smp", str(sum(hardware.numa) or hardware.cpus))
     if not hardware.numa:
@@ -292,10 +292,12 @@ def _memory(hardware: Hardware) -> Iterator[str]:
         first += cpus
 
 
-def _qemu(disk: Disk, *, is_instance: bool) -> list[str]:
+def _qemu_arguments(disk: Disk, *, is_instance: bool) -> list[str]:
     # cloud-init detects EC2 by these.
     identity = "ec2" + str(uuid.uuid4())[3:]
-    words = f"root=/dev/vda rw console=ttyS0 {_KERNEL} quiet" + ("" if is_instance else " cloud-init=disabled")
+    words = f"root=/dev/vda rw console=ttyS0 {_KERNEL_ARGUMENTS} quiet" + (
+        "" if is_instance else " cloud-init=disabled"
+    )
     return [
         *("qemu-system-x86_64", "-accel", accelerator(disk.kernel), "-cpu", "max", "-nodefaults"),
         *("-machine", "pc", "-display", "none"),

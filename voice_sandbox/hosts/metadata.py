@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 Tree = dict[str, "Tree | str"]
 _TOKEN_PATH = "/latest/api/token"  # noqa: S105
-_LIFETIME = "X-aws-ec2-metadata-token-ttl-seconds"
-_TOKEN = "X-aws-ec2-metadata-token"  # noqa: S105
+_LIFETIME_HEADER = "X-aws-ec2-metadata-token-ttl-seconds"
+_TOKEN_HEADER = "X-aws-ec2-metadata-token"  # noqa: S105
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class MetadataService:
                 service.create_token(self)
 
             def do_GET(self) -> None:
-                service.answer(self)
+                service.respond(self)
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -61,39 +61,41 @@ class MetadataService:
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    def add(self, address: str, facts: InstanceMetadata) -> None:
+    def add_host(self, address: str, facts: InstanceMetadata) -> None:
         self._facts[address] = facts
 
     def create_token(self, request: BaseHTTPRequestHandler) -> None:
         """Respond with a token, which does not reach programs beyond the hop limit."""
         facts = self._facts.get(str(request.client_address[0]))
         if facts is None or request.path != _TOKEN_PATH:
-            _send(request, HTTPStatus.NOT_FOUND)
-        elif not request.headers.get(_LIFETIME, "").isdigit():
-            _send(request, HTTPStatus.BAD_REQUEST)
+            _send_response(request, HTTPStatus.NOT_FOUND)
+        elif not request.headers.get(_LIFETIME_HEADER, "").isdigit():
+            _send_response(request, HTTPStatus.BAD_REQUEST)
         else:
             token = secrets.token_urlsafe(32)
             self._tokens.add(token)
             request.connection.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, facts.hop_limit)
-            _send(request, HTTPStatus.OK, token.encode(), {_LIFETIME: request.headers[_LIFETIME]})
+            _send_response(
+                request, HTTPStatus.OK, token.encode(), {_LIFETIME_HEADER: request.headers[_LIFETIME_HEADER]}
+            )
 
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
+    def respond(self, request: BaseHTTPRequestHandler) -> None:
         facts = self._facts.get(str(request.client_address[0]))
         if facts is None:
-            _send(request, HTTPStatus.NOT_FOUND)
-        elif request.headers.get(_TOKEN) not in self._tokens:
-            _send(request, HTTPStatus.UNAUTHORIZED)
-        elif (text := _read(facts, request.path)) is None:
-            _send(request, HTTPStatus.NOT_FOUND)
+            _send_response(request, HTTPStatus.NOT_FOUND)
+        elif request.headers.get(_TOKEN_HEADER) not in self._tokens:
+            _send_response(request, HTTPStatus.UNAUTHORIZED)
+        elif (text := _read_path(facts, request.path)) is None:
+            _send_response(request, HTTPStatus.NOT_FOUND)
         else:
-            _send(request, HTTPStatus.OK, text)
+            _send_response(request, HTTPStatus.OK, text)
 
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
 
 
-def _read(facts: InstanceMetadata, path: str) -> bytes | None:
+def _read_path(facts: InstanceMetadata, path: str) -> bytes | None:
     """Return the value at a path, or the entries of a folder, with or without a trailing slash."""
     _, _, rest = path.lstrip("/").partition("/")  # drop the API version: every version serves the same content
     kind, _, subpath = rest.partition("/")
@@ -102,7 +104,9 @@ def _read(facts: InstanceMetadata, path: str) -> bytes | None:
     if kind not in ("meta-data", "dynamic"):
         return None
     tree = facts.tree()
-    node: Tree | str | None = tree if kind == "meta-data" else {"instance-identity": {"document": _document(tree)}}
+    node: Tree | str | None = (
+        tree if kind == "meta-data" else {"instance-identity": {"document": _identity_document(tree)}}
+    )
     for part in filter(None, subpath.split("/")):
         node = node.get(part) if isinstance(node, dict) else None
     if isinstance(node, dict):
@@ -110,7 +114,7 @@ def _read(facts: InstanceMetadata, path: str) -> bytes | None:
     return None if node is None else node.encode()
 
 
-def _document(tree: Tree) -> str:
+def _identity_document(tree: Tree) -> str:
     """Return the identity document, from which cloud-init reads the region."""
     placement = tree["placement"]
     assert isinstance(placement, dict)  # noqa: S101  of our own making
@@ -125,7 +129,7 @@ def _document(tree: Tree) -> str:
     )
 
 
-def _send(
+def _send_response(
     request: BaseHTTPRequestHandler, status: HTTPStatus, body: bytes = b"", headers: dict[str, str] | None = None
 ) -> None:
     request.send_response(status)

@@ -9,21 +9,21 @@ from contextlib import contextmanager
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
-from voice_sandbox.hosts.disk import run
+from voice_sandbox.hosts.disk import run_command
 
 BRIDGE = "vpc"
 METADATA_ADDRESS = "169.254.169.254"
-INTERNET = "203.0.113.1"
+INTERNET_ADDRESS = "203.0.113.1"
 """Address that is only reachable through a NAT gateway. It is unassigned: RFC 5737 reserves it for examples."""
 MTU = 9001
 """MTU of EC2's interfaces, before a host sets its own."""
-CALLERS = tuple(f"198.51.100.{number}" for number in range(1, 17))
+CALLER_ADDRESSES = tuple(f"198.51.100.{number}" for number in range(1, 17))
 """Addresses of callers on the internet, which RFC 5737 reserves for examples as well."""
 _CLONE_NEWNET = 0x40000000
 
 
 @contextmanager
-def namespace() -> Iterator[None]:
+def isolated_namespace() -> Iterator[None]:
     """Run the `with` block, its threads and its processes in a new network namespace.
 
     Raises:
@@ -34,7 +34,7 @@ def namespace() -> Iterator[None]:
         if libc.unshare(_CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "creating a network namespace requires root")
         try:
-            run("ip", "link", "set", "lo", "up")
+            run_command("ip", "link", "set", "lo", "up")
             yield
         finally:
             libc.setns(home.fileno(), _CLONE_NEWNET)
@@ -58,25 +58,27 @@ class Network:
     def __init__(
         self, folder: Path, vpc: IPv4Network, subnets: Mapping[IPv4Network, bool], private: Iterable[str]
     ) -> None:
-        self.services, self.public = str(vpc[2]), str(vpc[3])
+        self.services_address, self.public_address = str(vpc[2]), str(vpc[3])
         self._folder = folder
         self._subnets = list(subnets)
         self._private = list(private)
-        self._reserved: dict[str, str] = {}
+        self._reservations: dict[str, str] = {}
         self._taps = 0
         self._log = (folder / "dnsmasq.log").open("w")
         self._dnsmasq: subprocess.Popen[bytes] | None = None
-        run("ip", "link", "add", BRIDGE, "type", "bridge")
-        run("ip", "link", "set", BRIDGE, "mtu", str(MTU), "up")
+        run_command("ip", "link", "add", BRIDGE, "type", "bridge")
+        run_command("ip", "link", "set", BRIDGE, "mtu", str(MTU), "up")
         routers = [f"{subnet[1]}/{subnet.prefixlen}" for subnet in self._subnets]
-        addresses = (self.services, self.public, METADATA_ADDRESS, INTERNET, *CALLERS)
+        addresses = (self.services_address, self.public_address, METADATA_ADDRESS, INTERNET_ADDRESS, *CALLER_ADDRESSES)
         for address in (*routers, *(f"{each}/32" for each in addresses)):
-            run("ip", "address", "add", address, "dev", BRIDGE)
+            run_command("ip", "address", "add", address, "dev", BRIDGE)
         # Before the rule with which the kernel receives packets for its own addresses.
-        run("ip", "rule", "add", "priority", "2", "lookup", "local")
-        run("ip", "rule", "delete", "priority", "0")
+        run_command("ip", "rule", "add", "priority", "2", "lookup", "local")
+        run_command("ip", "rule", "delete", "priority", "0")
         for subnet in (subnet for subnet, has_route in subnets.items() if not has_route):
-            run("ip", "rule", "add", "priority", "1", "from", str(subnet), "to", INTERNET, "unreachable")
+            run_command(
+                "ip", "rule", "add", "priority", "1", "from", str(subnet), "to", INTERNET_ADDRESS, "unreachable"
+            )
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
 
     def subnet_for(self, address: str) -> IPv4Network:
@@ -87,34 +89,34 @@ class Network:
         """Create a tap for a machine, which gets its address by DHCP, and return the name of the tap."""
         tap = f"tap{self._taps}"
         self._taps += 1
-        run("ip", "tuntap", "add", tap, "mode", "tap", "multi_queue")
-        run("ip", "link", "set", tap, "mtu", str(MTU), "master", BRIDGE, "up")
+        run_command("ip", "tuntap", "add", tap, "mode", "tap", "multi_queue")
+        run_command("ip", "link", "set", tap, "mtu", str(MTU), "master", BRIDGE, "up")
         self.reserve(mac, address, route=route)
         return tap
 
     def reserve(self, mac: str, address: str, *, route: bool) -> None:
         """Configure DHCP to assign an address to a machine, and optionally a route to other subnets."""
-        self._reserved[address] = f"{mac},{'' if route else 'set:lost,'}{address},ip-{address.replace('.', '-')}\n"
-        self._serve()
+        self._reservations[address] = f"{mac},{'' if route else 'set:lost,'}{address},ip-{address.replace('.', '-')}\n"
+        self._restart_dnsmasq()
 
     def detach(self, tap: str) -> None:
-        run("ip", "link", "delete", tap)
+        run_command("ip", "link", "delete", tap)
 
-    def _serve(self) -> None:
+    def _restart_dnsmasq(self) -> None:
         """Restart DNS and DHCP, since dnsmasq would not assign the address of a former host to another host."""
-        self._stop_serving()
+        self._stop_dnsmasq()
         hosts, leases = self._folder / "dhcp-hosts", self._folder / "dhcp-leases"
-        hosts.write_text("".join(self._reserved.values()), encoding="utf-8")
+        hosts.write_text("".join(self._reservations.values()), encoding="utf-8")
         leases.unlink(missing_ok=True)
         self._dnsmasq = subprocess.Popen(  # noqa: S603
             [
                 *("dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root"),
                 *(f"--interface={BRIDGE}", "--bind-interfaces", "--log-dhcp"),
-                *(f"--address=/amazonaws.com/{INTERNET}", "--local=/#/", "--local-ttl=60"),
-                *(f"--address=/{name}/{self.services}" for name in self._private),
+                *(f"--address=/amazonaws.com/{INTERNET_ADDRESS}", "--local=/#/", "--local-ttl=60"),
+                *(f"--address=/{name}/{self.services_address}" for name in self._private),
                 *(f"--dhcp-range={subnet[0]},static,{subnet.netmask},1h" for subnet in self._subnets),
                 *(f"--dhcp-hostsfile={hosts}", f"--dhcp-leasefile={leases}", "--domain=ec2.internal"),
-                *(f"--dhcp-option=option:dns-server,{self.services}", f"--dhcp-option=option:mtu,{MTU}"),
+                *(f"--dhcp-option=option:dns-server,{self.services_address}", f"--dhcp-option=option:mtu,{MTU}"),
                 # A subnet without a route still has its metadata service.
                 "--dhcp-option=tag:lost,option:router",
                 f"--dhcp-option=tag:lost,option:classless-static-route,{METADATA_ADDRESS}/32,0.0.0.0",
@@ -123,12 +125,12 @@ class Network:
             stderr=subprocess.STDOUT,
         )
 
-    def _stop_serving(self) -> None:
+    def _stop_dnsmasq(self) -> None:
         if self._dnsmasq:
             self._dnsmasq.terminate()
             self._dnsmasq.wait()
 
     def close(self) -> None:
         """Stop DNS and DHCP. The bridge is deleted with the namespace."""
-        self._stop_serving()
+        self._stop_dnsmasq()
         self._log.close()

@@ -19,16 +19,16 @@ from voice_sandbox.hosts.cloud import Cloud, Host
 from voice_sandbox.hosts.disk import HostsError
 from voice_sandbox.rehearsals.drill import Drill
 
-READY_S = 2700
+READY_TIMEOUT_S = 2700
 """Timeout from power-on to service, which usually takes 300 s on two idle emulating cores. A host itself waits 900
 s."""
 DRAIN_TIMEOUT_S = 600
-METRICS_S = 300
-HEALTHY_S = 120
+METRICS_TIMEOUT_S = 300
+HEALTHY_TIMEOUT_S = 120
 _POLL_S = 2
 
 
-def with_digests(file: Path, digests: Mapping[Image, str], folder: Path) -> Path:
+def write_with_digests(file: Path, digests: Mapping[Image, str], folder: Path) -> Path:
     """Write a copy of a deployment file with the digests of pushed images, and return its path."""
     document = yaml.safe_load(file.read_text(encoding="utf-8"))
     document["images"] = {**document["images"], **{image.value: digest for image, digest in digests.items()}}
@@ -47,27 +47,27 @@ def wait_until(condition_name: str, condition: Callable[[], object], host: Host,
     while not condition():
         if not host.machine.is_running or time.monotonic() > deadline:
             reason = f"not within {within_s:.0f} s" if host.machine.is_running else "the machine went off"
-            raise HostsError(f"{host.instance}: {condition_name}: {reason}\n{host.machine.tail()}")
+            raise HostsError(f"{host.instance}: {condition_name}: {reason}\n{host.machine.last_lines()}")
         time.sleep(_POLL_S)
 
 
-def launch(cloud: Cloud, host: Host) -> None:
+def wait_until_in_service(cloud: Cloud, host: Host) -> None:
     """Wait until a started machine is in service.
 
     Raises:
         HostsError: The host abandons its launch; the message is its first reason.
     """
-    wait_until("it is in service", lambda: _in_service(cloud, host), host, READY_S)
+    wait_until("it is in service", lambda: _is_in_service(cloud, host), host, READY_TIMEOUT_S)
 
 
-def _in_service(cloud: Cloud, host: Host) -> bool:
+def _is_in_service(cloud: Cloud, host: Host) -> bool:
     failure_line = host.machine.find_line("voice-host: FAILED: ")
     # The console is read before the group, whose state then includes all that the host reported before its script
     # ended.
     has_ended = failure_line and host.machine.run("systemctl is-active voice-host", check=False).strip() != "active"
-    state = cloud.instances(host.group).get(host.instance)
+    state = cloud.instance_states(host.group).get(host.instance)
     if state is None or state.startswith("Terminat"):
-        reason = cloud.failure(host)
+        reason = cloud.first_failure(host)
         raise HostsError(f"{host.instance} was abandoned: {reason or 'its log group contains no reason'}")
     if failure_line and has_ended:
         reason = failure_line.text.partition("FAILED: ")[2]
@@ -75,11 +75,11 @@ def _in_service(cloud: Cloud, host: Host) -> bool:
     return state == "InService"
 
 
-def balanced(cloud: Cloud, host: Host) -> Target:
+def wait_until_balanced(cloud: Cloud, host: Host) -> Target:
     """Wait until the load balancer sends callers to a host in service."""
-    healthy = lambda: (target := cloud.balancer.target(host.address)) is not None and target.is_healthy  # noqa: E731
-    wait_until("its target is healthy", healthy, host, HEALTHY_S)
-    target = cloud.balancer.target(host.address)
+    healthy = lambda: (target := cloud.balancer.find_target(host.address)) is not None and target.is_healthy  # noqa: E731
+    wait_until("its target is healthy", healthy, host, HEALTHY_TIMEOUT_S)
+    target = cloud.balancer.find_target(host.address)
     if target is None:
         raise HostsError(f"{host.instance} was removed from its target group")
     return target
@@ -90,7 +90,7 @@ def reboot(host: Host) -> None:
     before_s = host.machine.age_s
     host.machine.run_in_background("systemctl reboot")
     ready = lambda: host.machine.find_line("voice-host: containers", since_s=before_s) is not None and _is_ready(host)  # noqa: E731
-    wait_until("it serves after a reboot", ready, host, READY_S)
+    wait_until("it serves after a reboot", ready, host, READY_TIMEOUT_S)
 
 
 def _is_ready(host: Host) -> bool:
@@ -114,7 +114,10 @@ def terminate(cloud: Cloud, host: Host) -> None:
         DRAIN_TIMEOUT_S,
     )
     wait_until(
-        "the drain hook is answered", lambda: host.instance not in cloud.instances(host.group), host, DRAIN_TIMEOUT_S
+        "the drain hook is answered",
+        lambda: host.instance not in cloud.instance_states(host.group),
+        host,
+        DRAIN_TIMEOUT_S,
     )
 
 
@@ -132,13 +135,13 @@ def interrupt(cloud: Cloud, host: Host) -> None:
     cloud.aws.client("ec2").terminate_instances(InstanceIds=[host.instance])
 
 
-def detached(host: Host) -> bool:
+def is_xdp_detached(host: Host) -> bool:
     """Return True if no XDP program is attached to the interface."""
     (interface,) = json.loads(host.machine.run("ip -json -details link show dev ens5"))
     return "xdp" not in interface
 
 
-def wait_for_growth(cloud: Cloud, host: Host) -> None:
+def wait_for_scale_out(cloud: Cloud, host: Host) -> None:
     """Wait until a host's own metrics trigger its fleet's alarm, and scale the fleet out.
 
     Raises:
@@ -148,8 +151,8 @@ def wait_for_growth(cloud: Cloud, host: Host) -> None:
     drill = Drill(cloud.deployment, cloudwatch=client("cloudwatch"), autoscaling=client("autoscaling"))
     (rule,) = cloud.deployment.aws.vad.scaling
 
-    def fires() -> bool:
+    def is_alarm_firing() -> bool:
         now = int(time.time())
-        return drill.is_firing(names.VAD_FLEET, rule, datetime.fromtimestamp(now - now % rule.period_s, UTC))
+        return drill.fire_if_breached(names.VAD_FLEET, rule, datetime.fromtimestamp(now - now % rule.period_s, UTC))
 
-    wait_until(f"{rule.name} fires", fires, host, METRICS_S)
+    wait_until(f"{rule.name} fires", is_alarm_firing, host, METRICS_TIMEOUT_S)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from voice_blueprint.contract import network as contract
 from voice_sandbox.hosts.cloud import Cloud, Host
-from voice_sandbox.hosts.disk import run
+from voice_sandbox.hosts.disk import run_command
 from voice_sandbox.hosts.machine import Hardware, Link, Machine
 from voice_sandbox.hosts.network import BRIDGE
 
@@ -19,7 +19,8 @@ IMPAIRMENT = "delay 30ms reorder 5% loss random 3%"
 """Packets that are not delayed are reordered, since they overtake the preceding ones."""
 _HARDWARE = Hardware(memory_mib=512, cpus=1)
 _MAC = "02:00:00:00:00:fe"
-_SETUP = f"""sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.ens5.send_redirects=0
+_SETUP_SCRIPT = f"""sysctl -qw net.ipv4.ip_forward=1
+sysctl -qw net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.ens5.send_redirects=0
 tc qdisc add dev ens5 root handle 1: prio bands 4
 tc qdisc add dev ens5 parent 1:4 netem {IMPAIRMENT}
 tc filter add dev ens5 parent 1: protocol ip u32 match ip dport {contract.RTP.number} 0xffff flowid 1:4"""
@@ -38,16 +39,16 @@ class Router:
         self._machine = Machine("router", cloud.disk, _HARDWARE, link=link, is_instance=False, folder=cloud.folder)
 
     @contextmanager
-    def path_router(self) -> Iterator[None]:
+    def route_through(self) -> Iterator[None]:
         """Route all packets to the host through the machine, which impairs audio."""
         self._machine.run("networkctl up ens5; /usr/lib/systemd/systemd-networkd-wait-online --interface=ens5")
-        self._machine.run(_SETUP)
+        self._machine.run(_SETUP_SCRIPT)
         route = (f"{self._host}/32", "via", self._address, "dev", BRIDGE)
-        run("ip", "route", "add", *route)
+        run_command("ip", "route", "add", *route)
         yield
-        run("ip", "route", "delete", *route)
+        run_command("ip", "route", "delete", *route)
 
-    def lost(self) -> int:
+    def count_lost_packets(self) -> int:
         """Return the number of audio packets that the router has dropped."""
         queues = json.loads(self._machine.run("tc -statistics -json qdisc show dev ens5"))
         (lost,) = [int(queue["drops"]) for queue in queues if queue["kind"] == "netem"]

@@ -13,11 +13,11 @@ from socket import create_connection
 from tempfile import NamedTemporaryFile
 
 from voice_sandbox.hosts.certificates import Authority
-from voice_sandbox.hosts.disk import HostsError, run
+from voice_sandbox.hosts.disk import HostsError, run_command
 
 REGISTRY_PORT = 5000
 REGISTRY_USER = "AWS"
-_START_S = 30
+_START_TIMEOUT_S = 30
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Server:
     def __init__(self, command: list[str], log: Path, address: str, port: int) -> None:
         self._log = log.open("w")
         self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)  # noqa: S603
-        deadline = time.monotonic() + _START_S
+        deadline = time.monotonic() + _START_TIMEOUT_S
         while True:
             try:
                 create_connection((address, port), 1).close()
@@ -63,12 +63,12 @@ class Registry(Server):
 
     def __init__(self, storage: Path, folder: Path, password: str) -> None:
         users = folder / "registry-users"
-        users.write_text(run("htpasswd", "-nbB", REGISTRY_USER, password), encoding="utf-8")
-        settings = {**_settings(storage), "auth": {"htpasswd": {"realm": "ecr", "path": str(users)}}}
-        super().__init__(_registry(settings, folder), folder / "registry.log", "127.0.0.1", REGISTRY_PORT)
+        users.write_text(run_command("htpasswd", "-nbB", REGISTRY_USER, password), encoding="utf-8")
+        settings = {**_registry_settings(storage), "auth": {"htpasswd": {"realm": "ecr", "path": str(users)}}}
+        super().__init__(_registry_command(settings, folder), folder / "registry.log", "127.0.0.1", REGISTRY_PORT)
 
 
-def _settings(storage: Path) -> dict[str, object]:
+def _registry_settings(storage: Path) -> dict[str, object]:
     return {
         "version": 0.1,
         "log": {"level": "info"},
@@ -78,16 +78,16 @@ def _settings(storage: Path) -> dict[str, object]:
     }
 
 
-def _registry(settings: dict[str, object], folder: Path) -> list[str]:
+def _registry_command(settings: dict[str, object], folder: Path) -> list[str]:
     file = folder / "registry.yaml"
     file.write_text(json.dumps(settings), encoding="utf-8")  # YAML is a superset
     return ["docker-registry", "serve", str(file)]
 
 
 @contextmanager
-def filling(storage: Path, folder: Path) -> Iterator[None]:
+def run_registry_for_pushes(storage: Path, folder: Path) -> Iterator[None]:
     """Run a registry for pushes, without a password, in an isolated network namespace."""
-    command = _registry(_settings(storage), folder)
+    command = _registry_command(_registry_settings(storage), folder)
     server = Server(command, folder / "registry-fill.log", "127.0.0.1", REGISTRY_PORT)
     try:
         yield
@@ -95,10 +95,10 @@ def filling(storage: Path, folder: Path) -> Iterator[None]:
         server.close()
 
 
-def push(archive: Path, repository: str) -> str:
+def push_archive(archive: Path, repository: str) -> str:
     """Push an OCI archive to the registry on this machine, and return the digest."""
     with NamedTemporaryFile() as digest:
-        run(
+        run_command(
             *("skopeo", "copy", "--quiet", "--dest-tls-verify=false"),
             *(
                 f"--digestfile={digest.name}",
@@ -126,7 +126,7 @@ class Store(Server):
     ) -> None:
         acl = folder / "store-users.acl"
         acl.touch(mode=0o600)
-        acl.write_text("".join(f"user {user.name} {_rules(user)}\n" for user in users), encoding="utf-8")
+        acl.write_text("".join(f"user {user.name} {_acl_rules(user)}\n" for user in users), encoding="utf-8")
         self.endpoint = endpoint
         self._passwords = {user.name: user.password for user in users}
         name, port = endpoint
@@ -140,5 +140,5 @@ class Store(Server):
         return self._passwords[user] or ""
 
 
-def _rules(user: StoreUser) -> str:
+def _acl_rules(user: StoreUser) -> str:
     return f"{user.access} >{user.password}" if user.password else f"{user.access} nopass"

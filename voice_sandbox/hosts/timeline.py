@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from voice_sandbox.hosts.machine import NOTE, Line
+from voice_sandbox.hosts.machine import NOTE_PREFIX, Line
 
-_LOGS = re.compile(rf"(?:voice-host: |{NOTE})(.*)")
+_LOG_LINE = re.compile(rf"(?:voice-host: |{NOTE_PREFIX})(.*)")
 _PHASE_STARTS = {
     "huge_pages": "huge pages",
     "mtu": "MTU",
@@ -41,11 +41,11 @@ class Phase:
     duration_s: float
 
 
-def timeline(lines: Iterable[Line]) -> Iterator[Phase]:
+def parse_phases(lines: Iterable[Line]) -> Iterator[Phase]:
     """Yield the completed phases in order. The phases of a reboot follow those of the launch."""
     name, begin_s = "boot", 0.0
     for line in lines:
-        match = _LOGS.search(line.text)
+        match = _LOG_LINE.search(line.text)
         if not match:
             continue
         phase = _PHASE_STARTS.get(match[1].split()[0])

@@ -10,11 +10,11 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-NAME = "huggingface.co"
+HOST_NAME = "huggingface.co"
 COMMIT = "0" * 40
 
 
-class Weights:
+class WeightsServer:
     """Serves the files of a folder on the loopback, as a repository.
 
     Args:
@@ -25,7 +25,7 @@ class Weights:
         files = {file.name: file for file in sorted(folder.iterdir())}
         answers = {
             f"/api/models/{repository}/revision/main": {"id": repository, "sha": COMMIT},
-            f"/api/models/{repository}/tree/{COMMIT}": [_entry(file) for file in files.values()],
+            f"/api/models/{repository}/tree/{COMMIT}": [_file_entry(file) for file in files.values()],
         }
         prefix = f"/{repository}/resolve/{COMMIT}/"
 
@@ -38,7 +38,7 @@ class Weights:
                     self._send_headers(HTTPStatus.OK, len(json.dumps(answers[path])), "list")
                 elif path.startswith(prefix) and path.removeprefix(prefix) in files:
                     file = files[path.removeprefix(prefix)]
-                    self._send_headers(HTTPStatus.OK, file.stat().st_size, _id(file))
+                    self._send_headers(HTTPStatus.OK, file.stat().st_size, _cache_key(file))
                 else:
                     self._send_headers(HTTPStatus.NOT_FOUND, 0, "none")
 
@@ -70,10 +70,10 @@ class Weights:
         self._server.server_close()
 
 
-def _id(file: Path) -> str:
+def _cache_key(file: Path) -> str:
     """Return the cache key of a file. The name determines it, since there is only one commit."""
     return sha1(file.name.encode(), usedforsecurity=False).hexdigest()
 
 
-def _entry(file: Path) -> dict[str, object]:
-    return {"type": "file", "path": file.name, "size": file.stat().st_size, "oid": _id(file)}
+def _file_entry(file: Path) -> dict[str, object]:
+    return {"type": "file", "path": file.name, "size": file.stat().st_size, "oid": _cache_key(file)}

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 from voice_blueprint.aws import names
-from voice_blueprint.aws.alarms import AlarmState, any_in_alarm
+from voice_blueprint.aws.alarms import AlarmState, is_composite_in_alarm
 from voice_blueprint.contract.metrics import NAMESPACE
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types_boto3_cloudwatch.type_defs import CompositeAlarmTypeDef
     from types_boto3_sns import SNSClient
 
-_DELIVERY_S = 10
+_DELIVERY_TIMEOUT_S = 10
 
 
 class DrillError(Exception):
@@ -59,7 +59,7 @@ class AlertDrill:
         Raises:
             DrillError: The alarm did not fire, or no message arrived.
         """
-        name = names.alert_alarm(self._deployment, CALLERS_AFFECTED)
+        name = names.alert_alarm_name(self._deployment, CALLERS_AFFECTED)
         (composite,) = self._cloudwatch.describe_alarms(AlarmNames=[name], AlarmTypes=["CompositeAlarm"])[
             "CompositeAlarms"
         ]
@@ -71,15 +71,15 @@ class AlertDrill:
             )
             for alarm in (*page["MetricAlarms"], *page["CompositeAlarms"])
         }
-        if not any_in_alarm(composite["AlarmRule"], states):
+        if not is_composite_in_alarm(composite["AlarmRule"], states):
             raise DrillError(f"{child} is in ALARM, but {name} is not: {composite['AlarmRule']}")
         (topic,) = composite["AlarmActions"]
-        with _inbox(self._sns, topic) as inbox:
+        with _subscribed_inbox(self._sns, topic) as inbox:
             self._notify(topic, composite, child)
             try:
-                return inbox.get(timeout=_DELIVERY_S)
+                return inbox.get(timeout=_DELIVERY_TIMEOUT_S)
             except queue.Empty:
-                raise DrillError(f"no message from {topic} within {_DELIVERY_S} s") from None
+                raise DrillError(f"no message from {topic} within {_DELIVERY_TIMEOUT_S} s") from None
             finally:
                 self._cloudwatch.set_alarm_state(AlarmName=child, StateValue="OK", StateReason="the drill is over")
 
@@ -100,7 +100,7 @@ class AlertDrill:
         for _ in range(alarm.rule.datapoints_to_alarm):
             alarm.publish(alarm.rule.threshold + beyond, clock)
             clock += alarm.period
-            state = alarm.state(clock, state)
+            state = alarm.evaluate_state(clock, state)
         if state is not AlarmState.ALARM:
             raise DrillError(f"{name} did not fire")
         self._cloudwatch.set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="drill")
@@ -121,7 +121,7 @@ class AlertDrill:
 
 
 @contextmanager
-def _inbox(sns: SNSClient, topic: str) -> Iterator[queue.Queue[Message]]:
+def _subscribed_inbox(sns: SNSClient, topic: str) -> Iterator[queue.Queue[Message]]:
     """Subscribe an HTTP endpoint of this process to a topic for the duration of the `with` block."""
     inbox: queue.Queue[Message] = queue.Queue()
 

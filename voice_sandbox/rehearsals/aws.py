@@ -12,7 +12,7 @@ import boto3
 
 from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
-from voice_sandbox.aws.inventory import added, inventory
+from voice_sandbox.aws.inventory import count_added, inventory
 from voice_sandbox.aws.process import LocalAws
 from voice_sandbox.rehearsals.alert_drill import AlertDrill, Message
 from voice_sandbox.rehearsals.cdk import Cdk, CdkError
@@ -40,7 +40,7 @@ class Rehearsal:
 
     def __init__(self, deployment: Deployment, *, real_hosts: bool = False, real_stores: bool = False) -> None:
         self._deployment = deployment
-        self._regions = deployment.in_regions()
+        self._regions = deployment.region_deployments()
         self.home = Path(mkdtemp(prefix="voice-sandbox-"))
         self.faults = self.home / "faults"
         domain = deployment.aws.edge.domain
@@ -54,7 +54,7 @@ class Rehearsal:
         )
         self.cdk = Cdk(self.aws, deployment, self.home)
         self.session = self.aws.session()
-        self._before: dict[str, set[str]] = {}
+        self._initial_inventory: dict[str, set[str]] = {}
         self._is_kept = False
 
     def bootstrap(self) -> None:
@@ -66,11 +66,11 @@ class Rehearsal:
                 break
             secrets = self._session(regional).client("secretsmanager", endpoint_url=self.aws.endpoint)
             secrets.create_secret(Name=webhook, SecretString="https://chat.invalid/webhook")
-        self._before = self._inventory()
+        self._initial_inventory = self._inventory()
 
-    def stacks(self) -> dict[str, Counter[str]]:
+    def count_resources(self) -> dict[str, Counter[str]]:
         """Count the resources that CloudFormation reports, by stack and type."""
-        prefix = names.stack(self._deployment, "")
+        prefix = names.stack_name(self._deployment, "")
         counts: dict[str, Counter[str]] = {}
         for regional in self._regions:
             client = self._session(regional).client("cloudformation", endpoint_url=self.aws.endpoint)
@@ -84,12 +84,12 @@ class Rehearsal:
         """Compare the deployed system with the deployment file, or with its current state."""
         return [
             claim
-            for regional in (deployment or self._deployment).in_regions()
+            for regional in (deployment or self._deployment).region_deployments()
             for verifier in (FleetVerifier, EdgeVerifier)
             for claim in verifier(regional, self._session(regional), self.aws.endpoint).claims()
         ]
 
-    def drill(self) -> Iterator[Outcome]:
+    def run_drills(self) -> Iterator[Outcome]:
         """Run every scaling scenario in each region."""
         for regional in self._regions:
             session = self._session(regional)
@@ -99,7 +99,7 @@ class Rehearsal:
                 autoscaling=session.client("autoscaling", endpoint_url=self.aws.endpoint),
             ).run()
 
-    def alert(self) -> Message:
+    def trigger_alert(self) -> Message:
         """Trigger the composite alarm "callers are affected" in the first region, and return the notification."""
         return AlertDrill(
             self._regions[0],
@@ -112,24 +112,24 @@ class Rehearsal:
 
         Global resources are always included.
         """
-        return added(self._before, self._inventory(region))
+        return count_added(self._initial_inventory, self._inventory(region))
 
     def _session(self, regional: Deployment) -> boto3.Session:
         return self.aws.session(regional.aws.region)
 
-    def _inventory(self, only: str | None = None) -> dict[str, set[str]]:
+    def _inventory(self, region: str | None = None) -> dict[str, set[str]]:
         """Return the resources in all regions, or in one region. Global resources are included in either case."""
-        stacks_by_region: dict[str, set[str]] = {}
-        for regional in (each for each in self._regions if only in {None, each.aws.region}):
+        ids_by_kind: dict[str, set[str]] = {}
+        for regional in (each for each in self._regions if region in {None, each.aws.region}):
             for kind, ids in inventory(self._session(regional), self.aws.endpoint).items():
-                stacks_by_region.setdefault(kind, set()).update(ids)
-        return stacks_by_region
+                ids_by_kind.setdefault(kind, set()).update(ids)
+        return ids_by_kind
 
-    def keep(self) -> None:
+    def keep_running(self) -> None:
         """Keep the local AWS and its folder when the `with` block ends."""
         self._is_kept = True
 
-    def access(self) -> dict[str, str]:
+    def tool_environment(self) -> dict[str, str]:
         """Return the environment variables with which any AWS tool uses the local AWS."""
         environment = self.aws.environment(self.home)
         return {name: value for name, value in environment.items() if name.startswith("AWS_")}
@@ -143,7 +143,7 @@ class Rehearsal:
         if self._is_kept:
             self.aws.release()
             return
-        ended = self.aws.ended
+        ended = self.aws.exit_code
         self.aws.stop()
         rmtree(self.home, ignore_errors=True)
         if isinstance(error, Exception) and ended is not None:

@@ -10,24 +10,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from voice_sandbox.aws.diff import ResourceKey, Step
 from voice_sandbox.changes import Op, Outage
 
-_HOSTS = (
+_HOST_OUTAGE = (
     "its hosts: their calls end, and new calls wait until a host has booted and loaded its weights (docs/cold-start.md)"
 )
-_NETWORK = "every host, task and store in it, until all are recreated: an hour or more"
-_ADDRESS = "the address that callers use: calls end, and clients, records and firewalls that contain it must be updated"
+_NETWORK_OUTAGE = "every host, task and store in it, until all are recreated: an hour or more"
+_ADDRESS_OUTAGE = (
+    "the address that callers use: calls end, and clients, records and firewalls that contain it must be updated"
+)
 OUTAGES_BY_TYPE: Mapping[str, str] = {
-    "AWS::ApiGateway::DomainName": _ADDRESS,
-    "AWS::ApiGateway::RestApi": _ADDRESS,
-    "AWS::AutoScaling::AutoScalingGroup": _HOSTS,
+    "AWS::ApiGateway::DomainName": _ADDRESS_OUTAGE,
+    "AWS::ApiGateway::RestApi": _ADDRESS_OUTAGE,
+    "AWS::AutoScaling::AutoScalingGroup": _HOST_OUTAGE,
     "AWS::EC2::EIP": "the source address of outgoing connections: allow lists that contain it must be updated",
-    "AWS::EC2::Subnet": _NETWORK,
-    "AWS::EC2::VPC": _NETWORK,
+    "AWS::EC2::Subnet": _NETWORK_OUTAGE,
+    "AWS::EC2::VPC": _NETWORK_OUTAGE,
     "AWS::ECR::Repository": "all images, until they are pushed again; until then, no host can start a container",
     "AWS::ECS::Cluster": "the gateway: active calls end, and new calls wait some minutes for tasks",
     "AWS::ECS::Service": "the gateway: active calls end, and new calls wait some minutes for tasks",
     "AWS::ElastiCache::ReplicationGroup": "all sessions: every call ends, and new calls wait 10 to 20 minutes for a "
     "store; `voice restore` restores sessions from a snapshot",
-    "AWS::ElasticLoadBalancingV2::LoadBalancer": _ADDRESS,
+    "AWS::ElasticLoadBalancingV2::LoadBalancer": _ADDRESS_OUTAGE,
     "AWS::ElasticLoadBalancingV2::TargetGroup": "calls through it, until the hosts of the new group are healthy: "
     "one to two minutes",
     "AWS::KMS::Key": "the data that it encrypts, once the key is deleted after 7 to 30 days",
@@ -59,7 +61,9 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
         if down and name not in set(accepted):
             also_replaced = len(_dependent_replacements(step.key, replaced)) if step.changes else 0
             changes = (
-                step.changes or step.downgrades or tuple(f"a reference to {each}" for _, each in sorted(step.because))
+                step.changes
+                or step.downgrades
+                or tuple(f"a reference to {each}" for _, each in sorted(step.replaced_references))
             )
             result.append(Outage(name, f"{step.kind} {stack}/{name}", changes, "; ".join(down), also_replaced))
     return result
@@ -68,6 +72,6 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
 def _dependent_replacements(cause: ResourceKey, replaced: Sequence[Step]) -> set[ResourceKey]:
     """Return the resources that are replaced together with a resource, directly or indirectly."""
     affected = {cause}
-    while newly_affected := {step.key for step in replaced if step.because & affected} - affected:
+    while newly_affected := {step.key for step in replaced if step.replaced_references & affected} - affected:
         affected |= newly_affected
     return affected - {cause}

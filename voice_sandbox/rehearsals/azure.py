@@ -10,8 +10,8 @@ from typing import Self
 
 import voice_stacks
 from voice_blueprint.file.model.deployment import Deployment
-from voice_sandbox.azure.child import Child
-from voice_sandbox.azure.order import Teardown, teardown
+from voice_sandbox.azure.child import LanguageHost
+from voice_sandbox.azure.order import Teardown, plan_teardown
 from voice_sandbox.azure.policy import PolicyPack, PolicyViolation
 from voice_sandbox.azure.project import Project
 from voice_sandbox.azure.recorder import Mode, PreexistingResources
@@ -65,13 +65,13 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         self.projects = [Project.load(folder, stack, config) for folder in projects]
         merged_config = {key: value for project in self.projects for key, value in project.config.items()}
         with ExitStack() as exit_stack:
-            self._host = exit_stack.enter_context(Child([project.program for project in self.projects]))
+            self._host = exit_stack.enter_context(LanguageHost([project.program for project in self.projects]))
             self._pack = exit_stack.enter_context(PolicyPack(policy_pack, merged_config, self._host))
             self._cleanup = exit_stack.pop_all()
         self._done: list[CreatedProject] = []
 
     @classmethod
-    def of(cls, deployment: Deployment) -> Self:
+    def for_deployment(cls, deployment: Deployment) -> Self:
         """Return the rehearsal of a deployment, with its name as the stack and its file as the configuration.
 
         Raises:
@@ -91,16 +91,16 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         for project in self.projects:
             preview, up = run_modes(project, (Mode.PREVIEW, Mode.UP), existing, host=self._host)
             self._done.append(CreatedProject(project, preview, up))
-            existing = existing.with_stack(project.full_stack, up.graph)
+            existing = existing.with_stack(project.full_stack_name, up.graph)
         return list(self._done)
 
-    def policies(self) -> list[str]:
+    def policy_names(self) -> list[str]:
         """Return the names of the policies.
 
         Raises:
             PolicyPackError: The pack does not start.
         """
-        return self._pack.policies()
+        return self._pack.policy_names()
 
     def violations(self) -> list[PolicyViolation]:
         """Return the violations of policies in the previews that `run` has created, in the order of the projects.
@@ -110,13 +110,13 @@ class Rehearsal(AbstractContextManager["Rehearsal"]):
         """
         return [violation for done in self._done for violation in self._pack.check(done.preview.graph)]
 
-    def teardown(self) -> Teardown:
+    def plan_teardown(self) -> Teardown:
         """Plan the deletion of the resources that `run` has created, from the last project on, and check each step.
 
         Raises:
             OrderError: A resource would be deleted while another one needs it.
         """
-        return teardown(done.up.graph for done in self._done)
+        return plan_teardown(done.up.graph for done in self._done)
 
     def __exit__(self, *_: object) -> None:
         self._cleanup.close()

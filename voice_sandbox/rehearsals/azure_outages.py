@@ -11,15 +11,15 @@ from voice_sandbox.azure.diff import Step
 from voice_sandbox.azure.graph import short_type
 from voice_sandbox.changes import Op, Outage
 
-_ENGINES = "until new engines have loaded: 15 to 25 minutes, or longer if no GPU node is available"
-_CLUSTER = "every service, until cluster, pools and engines are recreated: an hour or more"
+_ENGINE_OUTAGE = "until new engines have loaded: 15 to 25 minutes, or longer if no GPU node is available"
+_CLUSTER_OUTAGE = "every service, until cluster, pools and engines are recreated: an hour or more"
 OUTAGES_BY_TYPE: Mapping[str, str] = {
-    "apps/v1:Deployment": f"its pods, {_ENGINES}",
+    "apps/v1:Deployment": f"its pods, {_ENGINE_OUTAGE}",
     "containerregistry:Registry": "all images, until they are pushed again; until then, no node can start a container",
-    "containerservice:AgentPool": f"the pods on the pool, {_ENGINES}. To avoid it, add a pool with another name and a "
-    "service on it, and remove the old ones once the new service is ready (docs/guides/azure.md)",
-    "containerservice:ManagedCluster": _CLUSTER,
-    "core/v1:Namespace": f"everything in it, {_ENGINES}",
+    "containerservice:AgentPool": f"the pods on the pool, {_ENGINE_OUTAGE}. To avoid it, add a pool with another "
+    "name and a service on it, and remove the old ones once the new service is ready (docs/guides/azure.md)",
+    "containerservice:ManagedCluster": _CLUSTER_OUTAGE,
+    "core/v1:Namespace": f"everything in it, {_ENGINE_OUTAGE}",
     "core/v1:PersistentVolumeClaim": "its data, and the pods that mount it, until all models are downloaded again",
     "dashboard:Grafana": "dashboards that users created, permanently",
     "keyvault:Vault": "its secrets, permanently unless they are restored",
@@ -28,8 +28,8 @@ OUTAGES_BY_TYPE: Mapping[str, str] = {
     "network:NatGateway": "outbound connections of every node, for minutes: images, models and external engines",
     "network:PublicIPAddress": "the address that callers use, or the source address of outgoing connections, "
     "permanently: clients and allow lists that contain it must be updated",
-    "network:Subnet": _CLUSTER,
-    "network:VirtualNetwork": _CLUSTER,
+    "network:Subnet": _CLUSTER_OUTAGE,
+    "network:VirtualNetwork": _CLUSTER_OUTAGE,
     "operationalinsights:Workspace": "all existing logs",
     **dict.fromkeys(
         ("redisenterprise:Database", "redisenterprise:RedisEnterprise"),
@@ -40,7 +40,7 @@ OUTAGES_BY_TYPE: Mapping[str, str] = {
         ("storage:BlobContainer", "storage:StorageAccount"),
         "all archived transcripts, permanently; calls continue, and later transcripts are stored in the new one",
     ),
-    "resources:ResourceGroup": f"everything in it: {_CLUSTER}",
+    "resources:ResourceGroup": f"everything in it: {_CLUSTER_OUTAGE}",
 }
 """Outages by resource type. Durations are estimates from `docs/cold-start.md`."""
 _DELETED_AFTER_USERS = frozenset({"network:PublicIPAddress", "network:Subnet"})
@@ -66,6 +66,6 @@ def _dependent_replacements(cause: Step, replaced: Sequence[Step]) -> set[str]:
     affected = {cause.urn}
     for step in replaced:  # in the order of creation
         needs = {urn for urns in step.resource.property_dependencies.values() for urn in urns}
-        if step.because and affected & (needs | {step.resource.provider or ""}):
+        if step.replace_reason and affected & (needs | {step.resource.provider or ""}):
             affected.add(step.urn)
     return affected - {cause.urn}

@@ -11,13 +11,13 @@ from typing import Protocol
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.shipped import ROOT
-from voice_sandbox.npm import NpmError, modules
+from voice_sandbox.npm import NpmError, modules_folder
 
-LAST_LINES = 40
-NEEDED_MIB = 32
+MAX_OUTPUT_LINES = 40
+REQUIRED_MIB = 32
 """Disk space for a rehearsal's folder and its temporary files, rounded up from 20 MiB for production's templates."""
-_FULL = ("ENOSPC", "No space left on device")
-_PACKAGES = ".cache/aws/jsii/package-cache"
+_DISK_FULL_ERRORS = ("ENOSPC", "No space left on device")
+_PACKAGE_CACHE = ".cache/aws/jsii/package-cache"
 """Cache of jsii for the unpacked aws-cdk-lib (200 MB), relative to the home directory."""
 
 
@@ -25,7 +25,7 @@ class CdkError(Exception):
     """A CDK command failed. The message contains the end of its output."""
 
 
-class Target(Protocol):
+class CdkTarget(Protocol):
     """An AWS to which the CDK deploys."""
 
     @property
@@ -51,7 +51,7 @@ class Cdk:
         on_line: Receives each line of output, for progress.
     """
 
-    def __init__(self, aws: Target, deployment: Deployment, home: Path) -> None:
+    def __init__(self, aws: CdkTarget, deployment: Deployment, home: Path) -> None:
         self._aws = aws
         self._deployment = deployment
         self._home = home
@@ -62,10 +62,10 @@ class Cdk:
 
     def bootstrap(self) -> None:
         """Create the CDK's own bucket, repository and roles. The app, whose synthesis takes longest, is not needed."""
-        regions = [regional.aws.region for regional in self._deployment.in_regions()]
+        regions = [regional.aws.region for regional in self._deployment.region_deployments()]
         self._run("bootstrap", *(f"aws://{self._aws.account}/{region}" for region in regions), app="")
 
-    def take(self, assembly: Path) -> None:
+    def use_assembly(self, assembly: Path) -> None:
         """Use an existing cloud assembly, so that the following commands need not synthesize one."""
         self.app = str(assembly)
 
@@ -77,7 +77,7 @@ class Cdk:
         """
         self._run("deploy", *stacks, "--exclusively", "--import-existing-resources", "--require-approval", "never")
 
-    def deregister(self) -> None:
+    def stop_command(self) -> None:
         """Stop the running command, if any; CloudFormation continues."""
         if self._process and self._process.poll() is None:
             self._process.terminate()
@@ -108,7 +108,7 @@ class Cdk:
         """Run a command. The first command that synthesizes the app keeps the assembly for later commands."""
         app = self.app if app is None else app
         try:
-            cli = modules("aws-cdk", self.on_line) / ".bin" / "cdk"
+            cli = modules_folder("aws-cdk", self.on_line) / ".bin" / "cdk"
         except NpmError as error:
             raise CdkError(str(error)) from None
         assembly = str(self._home / "cdk.out")
@@ -137,15 +137,15 @@ class Cdk:
                 # Ctrl-C is only sent to the whole process group by a terminal.
                 process.terminate()
                 raise
-        if process.returncode and any(word in line for line in lines for word in _FULL):
+        if process.returncode and any(word in line for line in lines for word in _DISK_FULL_ERRORS):
             free = shutil.disk_usage(self._home).free // 2**20
             raise CdkError(
                 f"cdk {command} failed: no space left on the disk of {self._home.parent} ({free} MiB are available; "
-                f"a rehearsal takes up to {NEEDED_MIB}), or on that of ~/{_PACKAGES}: free some space, or set "
+                f"a rehearsal takes up to {REQUIRED_MIB}), or on that of ~/{_PACKAGE_CACHE}: free some space, or set "
                 "TMPDIR to a folder with more space, and run the command again"
             )
         if process.returncode:
-            raise CdkError(f"cdk {command} failed:\n" + "\n".join(lines[-LAST_LINES:]))
+            raise CdkError(f"cdk {command} failed:\n" + "\n".join(lines[-MAX_OUTPUT_LINES:]))
         if app:
             self.app = assembly
         return "\n".join(lines)
@@ -154,6 +154,6 @@ class Cdk:
         environment = self._aws.environment(self._home)
         # jsii and the CLI must find this project's Node even without an activated virtual environment. With its own
         # home directory, each rehearsal would unpack the packages again.
-        environment.setdefault("JSII_RUNTIME_PACKAGE_CACHE_ROOT", str(Path.home() / _PACKAGES))
+        environment.setdefault("JSII_RUNTIME_PACKAGE_CACHE_ROOT", str(Path.home() / _PACKAGE_CACHE))
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
         return environment

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from voice_blueprint.aws import names
-from voice_blueprint.aws.alarms import AlarmState, evaluate
-from voice_blueprint.aws.autoscaling import GroupSize, desired_after, step_adjustment
+from voice_blueprint.aws.alarms import AlarmState, evaluate_alarm
+from voice_blueprint.aws.autoscaling import GroupSize, desired_capacity_after, step_adjustment
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Band, Comparison, ScalingRule
 from voice_sandbox.rehearsals.live_alarm import LiveAlarm
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types_boto3_cloudwatch import CloudWatchClient
 
 
-HALF_UTILIZATION = 50.0
+HALF_UTILIZATION_PERCENT = 50.0
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def scenarios(deployment: Deployment) -> Iterator[Scenario]:
             other_rules = tuple(rule for rule in rules if rule.adds_hosts and rule is not full)
             samples = (100.0,) * full.datapoints_to_alarm
             yield Scenario(
-                f"slots 100 %, busy {HALF_UTILIZATION:g} %",
+                f"slots 100 %, busy {HALF_UTILIZATION_PERCENT:g} %",
                 fleet,
                 full,
                 samples,
@@ -137,21 +137,21 @@ class Drill:
         played: list[Outcome] = []
         for scenario in scenarios(self._deployment):
             if scenario.is_idle:
-                self._restore(outcome for outcome in played if outcome.scenario.fleet == scenario.fleet)
-            played.append(self.play(scenario))
+                self._restore_capacities(outcome for outcome in played if outcome.scenario.fleet == scenario.fleet)
+            played.append(self.run_scenario(scenario))
             yield played[-1]
-        self._restore(played)
+        self._restore_capacities(played)
 
-    def _restore(self, played: Iterable[Outcome]) -> None:
+    def _restore_capacities(self, played: Iterable[Outcome]) -> None:
         """Restore the number of hosts that each group had before the first of the outcomes."""
         for outcome in reversed(list(played)):
             for group, desired in outcome.before.items():
                 self._autoscaling.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=desired)
 
-    def play(self, scenario: Scenario) -> Outcome:
+    def run_scenario(self, scenario: Scenario) -> Outcome:
         """Publish one sample of a scenario per period, and execute the alarm's actions when its state becomes ALARM."""
         alarm, *other_rules = (
-            LiveAlarm(self._cloudwatch, names.scaling_alarm(self._deployment, scenario.fleet, rule))
+            LiveAlarm(self._cloudwatch, names.scaling_alarm_name(self._deployment, scenario.fleet, rule))
             for rule in (scenario.rule, *scenario.other_rules)
         )
         before = self._capacities(scenario.fleet)
@@ -162,25 +162,25 @@ class Drill:
             if value is not None:
                 alarm.publish(value, self._clock)
                 for other in other_rules:
-                    other.publish(HALF_UTILIZATION, self._clock)
+                    other.publish(HALF_UTILIZATION_PERCENT, self._clock)
             self._clock += alarm.period
-            newest = alarm.state(self._clock, state)
+            newest = alarm.evaluate_state(self._clock, state)
             if newest is AlarmState.ALARM and state is not AlarmState.ALARM:
                 self._execute_actions(alarm, scenario.samples[-1])
             state = newest
             for other in other_rules:
-                if other.state(self._clock, AlarmState.OK) is AlarmState.ALARM:
-                    self._execute_actions(other, HALF_UTILIZATION)
+                if other.evaluate_state(self._clock, AlarmState.OK) is AlarmState.ALARM:
+                    self._execute_actions(other, HALF_UTILIZATION_PERCENT)
         return Outcome(scenario, before, self._capacities(scenario.fleet))
 
-    def is_firing(self, fleet: str, rule: ScalingRule, at: datetime) -> bool:
+    def fire_if_breached(self, fleet: str, rule: ScalingRule, at: datetime) -> bool:
         """Evaluate a rule's alarm at a time, and execute its actions if it fires. Return True if it fires.
 
         The metrics are those of other publishers.
         """
-        alarm = LiveAlarm(self._cloudwatch, names.scaling_alarm(self._deployment, fleet, rule))
+        alarm = LiveAlarm(self._cloudwatch, names.scaling_alarm_name(self._deployment, fleet, rule))
         datapoints = alarm.datapoints(at)
-        if evaluate(alarm.rule, datapoints, AlarmState.OK) is not AlarmState.ALARM:
+        if evaluate_alarm(alarm.rule, datapoints, AlarmState.OK) is not AlarmState.ALARM:
             return False
         # A slow host publishes late, so CloudWatch uses the newest available value.
         self._execute_actions(alarm, next(value for value in reversed(datapoints) if value is not None))
@@ -197,12 +197,15 @@ class Drill:
             capacity = group["DesiredCapacity"]
             size = GroupSize(capacity, group["MinSize"], group["MaxSize"], in_service=capacity)
             self._autoscaling.set_desired_capacity(
-                AutoScalingGroupName=group["AutoScalingGroupName"], DesiredCapacity=desired_after(size, adjustment)
+                AutoScalingGroupName=group["AutoScalingGroupName"],
+                DesiredCapacity=desired_capacity_after(size, adjustment),
             )
 
     def _capacities(self, fleet: str) -> dict[str, int]:
         groups = (
-            names.vad_groups(self._deployment) if fleet == names.VAD_FLEET else [names.group(self._deployment, fleet)]
+            names.vad_group_names(self._deployment)
+            if fleet == names.VAD_FLEET
+            else [names.group_name(self._deployment, fleet)]
         )
         return {name: self._group(name)["DesiredCapacity"] for name in groups}
 

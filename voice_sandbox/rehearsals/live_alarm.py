@@ -10,7 +10,7 @@ from voice_blueprint.aws.alarms import (
     TREAT_MISSING_DATA,
     AlarmRule,
     AlarmState,
-    evaluate,
+    evaluate_alarm,
     evaluation_range,
 )
 from voice_blueprint.contract.metrics import METRICS, STORAGE_RESOLUTION_S
@@ -63,9 +63,9 @@ class LiveAlarm:
             ],
         )
 
-    def state(self, at: datetime, current: AlarmState) -> AlarmState:
+    def evaluate_state(self, at: datetime, current: AlarmState) -> AlarmState:
         """Return the state after the period that ends at a time, from CloudWatch's statistics."""
-        return evaluate(self.rule, self.datapoints(at), current)
+        return evaluate_alarm(self.rule, self.datapoints(at), current)
 
     def datapoints(self, at: datetime) -> list[float | None]:
         """Return the datapoints of the evaluation range that ends at a time, oldest first."""

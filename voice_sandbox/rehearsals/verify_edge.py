@@ -33,13 +33,13 @@ class EdgeVerifier:
 
     def claims(self) -> Iterator[Claim]:
         """Yield all checks of the edge and of observability."""
-        yield from self._routes()
-        yield from self._listeners()
-        yield from self._records()
-        yield from self._alarms()
-        yield from self._dashboards()
+        yield from self._route_claims()
+        yield from self._listener_claims()
+        yield from self._record_claims()
+        yield from self._alarm_claims()
+        yield from self._dashboard_claims()
 
-    def _routes(self) -> Iterator[Claim]:
+    def _route_claims(self) -> Iterator[Claim]:
         (api,) = self._api.get_rest_apis()["items"]
         resources = self._api.get_resources(restApiId=api["id"], embed=["methods"], limit=100)["items"]
         methods = {
@@ -66,7 +66,7 @@ class EdgeVerifier:
                 signed == {(SESSIONS_PATH, "POST"), *archive},
             )
 
-    def _listeners(self) -> Iterator[Claim]:
+    def _listener_claims(self) -> Iterator[Claim]:
         expected = {("TLS", 443, "TCP", GATEWAY_MEDIA.number), ("UDP", 5004, "UDP", RTP.number)}
         claim = "public load balancers: TLS 443 to the gateway, UDP 5004 to the VAD fleet"
         if self._deployment.aws.agents:
@@ -89,7 +89,7 @@ class EdgeVerifier:
             for listener in self._elbv2.describe_listeners(LoadBalancerArn=balancer["LoadBalancerArn"])["Listeners"]
         }
 
-    def _records(self) -> Iterator[Claim]:
+    def _record_claims(self) -> Iterator[Claim]:
         """Yield the checks of the DNS records that route callers to healthy regions."""
         aws, shared_name = self._deployment.aws, self._deployment.shared_domain
         if shared_name is None or aws.edge.domain is None:
@@ -106,7 +106,7 @@ class EdgeVerifier:
             f"{host} routes to {aws.region} while {''.join(checked_endpoint)} is healthy", actual == [checked_endpoint]
         )
 
-    def _alarms(self) -> Iterator[Claim]:
+    def _alarm_claims(self) -> Iterator[Claim]:
         actual = {
             alarm["AlarmName"]: alarm
             for page in self._cloudwatch.get_paginator("describe_alarms").paginate(
@@ -125,10 +125,10 @@ class EdgeVerifier:
                 and bool(alarm["AlarmActions"]),
             )
 
-    def _dashboards(self) -> Iterator[Claim]:
+    def _dashboard_claims(self) -> Iterator[Claim]:
         metric_names = set(METRICS) | {metric.name for metric in SERVICE_METRICS.values()} | set(LOG_METRICS)
         for dashboard in dashboards(self._deployment):
-            name = names.dashboard(self._deployment, dashboard.topic)
+            name = names.dashboard_name(self._deployment, dashboard.topic)
             body = json.loads(self._cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
             widget_metrics = {
                 row[1]

@@ -31,43 +31,43 @@ class FleetVerifier:
 
     def claims(self) -> Iterator[Claim]:
         """Yield all checks of the state store and the fleets."""
-        yield from self._state()
-        yield from self._vad()
-        yield from self._asr()
+        yield from self._state_store_claims()
+        yield from self._vad_claims()
+        yield from self._asr_claims()
 
-    def _state(self) -> Iterator[Claim]:
-        name = names.state_group(self._deployment)
+    def _state_store_claims(self) -> Iterator[Claim]:
+        name = names.state_group_id(self._deployment)
         group = self._elasticache.describe_replication_groups(ReplicationGroupId=name)["ReplicationGroups"][0]
         replicas = self._deployment.aws.state.replicas
         yield Claim(f"{name}: Valkey with {replicas} replica(s)", len(group["MemberClusters"]) == replicas + 1)
         yield Claim(f"{name}: TLS in transit, encrypted at rest", bool(group["TransitEncryptionEnabled"]))
 
-    def _vad(self) -> Iterator[Claim]:
+    def _vad_claims(self) -> Iterator[Claim]:
         fleet = self._deployment.aws.vad
-        groups = names.vad_groups(self._deployment)
+        groups = names.vad_group_names(self._deployment)
         for name in groups:
             bounds = fleet.hosts_per_zone
-            yield from self._group(name, self._min_hosts(bounds.min, VAD_IMAGES), bounds.max)
+            yield from self._group_claims(name, self._min_hosts(bounds.min, VAD_IMAGES), bounds.max)
             text = self._user_data(name)
             assignments = [f"PAGE_COUNT={fleet.huge_pages.count}", f"MTU={fleet.data_path.mtu}"]
             yield Claim(
                 f"{name}: user data contains {', '.join(assignments)}", all(line in text for line in assignments)
             )
         for rule in fleet.scaling:
-            yield from self._alarm(names.VAD_FLEET, rule, groups)
+            yield from self._alarm_claims(names.VAD_FLEET, rule, groups)
 
-    def _asr(self) -> Iterator[Claim]:
+    def _asr_claims(self) -> Iterator[Claim]:
         for fleet in self._deployment.aws.asr:
-            name = names.group(self._deployment, fleet.name)
-            yield from self._group(name, self._min_hosts(fleet.hosts.min, asr_images(fleet)), fleet.hosts.max)
+            name = names.group_name(self._deployment, fleet.name)
+            yield from self._group_claims(name, self._min_hosts(fleet.hosts.min, asr_images(fleet)), fleet.hosts.max)
             for rule in fleet.scaling:
-                yield from self._alarm(fleet.name, rule, [name])
+                yield from self._alarm_claims(fleet.name, rule, [name])
 
     def _min_hosts(self, configured: int, images: tuple[Image, ...]) -> int:
         """Return the minimum number of hosts of a group, which is 0 while one of its images has no digest."""
         return 0 if lacks_digests(self._deployment, images) else configured
 
-    def _group(self, name: str, low: int, high: int) -> Iterator[Claim]:
+    def _group_claims(self, name: str, low: int, high: int) -> Iterator[Claim]:
         group = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"][0]
         yield Claim(f"{name}: {low} to {high} hosts", (group["MinSize"], group["MaxSize"]) == (low, high))
         yield Claim(f"{name}: {low} in service", len(group["Instances"]) == low)
@@ -77,13 +77,13 @@ class FleetVerifier:
             {hook["LifecycleTransition"] for hook in hooks}
             == {"autoscaling:EC2_INSTANCE_LAUNCHING", "autoscaling:EC2_INSTANCE_TERMINATING"},
         )
-        template = self._template(name)
+        template = self._launch_template_data(name)
         yield Claim(f"{name}: IMDSv2 only", template["MetadataOptions"]["HttpTokens"] == "required")
         volumes = template["BlockDeviceMappings"]
         yield Claim(f"{name}: encrypted volumes", all(volume["Ebs"]["Encrypted"] for volume in volumes))
 
-    def _alarm(self, fleet: str, rule: ScalingRule, groups: list[str]) -> Iterator[Claim]:
-        name = names.scaling_alarm(self._deployment, fleet, rule)
+    def _alarm_claims(self, fleet: str, rule: ScalingRule, groups: list[str]) -> Iterator[Claim]:
+        name = names.scaling_alarm_name(self._deployment, fleet, rule)
         alarm = self._cloudwatch.describe_alarms(AlarmNames=[name])["MetricAlarms"][0]
         operator = "GreaterThanThreshold" if rule.comparison is Comparison.ABOVE else "LessThanThreshold"
         yield Claim(
@@ -101,14 +101,14 @@ class FleetVerifier:
             f"{name}: {adjustment:+d} in each of {len(groups)} group(s)", policies == dict.fromkeys(groups, adjustment)
         )
 
-    def _template(self, group: str) -> ResponseLaunchTemplateDataTypeDef:
-        group_descriptions = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])[
+    def _launch_template_data(self, group: str) -> ResponseLaunchTemplateDataTypeDef:
+        description = self._autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[group])[
             "AutoScalingGroups"
         ][0]
-        reference = group_descriptions["LaunchTemplate"]
+        reference = description["LaunchTemplate"]
         return self._ec2.describe_launch_template_versions(
             LaunchTemplateId=reference["LaunchTemplateId"], Versions=[reference["Version"]]
         )["LaunchTemplateVersions"][0]["LaunchTemplateData"]
 
     def _user_data(self, group: str) -> str:
-        return base64.b64decode(self._template(group)["UserData"]).decode()
+        return base64.b64decode(self._launch_template_data(group)["UserData"]).decode()

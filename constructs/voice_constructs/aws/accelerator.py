@@ -11,17 +11,17 @@ from constructs import Construct
 import voice_userdata
 from voice_blueprint import catalog
 from voice_blueprint.aws import names
-from voice_blueprint.capacity.bounds import asr_host, binding_bound
+from voice_blueprint.capacity.bounds import asr_host_bounds, limiting_bound
 from voice_blueprint.contract.environment import CACHE_DIR, CHUNK_PORT, DRAIN_TIMEOUT_S, ENGINE, HEALTH_PORT, HOST_KIND
 from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
 from voice_blueprint.contract.metrics import NEURON_TOOLS_DIR, START_PHASES_FILE
 from voice_blueprint.contract.network import CHUNK, ENGINE_HEALTH, VLLM, Tier
 from voice_blueprint.contract.session_api import HEALTH_PATH
 from voice_blueprint.engines.launch.coldstart import start_budget
-from voice_blueprint.engines.launch.services import HOST_CACHE_DIR, fleet_launch, neuron_launch, preparation
+from voice_blueprint.engines.launch.services import HOST_CACHE_DIR, fleet_launch, neuron_launch, preparation_launch
 from voice_blueprint.engines.launch.vllm import HEALTH_PATH as VLLM_HEALTH_PATH
-from voice_blueprint.engines.launch.vllm import START_LOG
-from voice_blueprint.engines.launch.whisper import engine_for, whisper_engine
+from voice_blueprint.engines.launch.vllm import START_LOG_PREFIXES
+from voice_blueprint.engines.launch.whisper import engine_variable, whisper_engine
 from voice_blueprint.file.model.aws import AsrFleet, Engine
 from voice_blueprint.hosts import artifacts_name, asr_images, lacks_digests
 from voice_blueprint.observability.aws.rollouts import rollback_alarms
@@ -29,11 +29,11 @@ from voice_constructs.aws.fleet import FleetContext
 from voice_constructs.aws.host import (
     HostGroupProps,
     HostTemplateProps,
-    host_group,
-    host_template,
+    create_host_group,
+    create_host_template,
     lifecycle_hooks,
 )
-from voice_constructs.aws.scaling import fleet_scaling
+from voice_constructs.aws.scaling import create_fleet_scaling
 
 INSTANCE_STORE_MOUNT = "/mnt/nvme"
 START_PHASES_DIR = str(PurePosixPath(START_PHASES_FILE).parent)
@@ -50,12 +50,12 @@ class AcceleratorFleetProps:
     context: FleetContext
 
 
-def accelerator_template(
+def create_accelerator_template(
     scope: Construct, id_: str, *, props: AcceleratorFleetProps, role: iam.Role, user_data: str
 ) -> ec2.LaunchTemplate:
     """Create the launch template of the fleet's hosts."""
     fleet, context = props.fleet, props.context
-    return host_template(
+    return create_host_template(
         scope,
         id_,
         props=HostTemplateProps(
@@ -72,7 +72,7 @@ def accelerator_template(
     )
 
 
-def cache_path(fleet: AsrFleet, image: Image) -> str:
+def cache_dir(fleet: AsrFleet, image: Image) -> str:
     """Return the host directory for the caches of an image's engine."""
     has_disks = catalog.instance_types()[fleet.instance_type].instance_store_disks
     return f"{INSTANCE_STORE_MOUNT if has_disks else HOST_CACHE_DIR}/{image}"
@@ -82,7 +82,7 @@ def fleet_artifacts(context: FleetContext, fleet: AsrFleet) -> voice_userdata.Ar
     """Return the bucket prefix and the host directory of the fleet's weights and compiled programs."""
     name = artifacts_name(context.deployment, fleet)
     return voice_userdata.Artifacts(
-        context.registry.artifacts.url(name), cache_path(fleet, preparation(fleet).image), UNPRIVILEGED_USER
+        context.registry.artifacts.url(name), cache_dir(fleet, preparation_launch(fleet).image), UNPRIVILEGED_USER
     )
 
 
@@ -105,27 +105,27 @@ class AcceleratorFleet(Construct):
         self._type = catalog.instance_types()[props.fleet.instance_type]
         self._images = asr_images(props.fleet)
         self._start = start_budget(self._images, artifacts=props.fleet.artifacts)
-        self._name = names.group(self._deployment, props.fleet.name)
+        self._name = names.group_name(self._deployment, props.fleet.name)
         self.group = self._build_group()
-        self.scaling = fleet_scaling(self, self._deployment, props.fleet.name, props.fleet.scaling, [self.group])
+        self.scaling = create_fleet_scaling(self, self._deployment, props.fleet.name, props.fleet.scaling, [self.group])
 
     def _build_role(self) -> iam.Role:
-        role = self._context.role(self, "Role", groups=[self._name], tier=Tier.ASR, images=self._images)
+        role = self._context.create_role(self, "Role", groups=[self._name], tier=Tier.ASR, images=self._images)
         if self._fleet.artifacts:
             name = artifacts_name(self._deployment, self._fleet)
-            self._context.registry.artifacts.allow(role, name, region=self._deployment.aws.region)
+            self._context.registry.artifacts.grant_access(role, name, region=self._deployment.aws.region)
         return role
 
     def _build_group(self) -> autoscaling.AutoScalingGroup:
         fleet, context = self._fleet, self._context
-        template = accelerator_template(
+        template = create_accelerator_template(
             self,
             "Template",
             props=AcceleratorFleetProps(fleet=fleet, context=context),
             role=self._build_role(),
-            user_data=voice_userdata.render(self._boot()),
+            user_data=voice_userdata.render(self._host_boot()),
         )
-        group = host_group(
+        group = create_host_group(
             self,
             "Group",
             props=HostGroupProps(
@@ -138,7 +138,7 @@ class AcceleratorFleet(Construct):
                 max_hosts=fleet.hosts.max,
                 warm_up_s=fleet.warm_up_s,
                 rollout=self._deployment.aws.rollout,
-                guards=rollback_alarms(self._deployment, Tier.ASR, fleet.name),
+                rollback_alarm_names=rollback_alarms(self._deployment, Tier.ASR, fleet.name),
                 purchase=fleet.purchase,
             ),
         )
@@ -154,7 +154,7 @@ class AcceleratorFleet(Construct):
             )
         return group
 
-    def _boot(self) -> voice_userdata.HostBoot:
+    def _host_boot(self) -> voice_userdata.HostBoot:
         accelerator = self._type.accelerator
         return voice_userdata.HostBoot(
             deployment=self._deployment.name,
@@ -164,7 +164,8 @@ class AcceleratorFleet(Construct):
             auto_scaling_group=self._name,
             hooks=lifecycle_hooks(self._start, self._fleet.drain_timeout_s),
             containers=tuple(
-                self._telemetry() if image is Image.TELEMETRY else self._recognizer(image) for image in self._images
+                self._telemetry_container() if image is Image.TELEMETRY else self._recognizer_container(image)
+                for image in self._images
             ),
             log_group=self._context.log_group.log_group_name,
             environment=self._context.shared_environment(Tier.ASR),
@@ -175,35 +176,37 @@ class AcceleratorFleet(Construct):
             accelerator=accelerator.kind if accelerator else None,
         )
 
-    def _telemetry(self) -> voice_userdata.Container:
+    def _telemetry_container(self) -> voice_userdata.Container:
         """Return the container that publishes the fleet's metrics, including the phases of the host's start."""
         kind = self._type.computes_on
         directories = [START_PHASES_DIR, *([NEURON_TOOLS_DIR] if kind == "neuron" else [])]
         return replace(
-            self._context.telemetry(["engine", *([] if kind == "cpu" else [kind])]),
+            self._context.telemetry_container(["engine", *([] if kind == "cpu" else [kind])]),
             hardware=kind != "cpu",
             mounts=tuple(voice_userdata.Mount(directory, directory) for directory in directories),
         )
 
-    def _recognizer(self, image: Image) -> voice_userdata.Container:
+    def _recognizer_container(self, image: Image) -> voice_userdata.Container:
         accelerated = self._type.computes_on != "cpu"
-        container = self._vllm() if image is Image.ASR_VLLM else self._engine(image)
+        container = self._vllm_container() if image is Image.ASR_VLLM else self._engine_container(image)
         return replace(
             container,
             user_id=UNPRIVILEGED_USER,
             hardware=accelerated,
             shared_memory_mib=SHARED_MEMORY_MIB if accelerated else None,
-            mounts=(voice_userdata.Mount(cache_path(self._fleet, image), HOST_CACHE_DIR, writable=True),),
+            mounts=(voice_userdata.Mount(cache_dir(self._fleet, image), HOST_CACHE_DIR, writable=True),),
         )
 
-    def _vllm(self) -> voice_userdata.Container:
+    def _vllm_container(self) -> voice_userdata.Container:
         launch = fleet_launch(self._fleet)
         container = self._context.container(
             Image.ASR_VLLM, {}, voice_userdata.HealthPort(VLLM.number, VLLM_HEALTH_PATH)
         )
-        return replace(container, environment=launch.environment(), arguments=launch.command(), start_log=START_LOG)
+        return replace(
+            container, environment=launch.environment(), arguments=launch.command(), start_log=START_LOG_PREFIXES
+        )
 
-    def _engine(self, image: Image) -> voice_userdata.Container:
+    def _engine_container(self, image: Image) -> voice_userdata.Container:
         kind = self._type.computes_on
         container = self._context.container(
             image,
@@ -213,14 +216,14 @@ class AcceleratorFleet(Construct):
                 CHUNK_PORT: str(CHUNK.number),
                 HEALTH_PORT: str(ENGINE_HEALTH.number),
                 HOST_KIND: kind,
-                ENGINE: engine_for(self._fleet),
+                ENGINE: engine_variable(self._fleet),
             },
             voice_userdata.HealthPort(ENGINE_HEALTH.number, HEALTH_PATH),
         )
         runtime = neuron_launch(self._fleet).environment() if kind == "neuron" else {}
         # On a host with vLLM, the start waits for vLLM.
         waits_for_vllm = kind == "gpu" and self._fleet.engine is Engine.VLLM
-        engine = whisper_engine(self._fleet, binding_bound(asr_host(self._fleet)).calls)
+        engine = whisper_engine(self._fleet, limiting_bound(asr_host_bounds(self._fleet)).calls)
         offline = {"HF_HUB_OFFLINE": "1"} if self._fleet.artifacts else {}
         environment = {**container.environment, **engine.environment(), **runtime, **offline}
         return replace(container, environment=environment, start_log=None if waits_for_vllm else {})

@@ -3,7 +3,7 @@
 from aws_cdk import Acknowledgment
 from constructs import IConstruct
 
-_ACKNOWLEDGED: list[tuple[IConstruct, Acknowledgment]] = []
+_RECORDED_ACKNOWLEDGMENTS: list[tuple[IConstruct, Acknowledgment]] = []
 
 
 def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
@@ -14,15 +14,15 @@ def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
         rule: Id of the finding, with its part in brackets if cdk-nag reports one finding per part.
         reason: Reason, for the report.
     """
-    _ACKNOWLEDGED.append((construct, Acknowledgment(id=rule, reason=reason)))
+    _RECORDED_ACKNOWLEDGMENTS.append((construct, Acknowledgment(id=rule, reason=reason)))
 
 
-def acknowledged() -> list[tuple[IConstruct, Acknowledgment]]:
+def take_acknowledgments() -> list[tuple[IConstruct, Acknowledgment]]:
     """Return and clear the acknowledgements that have been recorded.
 
     Only a validating synth passes them to the CDK. Each requires two calls into jsii's process, which add up to a
     twelfth of a synth's calls.
     """
-    recorded = _ACKNOWLEDGED.copy()
-    _ACKNOWLEDGED.clear()
+    recorded = _RECORDED_ACKNOWLEDGMENTS.copy()
+    _RECORDED_ACKNOWLEDGMENTS.clear()
     return recorded

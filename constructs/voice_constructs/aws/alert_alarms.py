@@ -50,8 +50,8 @@ class AlertAlarms(Construct):
             return
         self._build_composite(
             "CallersAffected",
-            names.alert_alarm(props.deployment, CALLERS_AFFECTED),
-            self._describe(CALLERS_AFFECTED, "Callers are affected: see which of its alarms fire."),
+            names.alert_alarm_name(props.deployment, CALLERS_AFFECTED),
+            self._alarm_description(CALLERS_AFFECTED, "Callers are affected: see which of its alarms fire."),
             " OR ".join(f'ALARM("{name}")' for name in alarm_names),
             [alarms[name] for name in alarm_names],
         )
@@ -64,7 +64,7 @@ class AlertAlarms(Construct):
         return self._build_composite(
             _logical_id(alert),
             alert.alarm_name(self._props.deployment),
-            self._describe(alert.id, alert.meaning),
+            self._alarm_description(alert.id, alert.meaning),
             " AND ".join(f'ALARM("{part.alarm_name}")' for part in parts),
             parts,
         )
@@ -78,7 +78,7 @@ class AlertAlarms(Construct):
             self,
             _logical_id(alert, ending),
             alarm_name="-".join(filter(None, (alert.alarm_name(self._props.deployment), ending))),
-            alarm_description=self._describe(alert.id, alert.meaning),
+            alarm_description=self._alarm_description(alert.id, alert.meaning),
             comparison_operator=COMPARISON_OPERATOR[rule.comparison],
             threshold=rule.threshold,
             datapoints_to_alarm=rule.datapoints_to_alarm,
@@ -104,12 +104,12 @@ class AlertAlarms(Construct):
 
     def _combined_properties(self, alert: Alert, period_s: int) -> dict[str, object]:
         ids = [f"m{number}" for number in range(len(alert.series))]
-        data = cloudwatch.CfnAlarm.MetricDataQueryProperty
+        query_property = cloudwatch.CfnAlarm.MetricDataQueryProperty
         return {
             "metrics": [
-                data(id="folded", expression=alert.expression(ids), label=alert.id, return_data=True),
+                query_property(id="folded", expression=alert.expression(ids), label=alert.id, return_data=True),
                 *(
-                    data(id=id_, metric_stat=self._metric_stat(series, period_s), return_data=False)
+                    query_property(id=id_, metric_stat=self._metric_stat(series, period_s), return_data=False)
                     for id_, series in zip(ids, alert.series, strict=True)
                 ),
             ]
@@ -126,7 +126,7 @@ class AlertAlarms(Construct):
 
     def _dimensions(self, series: Series) -> list[cloudwatch.CfnAlarm.DimensionProperty]:
         return [
-            cloudwatch.CfnAlarm.DimensionProperty(name=name, value=resolve(value, self._props.resources))
+            cloudwatch.CfnAlarm.DimensionProperty(name=name, value=resolve_dimension(value, self._props.resources))
             for name, value in series.dimensions.items()
         ]
 
@@ -150,7 +150,7 @@ class AlertAlarms(Construct):
         composite.node.add_dependency(*parts)
         return composite
 
-    def _describe(self, id_: str, meaning: str) -> str:
+    def _alarm_description(self, id_: str, meaning: str) -> str:
         return f"{meaning} Runbook: {names.runbook_url(self._props.deployment, id_)}"
 
 
@@ -158,6 +158,6 @@ def _logical_id(alert: Alert, ending: str = "") -> str:
     return "".join(word.capitalize() for word in "-".join(filter(None, (alert.id, alert.target, ending))).split("-"))
 
 
-def resolve(value: str | Resource, resources: Mapping[Resource, str]) -> str:
+def resolve_dimension(value: str | Resource, resources: Mapping[Resource, str]) -> str:
     """Return the value of a dimension. Values that are only known at deployment are CloudFormation tokens."""
     return resources[value] if isinstance(value, Resource) else value

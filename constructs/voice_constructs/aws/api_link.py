@@ -40,7 +40,7 @@ class ApiLink(Construct):
             "AwsSolutions-ELB2",
             "AWS writes access logs of TLS listeners only; API Gateway logs every request of this path",
         )
-        self.gateway_targets = context.task_targets(self, "GatewayTargets", GATEWAY_HTTP)
+        self.gateway_targets = context.create_task_targets(self, "GatewayTargets", GATEWAY_HTTP)
         self.load_balancer.add_listener(
             "Http",
             port=GATEWAY_HTTP.number,
@@ -49,7 +49,7 @@ class ApiLink(Construct):
         )
         self._link = apigateway.VpcLink(self, "Link", targets=[self.load_balancer])
 
-    def integration(
+    def build_integration(
         self, method: str, path: str, *, caller: str | None, stream: bool = False
     ) -> apigateway.HttpIntegration:
         """Return the integration that forwards the requests of a method, together with their caller.

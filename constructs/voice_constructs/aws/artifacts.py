@@ -10,9 +10,9 @@ from constructs import Construct
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.encryption import EncryptionKey
 
-REPLACED_DAYS = 30
+NONCURRENT_RETENTION_DAYS = 30
 """Retention of overwritten objects, for rollbacks within days."""
-UPLOAD_DAYS = 7
+INCOMPLETE_UPLOAD_DAYS = 7
 """Retention of the parts of an incomplete upload."""
 
 
@@ -26,7 +26,7 @@ class Artifacts:
     def url(self, name: str) -> str:
         return f"s3://{self.bucket.bucket_name}/{name}"
 
-    def allow(self, role: iam.Role, name: str, *, region: str, write: bool = False) -> None:
+    def grant_access(self, role: iam.Role, name: str, *, region: str, write: bool = False) -> None:
         """Grant a role in another stack read or write access to the objects with a prefix."""
         via_s3 = {"StringEquals": {"kms:ViaService": f"s3.{region}.amazonaws.com"}}
         prefix_condition = {"StringLike": {"s3:prefix": f"{name}/*"}}
@@ -46,7 +46,7 @@ class Artifacts:
         )
 
 
-def artifacts(scope: Construct, *, key: EncryptionKey, removal_policy: RemovalPolicy) -> Artifacts:
+def create_artifacts(scope: Construct, *, key: EncryptionKey, removal_policy: RemovalPolicy) -> Artifacts:
     """Create an encrypted, versioned bucket that requires TLS.
 
     Hosts access the bucket through the network's gateway endpoint.
@@ -63,8 +63,8 @@ def artifacts(scope: Construct, *, key: EncryptionKey, removal_policy: RemovalPo
         versioned=True,
         lifecycle_rules=[
             s3.LifecycleRule(
-                noncurrent_version_expiration=Duration.days(REPLACED_DAYS),
-                abort_incomplete_multipart_upload_after=Duration.days(UPLOAD_DAYS),
+                noncurrent_version_expiration=Duration.days(NONCURRENT_RETENTION_DAYS),
+                abort_incomplete_multipart_upload_after=Duration.days(INCOMPLETE_UPLOAD_DAYS),
             )
         ],
         removal_policy=removal_policy,

@@ -10,13 +10,13 @@ from constructs import Construct
 import voice_userdata
 from voice_blueprint import catalog
 from voice_blueprint.aws import names
-from voice_blueprint.engines.launch.services import HOST_CACHE_DIR, preparation
+from voice_blueprint.engines.launch.services import HOST_CACHE_DIR, preparation_launch
 from voice_blueprint.hosts import artifacts_name
 from voice_constructs.aws.accelerator import (
     INSTANCE_STORE_MOUNT,
     SHARED_MEMORY_MIB,
     AcceleratorFleetProps,
-    accelerator_template,
+    create_accelerator_template,
     fleet_artifacts,
 )
 from voice_constructs.aws.acknowledge import acknowledge
@@ -33,8 +33,8 @@ class ArtifactsJob(Construct):
         super().__init__(scope, id_)
         fleet, context = props.fleet, props.context
         kind = catalog.instance_types()[fleet.instance_type]
-        launch, region = preparation(fleet), context.deployment.aws.region
-        job = voice_userdata.Preparation(
+        launch, region = preparation_launch(fleet), context.deployment.aws.region
+        job = voice_userdata.PreparationJob(
             region,
             (launch.image.value, context.image_uri(launch.image)),
             launch.command(),
@@ -46,7 +46,7 @@ class ArtifactsJob(Construct):
             SHARED_MEMORY_MIB if kind.computes_on != "cpu" else None,
             context.deployment.signing_key,
         )
-        template = accelerator_template(
+        template = create_accelerator_template(
             self,
             "Template",
             props=props,
@@ -59,15 +59,15 @@ class ArtifactsJob(Construct):
         )
         cfn = template.node.default_child
         assert isinstance(cfn, ec2.CfnLaunchTemplate)  # noqa: S101  narrows jsii's IConstruct
-        cfn.launch_template_name = names.job(context.deployment, fleet.name)
+        cfn.launch_template_name = names.job_template_name(context.deployment, fleet.name)
         cfn.add_property_override("LaunchTemplateData.InstanceInitiatedShutdownBehavior", "terminate")
         cfn.add_property_override("LaunchTemplateData.NetworkInterfaces.0.SubnetId", subnets.subnet_ids[0])
 
     def _build_role(self, props: AcceleratorFleetProps) -> iam.Role:
         fleet, context = props.fleet, props.context
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"))
-        context.registry.repositories[preparation(fleet).image].grant_pull(role)
+        context.registry.repositories[preparation_launch(fleet).image].grant_pull(role)
         name, region = artifacts_name(context.deployment, fleet), context.deployment.aws.region
-        context.registry.artifacts.allow(role, name, region=region, write=True)
+        context.registry.artifacts.grant_access(role, name, region=region, write=True)
         acknowledge(role, "AwsSolutions-IAM5[Resource::*]", "GetAuthorizationToken knows no resources")
         return role

@@ -17,7 +17,7 @@ from voice_blueprint.aws import names
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.observability.aws.dashboards import Dashboard, Panel
 from voice_blueprint.observability.aws.series import Resource, Series
-from voice_constructs.aws.alert_alarms import resolve
+from voice_constructs.aws.alert_alarms import resolve_dimension
 from voice_constructs.aws.pseudo import ACCOUNT_ID, PARTITION
 
 GRID_COLUMNS = 24
@@ -52,32 +52,32 @@ class Dashboards(Construct):
             cloudwatch.CfnDashboard(
                 self,
                 dashboard.topic.capitalize(),
-                dashboard_name=names.dashboard(props.deployment, dashboard.topic),
-                dashboard_body=Stack.of(self).to_json_string({"widgets": list(self._widgets(dashboard))}),
+                dashboard_name=names.dashboard_name(props.deployment, dashboard.topic),
+                dashboard_body=Stack.of(self).to_json_string({"widgets": list(self._build_widgets(dashboard))}),
             )
 
-    def _widgets(self, dashboard: Dashboard) -> Iterator[Widget]:
-        yield _build_widget("text", (0, 0), (PANEL_WIDTH, HEADER_HEIGHT), {"markdown": self._header(dashboard)})
+    def _build_widgets(self, dashboard: Dashboard) -> Iterator[Widget]:
+        yield _build_widget("text", (0, 0), (PANEL_WIDTH, HEADER_HEIGHT), {"markdown": self._header_text(dashboard)})
         yield _build_widget(
-            "alarm", (PANEL_WIDTH, 0), (GRID_COLUMNS - PANEL_WIDTH, HEADER_HEIGHT), self._states(dashboard)
+            "alarm", (PANEL_WIDTH, 0), (GRID_COLUMNS - PANEL_WIDTH, HEADER_HEIGHT), self._alarm_properties(dashboard)
         )
         panels_per_row = GRID_COLUMNS // PANEL_WIDTH
         for number, panel in enumerate(panel for panel in dashboard.panels if panel.series):
             row, column = divmod(number, panels_per_row)
             at = (column * PANEL_WIDTH, HEADER_HEIGHT + row * PANEL_HEIGHT)
-            yield _build_widget("metric", at, (PANEL_WIDTH, PANEL_HEIGHT), self._graph(panel))
+            yield _build_widget("metric", at, (PANEL_WIDTH, PANEL_HEIGHT), self._graph_properties(panel))
 
-    def _header(self, dashboard: Dashboard) -> str:
+    def _header_text(self, dashboard: Dashboard) -> str:
         runbooks = self._props.deployment.aws.observability.runbook_url
-        name = names.dashboard(self._props.deployment, dashboard.topic)
+        name = names.dashboard_name(self._props.deployment, dashboard.topic)
         return f"## {name}\n{dashboard.description} [Runbooks]({runbooks})"
 
-    def _states(self, dashboard: Dashboard) -> Widget:
+    def _alarm_properties(self, dashboard: Dashboard) -> Widget:
         region = self._props.deployment.aws.region
         prefix = f"arn:{PARTITION}:cloudwatch:{region}:{ACCOUNT_ID}:alarm:"
         return {"title": "Alarms", "alarms": [prefix + name for name in dashboard.alarms]}
 
-    def _graph(self, panel: Panel) -> Widget:
+    def _graph_properties(self, panel: Panel) -> Widget:
         percent = all(series.metric.unit == "Percent" for series in panel.series)
         return {
             "title": panel.title,
@@ -86,12 +86,14 @@ class Dashboards(Construct):
             "region": self._props.deployment.aws.region,
             "period": panel.period_s,
             "yAxis": {"left": {"min": 0, "showUnits": False} | ({"max": 100} if percent else {})},
-            "metrics": [self._line(series) for series in panel.series],
+            "metrics": [self._metric_row(series) for series in panel.series],
         }
 
-    def _line(self, series: Series) -> list[Any]:
+    def _metric_row(self, series: Series) -> list[Any]:
         dimensions = [
-            part for name, value in series.dimensions.items() for part in (name, resolve(value, self._props.resources))
+            part
+            for name, value in series.dimensions.items()
+            for part in (name, resolve_dimension(value, self._props.resources))
         ]
         style = {"stat": series.statistic, "label": series.label}
         return [series.namespace, series.metric.name, *dimensions, style]

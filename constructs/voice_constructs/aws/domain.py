@@ -41,11 +41,11 @@ class HostDomain(Construct):
             ],
         ).ref
 
-    def add_alias_record(self, host: str, *, to: str, zone_id: str) -> None:
+    def add_alias_record(self, host: str, *, dns_name: str, zone_id: str) -> None:
         """Make a host name an alias of an AWS endpoint.
 
         Args:
-            to: DNS name of the endpoint.
+            dns_name: DNS name of the endpoint.
             zone_id: AWS's hosted zone of that DNS name.
         """
         route53.CfnRecordSet(
@@ -54,7 +54,7 @@ class HostDomain(Construct):
             hosted_zone_id=self._zone_id,
             name=host,
             type="A",
-            alias_target=route53.CfnRecordSet.AliasTargetProperty(dns_name=to, hosted_zone_id=zone_id),
+            alias_target=route53.CfnRecordSet.AliasTargetProperty(dns_name=dns_name, hosted_zone_id=zone_id),
             **self._routing,
         )
 

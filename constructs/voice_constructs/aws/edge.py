@@ -13,7 +13,7 @@ from voice_blueprint.contract.session_api import HEALTH_PATH
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.edge import Edge
 from voice_constructs.aws.encryption import EncryptionKey
-from voice_constructs.aws.logs import log_group
+from voice_constructs.aws.logs import create_log_group
 from voice_constructs.aws.network import VoiceNetwork
 from voice_constructs.aws.retention import Retention
 
@@ -36,9 +36,9 @@ class EdgeContext:
         """The edge's section of the deployment file."""
         return self.deployment.aws.edge
 
-    def log_group(self, scope: Construct, id_: str, name: str) -> logs.LogGroup:
+    def create_log_group(self, scope: Construct, id_: str, name: str) -> logs.LogGroup:
         """Create an encrypted log group."""
-        return log_group(
+        return create_log_group(
             scope,
             id_,
             key=self.key,
@@ -47,7 +47,7 @@ class EdgeContext:
             name=name,
         )
 
-    def task_targets(
+    def create_task_targets(
         self, scope: Construct, id_: str, port: Port, *, preserve_client_ip: bool = False
     ) -> elbv2.NetworkTargetGroup:
         """Create a target group of a service's tasks. A target group can have only one load balancer.
@@ -75,7 +75,7 @@ class EdgeContext:
         )
 
 
-def edge_context(
+def create_edge_context(
     scope: Construct, *, deployment: Deployment, network: VoiceNetwork, retention: Retention
 ) -> EdgeContext:
     """Create the key of the edge, and return the context of the edge's constructs."""

@@ -23,7 +23,7 @@ _PUBLIC_BUCKETS = (
 """Buckets of AWS that hosts read (``vpc_endpoint_policies/s3_endpoint_policy.json`` in the examples above)."""
 
 
-def own_requests() -> iam.PolicyStatement:
+def allow_own_requests() -> iam.PolicyStatement:
     """Return the statement that allows all requests of this account's principals."""
     return iam.PolicyStatement(
         sid="RequestsOfThisAccount",
@@ -34,7 +34,7 @@ def own_requests() -> iam.PolicyStatement:
     )
 
 
-def own_buckets() -> iam.PolicyStatement:
+def allow_own_buckets() -> iam.PolicyStatement:
     """Return the statement that allows this account's principals to use the buckets of this account."""
     account = {"aws:PrincipalAccount": Aws.ACCOUNT_ID, "aws:ResourceAccount": Aws.ACCOUNT_ID}
     return iam.PolicyStatement(
@@ -46,7 +46,7 @@ def own_buckets() -> iam.PolicyStatement:
     )
 
 
-def public_buckets(region: str) -> iam.PolicyStatement:
+def allow_public_buckets(region: str) -> iam.PolicyStatement:
     """Return the statement that allows reading from the buckets of AWS that hosts need."""
     return iam.PolicyStatement(
         sid="BucketsOfAws",

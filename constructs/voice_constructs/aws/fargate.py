@@ -20,7 +20,7 @@ from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSI
 from voice_blueprint.contract.network import Port, Tier
 from voice_blueprint.contract.session_api import HEALTH_COMMAND
 from voice_blueprint.file.model.edge import TaskCount
-from voice_blueprint.hosts import digest, lacks_digests
+from voice_blueprint.hosts import image_digest, lacks_digests
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.state import PASSWORD_FIELD, ValkeyStore
@@ -32,7 +32,7 @@ PROTECTION_ACTIONS = ("ecs:GetTaskProtection", "ecs:UpdateTaskProtection")
 """Permissions for a task to enable its scale-in protection.
 https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection-endpoint.html"""
 
-START_S = 60
+START_GRACE_S = 60
 """Grace period of a new task's health checks."""
 SCALE_OUT_COOLDOWN_S = 60
 """Cooldown after a scale-out. A Fargate task on arm64 starts within about a minute; the default of 300 s is too slow
@@ -70,7 +70,7 @@ class FargateTier(Construct):
         self._props = props
         self._deployment = props.context.deployment
         self._lacks_digests = lacks_digests(self._deployment, (self.image,))
-        self.log_group = props.context.log_group(self, "Logs", f"/voice/{self._deployment.name}/{self.tier}")
+        self.log_group = props.context.create_log_group(self, "Logs", f"/voice/{self._deployment.name}/{self.tier}")
         self.token_key = self._build_token_key()
         self.cluster = ecs.Cluster(
             self,
@@ -118,8 +118,8 @@ class FargateTier(Construct):
         )
         self._allow_protection(task)
         secrets = {
-            VALKEY_HOST: self._state_host(),
-            VALKEY_PASSWORD: self._state_password(task),
+            VALKEY_HOST: self._state_host_secret(),
+            VALKEY_PASSWORD: self._state_password_secret(task),
             TOKEN_KEY: ecs.Secret.from_secrets_manager(self.token_key),
             **(extra_secrets or {}),
         }
@@ -135,7 +135,7 @@ class FargateTier(Construct):
             self.tier.value,
             container_name=self.tier.value,
             image=ecs.ContainerImage.from_ecr_repository(
-                self._props.repositories[self.image], digest(self._deployment, self.image)
+                self._props.repositories[self.image], image_digest(self._deployment, self.image)
             ),
             environment={variable.name: value for variable, value in environment.items()},
             secrets={variable.name: secret for variable, secret in secrets.items()},
@@ -146,7 +146,7 @@ class FargateTier(Construct):
             health_check=ecs.HealthCheck(
                 command=["CMD", HEALTH_COMMAND],
                 interval=Duration.seconds(10),
-                start_period=Duration.seconds(START_S),
+                start_period=Duration.seconds(START_GRACE_S),
             ),
             stop_timeout=Duration.seconds(FARGATE_STOP_TIMEOUT_S),
             logging=ecs.LogDriver.aws_logs(stream_prefix=self.tier.value, log_group=self.log_group),
@@ -164,7 +164,7 @@ class FargateTier(Construct):
         task_arns = f"arn:<AWS::Partition>:ecs:{stack.region}:{account}:task/<{stack.get_logical_id(cfn_cluster)}>/*"
         acknowledge(task, f"AwsSolutions-IAM5[Resource::{task_arns}]", "A task's id is unknown before it runs")
 
-    def _state_host(self) -> ecs.Secret:
+    def _state_host_secret(self) -> ecs.Secret:
         """Return a reference to the parameter with the store's endpoint.
 
         The parameter is referred to by name, so that a restore can change the value without an export.
@@ -174,7 +174,7 @@ class FargateTier(Construct):
         )
         return ecs.Secret.from_ssm_parameter(parameter)
 
-    def _state_password(self, task: ecs.FargateTaskDefinition) -> ecs.Secret:
+    def _state_password_secret(self, task: ecs.FargateTaskDefinition) -> ecs.Secret:
         """Return a reference to the tier's password, and grant the task permission to decrypt it.
 
         The secret is referred to by ARN, since the CDK's own grant would add the task's role to the other stack's key
@@ -209,7 +209,7 @@ class FargateTier(Construct):
             circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
             min_healthy_percent=100,
             max_healthy_percent=200,
-            health_check_grace_period=Duration.seconds(START_S),
+            health_check_grace_period=Duration.seconds(START_GRACE_S),
             assign_public_ip=False,
             vpc_subnets=network.private_subnets(),
             security_groups=[network.security_groups[self.tier]],

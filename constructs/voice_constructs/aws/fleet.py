@@ -18,10 +18,10 @@ from voice_blueprint.contract.environment import (
 from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
 from voice_blueprint.contract.network import PROMETHEUS, VALKEY, Tier
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import digest, lacks_digests
+from voice_blueprint.hosts import image_digest, lacks_digests
 from voice_constructs.aws.encryption import EncryptionKey
 from voice_constructs.aws.host import HostRole, HostRoleProps
-from voice_constructs.aws.logs import log_group
+from voice_constructs.aws.logs import create_log_group
 from voice_constructs.aws.network import VoiceNetwork
 from voice_constructs.aws.registry import ImageRegistry
 from voice_constructs.aws.retention import Retention
@@ -58,9 +58,9 @@ class FleetContext:
 
     def image_uri(self, image: Image) -> str:
         """Return the URI of an image with its digest. The URI does not exist if the image has no digest."""
-        return self.registry.repositories[image].repository_uri_for_digest(digest(self.deployment, image))
+        return self.registry.repositories[image].repository_uri_for_digest(image_digest(self.deployment, image))
 
-    def role(
+    def create_role(
         self, scope: Construct, id_: str, *, groups: Sequence[str], tier: Tier, images: Sequence[Image]
     ) -> HostRole:
         return HostRole(
@@ -104,7 +104,7 @@ class FleetContext:
             **hardware,  # type: ignore[arg-type]
         )
 
-    def telemetry(self, sources: Sequence[str]) -> voice_userdata.Container:
+    def telemetry_container(self, sources: Sequence[str]) -> voice_userdata.Container:
         """Return the container that publishes the fleet's metrics."""
         return self.container(
             Image.TELEMETRY,
@@ -117,7 +117,7 @@ class FleetContext:
         )
 
 
-def fleet_context(
+def create_fleet_context(
     scope: Construct,
     *,
     tier: Tier,
@@ -131,7 +131,7 @@ def fleet_context(
     key = EncryptionKey(scope, "Key", purpose=f"volumes and logs of the {tier} tier", removal_policy=retention.keys)
     key.allow_logs(deployment.aws.region)
     key.allow_auto_scaling()
-    group = log_group(
+    group = create_log_group(
         scope,
         "Logs",
         key=key,

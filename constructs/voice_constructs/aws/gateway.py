@@ -8,7 +8,7 @@ from constructs import Construct
 
 from voice_blueprint.aws import names
 from voice_blueprint.aws.edge import api_host
-from voice_blueprint.capacity.bounds import gateway_sockets
+from voice_blueprint.capacity.bounds import max_gateway_sockets
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.environment import (
     API_URL,
@@ -25,7 +25,7 @@ from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.fargate import FargateProps, FargateTier
 from voice_constructs.aws.transcripts import TranscriptArchive
 
-UPLOADS = "uploads"
+UPLOADS_VOLUME = "uploads"
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,15 @@ class Gateway(FargateTier):
             },
         )
         if archive:
-            archive.allow(task.task_role, region=props.context.deployment.aws.region)
+            archive.grant_access(task.task_role, region=props.context.deployment.aws.region)
         # Volume for uploaded files; every task has 20 GiB of storage.
-        task.add_volume(name=UPLOADS)
+        task.add_volume(name=UPLOADS_VOLUME)
         container = task.default_container
         assert container is not None  # noqa: S101  the task was built with one
-        container.add_mount_points(ecs.MountPoint(source_volume=UPLOADS, container_path="/tmp", read_only=False))  # noqa: S108
+        container.add_mount_points(ecs.MountPoint(source_volume=UPLOADS_VOLUME, container_path="/tmp", read_only=False))  # noqa: S108
         self.service = self._build_service(task, {GATEWAY_MEDIA: props.media_targets, GATEWAY_HTTP: props.api_targets})
         self._build_scaling(
-            settings.tasks, "OpenSockets", names.GATEWAY_FLEET, TARGET_UTILIZATION * gateway_sockets(settings)
+            settings.tasks, "OpenSockets", names.GATEWAY_FLEET, TARGET_UTILIZATION * max_gateway_sockets(settings)
         )
 
     def _build_archive(self) -> TranscriptArchive | None:
@@ -94,12 +94,12 @@ def _environment(context: EdgeContext, media_host: str) -> dict[Variable, str]:
         deployment,
         settings,
         fleet=names.GATEWAY_FLEET,
-        sockets=gateway_sockets(settings.gateway),
+        sockets=max_gateway_sockets(settings.gateway),
         media_host=media_host,
     )
     return shared | {
         VALKEY_PORT: str(VALKEY.number),
         VALKEY_USER: Tier.GATEWAY.value,
-        OTHER_REGIONS: ",".join(f"https://{api_host(domain)}" for domain in deployment.elsewhere),
+        OTHER_REGIONS: ",".join(f"https://{api_host(domain)}" for domain in deployment.other_region_domains),
         **({API_URL: f"https://{api_host(own_domain)}"} if own_domain and deployment.shared_domain else {}),
     }

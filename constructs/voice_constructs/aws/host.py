@@ -19,7 +19,7 @@ from voice_blueprint.catalog import InstanceType
 from voice_blueprint.contract.metrics import NAMESPACE
 from voice_blueprint.engines.launch.coldstart import StartBudget
 from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation, Purchase, Rollout, Spot
-from voice_blueprint.observability.aws.rollouts import surges
+from voice_blueprint.observability.aws.rollouts import can_surge
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.pseudo import ACCOUNT_ID, PARTITION
 
@@ -128,7 +128,7 @@ class HostTemplateProps:
     machine_image: str | None = None
 
 
-def host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec2.LaunchTemplate:
+def create_host_template(scope: Construct, id_: str, *, props: HostTemplateProps) -> ec2.LaunchTemplate:
     """Create a launch template with IMDSv2 only, an encrypted gp3 root volume, and no public address."""
     template = ec2.LaunchTemplate(
         scope,
@@ -242,7 +242,7 @@ class HostGroupProps:
         start: Start-up budget of a host, which is also the grace period of health checks.
         min_hosts: Minimum number of hosts, 0 while an image has no digest.
         rollout: Settings for the replacement of hosts by a deploy.
-        guards: Names of the alarms that stop the replacement.
+        rollback_alarm_names: Names of the alarms that stop the replacement.
     """
 
     name: str
@@ -254,12 +254,12 @@ class HostGroupProps:
     max_hosts: int
     warm_up_s: int
     rollout: Rollout
-    guards: Sequence[str]
+    rollback_alarm_names: Sequence[str]
     purchase: Purchase
     behind_load_balancer: bool = False
 
 
-def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscaling.AutoScalingGroup:
+def create_host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscaling.AutoScalingGroup:
     """Create an Auto Scaling group whose hosts join once they are ready, and drain before termination.
 
     The lifecycle hooks are part of the group, so that they apply to its first host as well.
@@ -281,7 +281,7 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
         if props.behind_load_balancer
         else autoscaling.HealthChecks.ec2(grace_period=grace),
         group_metrics=[autoscaling.GroupMetrics.all()],
-        update_policy=_refresh(props),
+        update_policy=_instance_refresh(props),
     )
     cfn = group.node.default_child
     assert isinstance(cfn, autoscaling.CfnAutoScalingGroup)  # noqa: S101  narrows jsii's IConstruct
@@ -296,7 +296,8 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
     ]
     # The L2 only accepts alarms, not names; each would be a construct of its own in each group.
     cfn.add_override(
-        "UpdatePolicy.AutoScalingInstanceRefresh.Preferences.AlarmSpecification", {"Alarms": list(props.guards)}
+        "UpdatePolicy.AutoScalingInstanceRefresh.Preferences.AlarmSpecification",
+        {"Alarms": list(props.rollback_alarm_names)},
     )
     acknowledge(
         group,
@@ -306,13 +307,13 @@ def host_group(scope: Construct, id_: str, *, props: HostGroupProps) -> autoscal
     return group
 
 
-def _refresh(props: HostGroupProps) -> autoscaling.UpdatePolicy:
+def _instance_refresh(props: HostGroupProps) -> autoscaling.UpdatePolicy:
     """Return the update policy: an instance refresh that includes the warm pool.
 
     Scaling continues during the refresh. If an alarm fires, the refresh fails, and CloudFormation restores the previous
     launch template.
     """
-    rollout, room = props.rollout, surges(props.purchase)
+    rollout, room = props.rollout, can_surge(props.purchase)
     return autoscaling.UpdatePolicy.instance_refresh(
         strategy=autoscaling.InstanceRefreshStrategy.ROLLING,
         min_healthy_percentage=100 if room else 100 - rollout.surge_percent,

@@ -17,14 +17,14 @@ from voice_blueprint.aws import machine_images, names
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import VAD_IMAGES, asr_images, digest, lacks_digests
+from voice_blueprint.hosts import VAD_IMAGES, asr_images, image_digest, lacks_digests
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.host import ROOT_DEVICE
 from voice_constructs.aws.network import VoiceNetwork
 
 VFIO_DRIVERS = "64788ef"
 """Commit of amzn-drivers whose script was reviewed (userspace/dpdk/enav2-vfio-patch)."""
-X86_BUILDER = "m7i.2xlarge"
+ACCELERATOR_BUILDER_TYPE = "m7i.2xlarge"
 """Instance type that builds the images of accelerator fleets, since installing and pulling need no accelerators. Other
 images are built on the fleet's type: the huge pages of the VAD fleet need its memory after the reboot."""
 MANAGED_POLICIES = ("EC2InstanceProfileForImageBuilder", "AmazonSSMManagedInstanceCore")
@@ -51,7 +51,7 @@ class _Fleet:
 class HostImages(Construct):
     """An image pipeline for each fleet whose container images have digests.
 
-    The machine images have the tags of ``names.baked_tags``.
+    The machine images have the tags of ``names.machine_image_tags``.
     """
 
     def __init__(self, scope: Construct, id_: str, *, props: HostImagesProps) -> None:
@@ -87,9 +87,9 @@ class HostImages(Construct):
     def _build_pipeline(self, fleet: _Fleet) -> None:
         deployment, fleet_scope = self._deployment, Construct(self, fleet.name.capitalize())
         name = f"{deployment.name}-{fleet.name}"
-        bake = self._bake(fleet)
+        bake = self._bake_template(fleet)
         # Components and recipes are immutable: changed content needs a new name.
-        digests = [digest(deployment, image) for image in fleet.images]
+        digests = [image_digest(deployment, image) for image in fleet.images]
         versioned_name = (
             f"{name}-{_fingerprint(voice_userdata.render_bake(bake(digests), 'bake'), fleet.root_volume_gib)}"
         )
@@ -103,7 +103,7 @@ class HostImages(Construct):
             name=versioned_name,
             version="1.0.0",
             platform="Linux",
-            data=_document(versioned_name, bake(uris)),
+            data=_component_document(versioned_name, bake(uris)),
         )
         accelerator = catalog.instance_types()[fleet.instance_type].accelerator
         recipe = imagebuilder.CfnImageRecipe(
@@ -131,7 +131,7 @@ class HostImages(Construct):
             "Infrastructure",
             name=name,
             instance_profile_name=self._profile.ref,
-            instance_types=[X86_BUILDER if accelerator else fleet.instance_type],
+            instance_types=[ACCELERATOR_BUILDER_TYPE if accelerator else fleet.instance_type],
             subnet_id=subnets.subnet_ids[0],
             security_group_ids=[self._props.network.security_groups[fleet.tier].security_group_id],
             instance_metadata_options=imagebuilder.CfnInfrastructureConfiguration.InstanceMetadataOptionsProperty(
@@ -148,7 +148,7 @@ class HostImages(Construct):
                     region=deployment.aws.region,
                     ami_distribution_configuration={
                         "Name": f"{name} {{{{ imagebuilder:buildDate }}}}",
-                        "AmiTags": names.baked_tags(deployment, fleet.name),
+                        "AmiTags": names.machine_image_tags(deployment, fleet.name),
                     },
                 )
             ],
@@ -162,10 +162,10 @@ class HostImages(Construct):
             distribution_configuration_arn=distribution.attr_arn,
         )
 
-    def _bake(self, fleet: _Fleet) -> "_Baking":
+    def _bake_template(self, fleet: _Fleet) -> "_BakeTemplate":
         vad, settings = self._deployment.aws.vad, self._deployment.aws.host_images
         packets = fleet.tier is Tier.VAD
-        return _Baking(
+        return _BakeTemplate(
             self._deployment.aws.region,
             fleet.images,
             voice_userdata.HugePages(vad.huge_pages.size_mib, vad.huge_pages.count) if packets else None,
@@ -175,7 +175,7 @@ class HostImages(Construct):
 
 
 @dataclass(frozen=True)
-class _Baking:
+class _BakeTemplate:
     """User data for the build, without the image URIs, which are only known at deployment."""
 
     region: str
@@ -184,19 +184,19 @@ class _Baking:
     vfio_drivers: str | None
     signing_key: str | None
 
-    def __call__(self, uris: Sequence[str]) -> voice_userdata.Bake:
+    def __call__(self, uris: Sequence[str]) -> voice_userdata.BakeJob:
         results = {image.value: uri for image, uri in zip(self.images, uris, strict=True)}
-        return voice_userdata.Bake(self.region, results, self.huge_pages, self.vfio_drivers, self.signing_key)
+        return voice_userdata.BakeJob(self.region, results, self.huge_pages, self.vfio_drivers, self.signing_key)
 
 
 def _fingerprint(script: str, volume_gib: int) -> str:
     return hashlib.sha256(f"{volume_gib} {script}".encode()).hexdigest()[:8]
 
 
-def _document(name: str, bake: voice_userdata.Bake) -> str:
+def _component_document(name: str, bake: voice_userdata.BakeJob) -> str:
     """Return the document of a component, whose steps build the image, reboot, and check the result."""
 
-    def run(step_name: str, script: str) -> dict[str, object]:
+    def bash_step(step_name: str, script: str) -> dict[str, object]:
         return {"name": step_name, "action": "ExecuteBash", "inputs": {"commands": [script]}}
 
     reboot = {"name": "reboot", "action": "Reboot", "inputs": {"delaySeconds": 5}}
@@ -205,8 +205,8 @@ def _document(name: str, bake: voice_userdata.Bake) -> str:
             "name": name,
             "schemaVersion": 1.0,
             "phases": [
-                {"name": "build", "steps": [run("bake", voice_userdata.render_bake(bake, "bake")), reboot]},
-                {"name": "validate", "steps": [run("check", voice_userdata.render_bake(bake, "check"))]},
+                {"name": "build", "steps": [bash_step("bake", voice_userdata.render_bake(bake, "bake")), reboot]},
+                {"name": "validate", "steps": [bash_step("check", voice_userdata.render_bake(bake, "check"))]},
             ],
         }
     )

@@ -24,7 +24,7 @@ _RETENTION: Mapping[LogRetentionDays, logs.RetentionDays] = {
 }
 
 
-def log_group(
+def create_log_group(
     scope: Construct,
     id_: str,
     *,

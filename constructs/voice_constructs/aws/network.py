@@ -13,8 +13,13 @@ from voice_blueprint.contract.network import FLOWS, Flow, Port, Tier
 from voice_blueprint.file.model.aws import Network
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.encryption import EncryptionKey
-from voice_constructs.aws.endpoint_policies import INTERFACE_SERVICES, own_buckets, own_requests, public_buckets
-from voice_constructs.aws.logs import log_group
+from voice_constructs.aws.endpoint_policies import (
+    INTERFACE_SERVICES,
+    allow_own_buckets,
+    allow_own_requests,
+    allow_public_buckets,
+)
+from voice_constructs.aws.logs import create_log_group
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ class VoiceNetwork(Construct):
     def _build_flow_logs(self, props: VoiceNetworkProps) -> logs.LogGroup:
         key = EncryptionKey(self, "LogKey", purpose="VPC flow logs", removal_policy=props.removal_policy)
         key.allow_logs(props.region)
-        group = log_group(
+        group = create_log_group(
             self,
             "FlowLogs",
             key=key,
@@ -115,7 +120,7 @@ class VoiceNetwork(Construct):
             if tier is not Tier.INTERNET
         }
         for flow in FLOWS:
-            _allow(groups, flow)
+            _allow_flow(groups, flow)
         # These are the only public entry points.
         for tier in (Tier.PUBLIC_LOAD_BALANCER, Tier.AGENT_LOAD_BALANCER):
             acknowledge(groups[tier], "AwsSolutions-EC23", "Callers connect to the public listeners")
@@ -123,8 +128,8 @@ class VoiceNetwork(Construct):
 
     def _build_endpoints(self, props: VoiceNetworkProps) -> None:
         buckets = self.vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
-        buckets.add_to_policy(own_buckets())
-        buckets.add_to_policy(public_buckets(props.region))
+        buckets.add_to_policy(allow_own_buckets())
+        buckets.add_to_policy(allow_public_buckets(props.region))
         for service in props.network.interface_endpoints:
             endpoint = self.vpc.add_interface_endpoint(
                 "Endpoint" + "".join(part.capitalize() for part in service.replace("-", ".").split(".")),
@@ -134,7 +139,7 @@ class VoiceNetwork(Construct):
                 open=False,
             )
             if service in INTERFACE_SERVICES:
-                endpoint.add_to_policy(own_requests())
+                endpoint.add_to_policy(allow_own_requests())
 
 
 @cache
@@ -142,7 +147,7 @@ def _ec2_port(port: Port) -> ec2.Port:
     return ec2.Port.tcp(port.number) if port.protocol == "tcp" else ec2.Port.udp(port.number)
 
 
-def _allow(groups: dict[Tier, ec2.SecurityGroup], flow: Flow) -> None:
+def _allow_flow(groups: dict[Tier, ec2.SecurityGroup], flow: Flow) -> None:
     port = _ec2_port(flow.port)
     if flow.source is Tier.INTERNET:
         groups[flow.destination].add_ingress_rule(ec2.Peer.any_ipv4(), port, flow.port.purpose)

@@ -11,7 +11,7 @@ from voice_blueprint.contract.network import GATEWAY_MEDIA, PUBLIC_TLS, RTP, Por
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.domain import EdgeDomain, HostDomain
 from voice_constructs.aws.edge import EdgeContext
-from voice_constructs.aws.encryption import log_delivery_policy
+from voice_constructs.aws.encryption import log_delivery_condition
 from voice_constructs.aws.pseudo import ACCOUNT_ID
 
 REPLACED_LOG_RETENTION_DAYS = 7
@@ -52,7 +52,7 @@ class TlsLoadBalancer(Construct):
     ) -> None:
         super().__init__(scope, id_)
         self._context = context
-        self.targets = context.task_targets(self, target_id, port, preserve_client_ip=True)
+        self.targets = context.create_task_targets(self, target_id, port, preserve_client_ip=True)
         self.load_balancer = elbv2.NetworkLoadBalancer(
             self,
             "LoadBalancer",
@@ -63,22 +63,22 @@ class TlsLoadBalancer(Construct):
             cross_zone_enabled=context.settings.cross_zone,
             deletion_protection=context.deployment.aws.deletion_protection,
         )
-        self.host = self._name(domain, host)
-        self._listen(domain)
+        self.host = self._publish_host_name(domain, host)
+        self._add_tls_listener(domain)
         self._store_access_logs()
 
-    def _name(self, domain: HostDomain | None, host: str | None) -> str:
+    def _publish_host_name(self, domain: HostDomain | None, host: str | None) -> str:
         balancer = self.load_balancer
         if domain is None or host is None:
             return balancer.load_balancer_dns_name
         domain.add_alias_record(
             host,
-            to=balancer.load_balancer_dns_name,
+            dns_name=balancer.load_balancer_dns_name,
             zone_id=balancer.load_balancer_canonical_hosted_zone_id,
         )
         return host
 
-    def _listen(self, domain: HostDomain | None) -> None:
+    def _add_tls_listener(self, domain: HostDomain | None) -> None:
         certificate = domain.certificate_arn if domain else self._context.settings.certificate_arn
         assert certificate is not None  # noqa: S101  the model asks for one of the two
         self.load_balancer.add_listener(
@@ -117,7 +117,7 @@ class TlsLoadBalancer(Construct):
         )
         delivery, conditions = (
             iam.ServicePrincipal("delivery.logs.amazonaws.com"),
-            log_delivery_policy(deployment.aws.region),
+            log_delivery_condition(deployment.aws.region),
         )
         for actions, resource in (
             (["s3:GetBucketAcl", "s3:ListBucket"], bucket.bucket_arn),

@@ -6,10 +6,10 @@ from constructs import Construct
 
 from voice_blueprint.contract.images import Image
 from voice_blueprint.hosts import AWS_IMAGES
-from voice_constructs.aws.artifacts import artifacts
+from voice_constructs.aws.artifacts import create_artifacts
 from voice_constructs.aws.encryption import EncryptionKey
 
-UNTAGGED_IMAGES_KEPT = 10
+MAX_UNTAGGED_IMAGES = 10
 """Maximum number of untagged images. They are replaced builds, and a few are kept for rollbacks by digest."""
 
 
@@ -37,9 +37,9 @@ class ImageRegistry(Construct):
                 removal_policy=removal_policy,
                 empty_on_delete=removal_policy is RemovalPolicy.DESTROY,
                 lifecycle_rules=[
-                    ecr.LifecycleRule(tag_status=ecr.TagStatus.UNTAGGED, max_image_count=UNTAGGED_IMAGES_KEPT)
+                    ecr.LifecycleRule(tag_status=ecr.TagStatus.UNTAGGED, max_image_count=MAX_UNTAGGED_IMAGES)
                 ],
             )
             for image in AWS_IMAGES
         }
-        self.artifacts = artifacts(self, key=key, removal_policy=removal_policy)
+        self.artifacts = create_artifacts(self, key=key, removal_policy=removal_policy)

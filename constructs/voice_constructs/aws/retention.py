@@ -32,6 +32,6 @@ _BY_ENVIRONMENT = {
 }
 
 
-def retention(environment: Environment) -> Retention:
+def retention_for(environment: Environment) -> Retention:
     """Return the retention of an environment's resources."""
     return _BY_ENVIRONMENT[environment]

@@ -17,7 +17,7 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import ScalingRule, Statistic
 from voice_blueprint.observability.aws.alerts import scaling_runbook
 
-IN_L2 = "Resource"
+L1_CHILD_ID = "Resource"
 """Id of an L1 resource in its L2. At another path, a deployed alarm would be recreated with a name that already
 exists."""
 
@@ -43,8 +43,8 @@ class RuleScaling(Construct):
         verb = "grows" if rule.adds_hosts else "shrinks"
         self.alarm = cloudwatch.CfnAlarm(
             Construct(self, "Alarm"),
-            IN_L2,
-            alarm_name=names.scaling_alarm(deployment, fleet, rule),
+            L1_CHILD_ID,
+            alarm_name=names.scaling_alarm_name(deployment, fleet, rule),
             alarm_description=(
                 f"Fleet {fleet} {verb}: {rule.metric} {rule.comparison} {rule.threshold:g}. "
                 f"Runbook: {scaling_runbook(deployment, rule)}"
@@ -70,7 +70,7 @@ class RuleScaling(Construct):
     def _build_policy(self, id_: str, rule: ScalingRule, group: str) -> autoscaling.CfnScalingPolicy:
         return autoscaling.CfnScalingPolicy(
             Construct(self, id_),
-            IN_L2,
+            L1_CHILD_ID,
             auto_scaling_group_name=group,
             policy_type="StepScaling",
             adjustment_type="ChangeInCapacity",
@@ -86,7 +86,7 @@ class RuleScaling(Construct):
         )
 
 
-def fleet_scaling(
+def create_fleet_scaling(
     scope: Construct,
     deployment: Deployment,
     fleet: str,

@@ -17,9 +17,9 @@ from voice_constructs.aws.pseudo import PARTITION, REGION
 from voice_constructs.aws.web_acl import LOG_GROUP_PREFIX, WebAcl
 
 STAGE = "live"
-JSON = "application/json"
+JSON_TYPE = "application/json"
 
-ACCESS_LOG = {
+ACCESS_LOG_FIELDS = {
     "requestId": "$context.requestId",
     "time": "$context.requestTimeEpoch",
     "address": "$context.identity.sourceIp",
@@ -38,7 +38,7 @@ ACCESS_LOG = {
 """Fields of the access log. It contains no headers, query strings or session ids: ``resourcePath`` is the pattern of
 the route, ``apiKeyId`` is not the key."""
 
-CALLERS = {
+CALLER_VARIABLES = {
     "api-key": "context.identity.apiKeyId",
     "iam": "context.identity.userArn",
     "none": "context.identity.sourceIp",
@@ -74,7 +74,7 @@ class SessionApi(Construct):
         self._build_execution_log()
         self._build_routes()
         self._build_gateway_responses()
-        self._protect()
+        self._build_web_acl()
         self._build_keys()
         self._build_outputs(domain)
         if domain is not None:
@@ -87,7 +87,9 @@ class SessionApi(Construct):
 
     def _build_rest_api(self, domain: EdgeDomain | None) -> apigateway.RestApi:
         throttle = self._context.settings.throttle
-        access_log = self._context.log_group(self, "AccessLog", f"/voice/{self._context.deployment.name}/api-access")
+        access_log = self._context.create_log_group(
+            self, "AccessLog", f"/voice/{self._context.deployment.name}/api-access"
+        )
         api = apigateway.RestApi(
             self,
             "Api",
@@ -101,7 +103,7 @@ class SessionApi(Construct):
             deploy_options=apigateway.StageOptions(
                 stage_name=STAGE,
                 access_log_destination=apigateway.LogGroupLogDestination(access_log),
-                access_log_format=apigateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG)),
+                access_log_format=apigateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG_FIELDS)),
                 logging_level=apigateway.MethodLoggingLevel.ERROR,
                 data_trace_enabled=False,
                 tracing_enabled=True,
@@ -162,7 +164,7 @@ class SessionApi(Construct):
 
     def _build_execution_log(self) -> None:
         # API Gateway would create the group itself, unencrypted and without expiry.
-        log = self._context.log_group(
+        log = self._context.create_log_group(
             self, "ExecutionLog", f"API-Gateway-Execution-Logs_{self.rest_api.rest_api_id}/{STAGE}"
         )
         self.stage.node.add_dependency(log)
@@ -171,22 +173,22 @@ class SessionApi(Construct):
         self._validator = self.rest_api.add_request_validator(
             "Validator", validate_request_body=True, validate_request_parameters=True
         )
-        error = self._model("Error", session_api.ERROR)
+        error = self._add_model("Error", session_api.ERROR_SCHEMA)
         sessions = self.rest_api.root.resource_for_path(session_api.SESSIONS_PATH)
-        self._route(
+        self._add_route(
             sessions,
             "POST",
-            answers={"201": self._model("Session", session_api.SESSION), "400": error, "503": error},
-            request=self._model("SessionRequest", session_api.SESSION_REQUEST),
+            responses={"201": self._add_model("Session", session_api.SESSION_SCHEMA), "400": error, "503": error},
+            request=self._add_model("SessionRequest", session_api.SESSION_REQUEST_SCHEMA),
         )
         session_parameters = {f"method.request.header.{TOKEN_HEADER}": True, "method.request.path.id": True}
         session = sessions.add_resource("{id}")
-        self._route(session, "DELETE", answers={"204": None, "404": error}, token=session_parameters)
+        self._add_route(session, "DELETE", responses={"204": None, "404": error}, token=session_parameters)
         events = session.add_resource("events")
-        self._route(
+        self._add_route(
             events,
             "GET",
-            answers={"200": None, "404": error},
+            responses={"200": None, "404": error},
             token={**session_parameters, f"method.request.header.{LAST_EVENT_ID_HEADER}": False},
             stream=True,
         )
@@ -194,17 +196,17 @@ class SessionApi(Construct):
         if self._context.settings.archive:
             transcript = session.add_resource("transcript")
             for method, answers in (("GET", {"200": None, "404": error}), ("DELETE", {"204": None, "404": error})):
-                self._route(transcript, method, answers=answers, parameters={"method.request.path.id": True})
+                self._add_route(transcript, method, responses=answers, parameters={"method.request.path.id": True})
             resources.append(transcript)
         if self._context.settings.allowed_origins:
             for resource in resources:
-                self._allow_pages(resource)
+                self._add_preflight(resource)
 
-    def _allow_pages(self, resource: apigateway.IResource) -> None:
+    def _add_preflight(self, resource: apigateway.IResource) -> None:
         """Add the CORS preflight of a route, which requires no authorization."""
         method = resource.add_method(
             "OPTIONS",
-            self.link.integration("OPTIONS", resource.path, caller=None),
+            self.link.build_integration("OPTIONS", resource.path, caller=None),
             request_parameters={"method.request.path.id": True} if "{id}" in resource.path else None,
         )
         for rule in ("AwsSolutions-APIG4", "AwsSolutions-COG4"):
@@ -212,12 +214,12 @@ class SessionApi(Construct):
                 method, rule, "Browsers send preflight requests without credentials; the response is the same for all"
             )
 
-    def _model(self, name: str, schema: Schema) -> apigateway.IModel:
+    def _add_model(self, name: str, schema: Schema) -> apigateway.IModel:
         model = apigateway.CfnModel(
             self,
             f"{name}Model",
             rest_api_id=self.rest_api.rest_api_id,
-            content_type=JSON,
+            content_type=JSON_TYPE,
             name=name,
             schema={"$schema": "http://json-schema.org/draft-04/schema#", "title": name, **schema},
         )
@@ -227,12 +229,12 @@ class SessionApi(Construct):
         deployment.add_to_logical_id(schema)
         return apigateway.Model.from_model_name(self, name, model.ref)
 
-    def _route(
+    def _add_route(
         self,
         resource: apigateway.IResource,
         method: str,
         *,
-        answers: dict[str, apigateway.IModel | None],
+        responses: dict[str, apigateway.IModel | None],
         request: apigateway.IModel | None = None,
         token: dict[str, bool] | None = None,
         parameters: dict[str, bool] | None = None,
@@ -248,15 +250,15 @@ class SessionApi(Construct):
         kind = "session" if token else self._context.settings.authorizer.kind
         cfn_method = resource.add_method(
             method,
-            self.link.integration(method, resource.path, caller=CALLERS.get(kind), stream=stream),
+            self.link.build_integration(method, resource.path, caller=CALLER_VARIABLES.get(kind), stream=stream),
             authorization_type=apigateway.AuthorizationType.IAM if kind == "iam" else apigateway.AuthorizationType.NONE,
             api_key_required=kind == "api-key",
             request_validator=self._validator,
-            request_models={JSON: request} if request else None,
+            request_models={JSON_TYPE: request} if request else None,
             request_parameters=token or parameters,
             method_responses=[
-                apigateway.MethodResponse(status_code=status, response_models={JSON: model} if model else None)
-                for status, model in answers.items()
+                apigateway.MethodResponse(status_code=status, response_models={JSON_TYPE: model} if model else None)
+                for status, model in responses.items()
             ],
         )
         acknowledge(
@@ -301,18 +303,20 @@ class SessionApi(Construct):
                 type=type_,
                 status_code=status,
                 response_headers=headers | (readable if origins else {}),
-                templates={JSON: f'{{"error": $context.error.messageString, "detail": "$context.error.{detail}"}}'},
+                templates={
+                    JSON_TYPE: f'{{"error": $context.error.messageString, "detail": "$context.error.{detail}"}}'
+                },
             )
 
-    def _protect(self) -> None:
+    def _build_web_acl(self) -> None:
         name = self._context.deployment.name
         WebAcl(
             self,
             "WebAcl",
             name=name,
             requests_per_address_5_min=self._context.settings.throttle.requests_per_address_5_min,
-            log_group=self._context.log_group(self, "WebAclLog", f"{LOG_GROUP_PREFIX}{name}"),
-            protects=(
+            log_group=self._context.create_log_group(self, "WebAclLog", f"{LOG_GROUP_PREFIX}{name}"),
+            resource_arn=(
                 f"arn:{PARTITION}:apigateway:{REGION}::/restapis/{self.rest_api.rest_api_id}"
                 f"/stages/{self.stage.stage_name}"
             ),
@@ -349,5 +353,5 @@ class SessionApi(Construct):
             stage=self.stage.stage_name,
         )
         domain.add_alias_record(
-            domain.api_host, to=name.attr_regional_domain_name, zone_id=name.attr_regional_hosted_zone_id
+            domain.api_host, dns_name=name.attr_regional_domain_name, zone_id=name.attr_regional_hosted_zone_id
         )

@@ -16,14 +16,14 @@ from voice_blueprint.file.model.aws import StateStore
 from voice_blueprint.file.model.observability import LogRetentionDays
 from voice_constructs.aws.acknowledge import acknowledge
 from voice_constructs.aws.encryption import EncryptionKey
-from voice_constructs.aws.logs import log_group
+from voice_constructs.aws.logs import create_log_group
 
 PASSWORD_LENGTH = 48
 PASSWORD_FIELD = "password"  # noqa: S105  the name of a field
 
 
 @dataclass(frozen=True)
-class StateStoreProps:
+class ValkeyStoreProps:
     """Properties of ``ValkeyStore``.
 
     Attributes:
@@ -61,7 +61,7 @@ class ValkeyStore(Construct):
         replication_group_id: Id of the replication group; dimension of its AWS/ElastiCache metrics.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, props: StateStoreProps) -> None:
+    def __init__(self, scope: Construct, id_: str, *, props: ValkeyStoreProps) -> None:
         super().__init__(scope, id_)
         self.replication_group_id = props.group
         self.host_parameter = props.host_parameter
@@ -98,7 +98,7 @@ class ValkeyStore(Construct):
         )
         return secret
 
-    def _build_users(self, props: StateStoreProps) -> elasticache.CfnUserGroup:
+    def _build_users(self, props: ValkeyStoreProps) -> elasticache.CfnUserGroup:
         # A group requires a `default` user; this one has no permissions, and its password is not stored.
         rights = {"default": "off resetkeys resetchannels -@all"} | {a.tier.value: a.acl for a in props.users}
         secrets = {"default": self._build_secret("default")} | {t.value: s for t, s in self.secrets.items()}
@@ -107,12 +107,12 @@ class ValkeyStore(Construct):
                 self,
                 f"{name.capitalize()}User",
                 engine="valkey",
-                user_id=names.state_part(props.name, name),
+                user_id=names.state_part_id(props.name, name),
                 user_name=name,
                 access_string=acl,
                 authentication_mode={
                     "Type": "password",
-                    "Passwords": [_password(secrets[name]).unsafe_unwrap()],
+                    "Passwords": [_password_reference(secrets[name]).unsafe_unwrap()],
                 },
             )
             for name, acl in rights.items()
@@ -121,7 +121,7 @@ class ValkeyStore(Construct):
             self,
             "Users",
             engine="valkey",
-            user_group_id=names.state_part(props.name, "users"),
+            user_group_id=names.state_part_id(props.name, "users"),
             user_ids=[user.user_id for user in users],
         )
         for user in users:
@@ -129,7 +129,7 @@ class ValkeyStore(Construct):
         return group
 
     def _build_replication_group(
-        self, props: StateStoreProps, users: elasticache.CfnUserGroup
+        self, props: ValkeyStoreProps, users: elasticache.CfnUserGroup
     ) -> elasticache.CfnReplicationGroup:
         subnets = elasticache.CfnSubnetGroup(
             self,
@@ -146,7 +146,7 @@ class ValkeyStore(Construct):
             properties={"maxmemory-policy": "volatile-ttl"},
         )
         logs = {
-            kind: log_group(
+            kind: create_log_group(
                 self, name, key=self.key, retention_days=props.log_retention_days, removal_policy=props.log_policy
             ).log_group_name
             for kind, name in {"slow-log": "SlowLog", "engine-log": "EngineLog"}.items()
@@ -194,7 +194,7 @@ class ValkeyStore(Construct):
         return group
 
 
-def _password(secret: secretsmanager.Secret) -> SecretValue:
+def _password_reference(secret: secretsmanager.Secret) -> SecretValue:
     """Return a deploy-time reference to the password, so that the template does not contain the value."""
     return secret.secret_value_from_json(PASSWORD_FIELD)
 

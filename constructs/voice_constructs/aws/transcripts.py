@@ -43,7 +43,7 @@ class TranscriptArchive(Construct):
         """URL of the archive in the gateway's configuration."""
         return f"https://{self.bucket.bucket_regional_domain_name}"
 
-    def allow(self, role: iam.IRole, *, region: str) -> None:
+    def grant_access(self, role: iam.IRole, *, region: str) -> None:
         """Grant a role permission to write, read and delete transcripts by key, but not to list the bucket."""
         via_s3 = {"StringEquals": {"kms:ViaService": f"s3.{region}.amazonaws.com"}}
         prefixes = (ARCHIVE_PREFIX, ARCHIVE_INDEX_PREFIX, USAGE_PREFIX)

@@ -12,7 +12,7 @@ from constructs import Construct
 import voice_userdata
 from voice_blueprint import catalog
 from voice_blueprint.aws import names
-from voice_blueprint.capacity.bounds import binding_bound, vad_host
+from voice_blueprint.capacity.bounds import limiting_bound, vad_host_bounds
 from voice_blueprint.contract.environment import (
     CHUNK_KIND,
     CHUNK_PORT,
@@ -33,11 +33,11 @@ from voice_constructs.aws.host import (
     HostGroupProps,
     HostRole,
     HostTemplateProps,
-    host_group,
-    host_template,
+    create_host_group,
+    create_host_template,
     lifecycle_hooks,
 )
-from voice_constructs.aws.scaling import fleet_scaling
+from voice_constructs.aws.scaling import create_fleet_scaling
 
 CONTROL_DIR = str(PurePosixPath(CONTROL_SOCKET).parent)
 DATAPLANE_CAPABILITIES = ("NET_ADMIN", "NET_RAW", "BPF", "PERFMON", "IPC_LOCK", "SYS_ADMIN", "SYS_NICE")
@@ -57,8 +57,8 @@ class VadFleet(Construct):
 
     Attributes:
         groups: Auto Scaling groups in zone order.
-        by_instance: UDP target group for RTP in which Auto Scaling registers hosts.
-        by_address: UDP target group for RTP in which vfio hosts register themselves.
+        instance_targets: UDP target group for RTP in which Auto Scaling registers hosts.
+        address_targets: UDP target group for RTP in which vfio hosts register themselves.
         target_group: The target group that the configured data path uses; the public load balancer's listener forwards
             to it.
         scaling: One scaling construct per rule.
@@ -71,17 +71,19 @@ class VadFleet(Construct):
         self._fleet = context.deployment.aws.vad
         self._vfio = self._fleet.data_path.mode is DataPathMode.VFIO
         # Both are created in either mode, since other stacks import both, so that a fleet can change its data path.
-        self.by_instance = self._build_target_group("Targets", elbv2.TargetType.INSTANCE)
-        self.by_address = self._build_target_group("AddressTargets", elbv2.TargetType.IP)
-        self.target_group = self.by_address if self._vfio else self.by_instance
-        role = context.role(self, "Role", groups=names.vad_groups(self._deployment), tier=Tier.VAD, images=VAD_IMAGES)
+        self.instance_targets = self._build_target_group("Targets", elbv2.TargetType.INSTANCE)
+        self.address_targets = self._build_target_group("AddressTargets", elbv2.TargetType.IP)
+        self.target_group = self.address_targets if self._vfio else self.instance_targets
+        role = context.create_role(
+            self, "Role", groups=names.vad_group_names(self._deployment), tier=Tier.VAD, images=VAD_IMAGES
+        )
         if self._vfio:
             role.allow_target_registration(self.target_group.target_group_arn)
         self.groups = [self._build_group(zone, role) for zone in self._deployment.aws.availability_zones]
         # Zones are updated one after another, so that a fault of new hosts first appears in one zone.
         for before, after in pairwise(self.groups):
             after.node.add_dependency(before)
-        self.scaling = fleet_scaling(self, self._deployment, names.VAD_FLEET, self._fleet.scaling, self.groups)
+        self.scaling = create_fleet_scaling(self, self._deployment, names.VAD_FLEET, self._fleet.scaling, self.groups)
 
     def _build_target_group(self, id_: str, kind: elbv2.TargetType) -> elbv2.NetworkTargetGroup:
         """Create a target group. Auto Scaling registers instances; a vfio host registers its own address."""
@@ -107,9 +109,9 @@ class VadFleet(Construct):
 
     def _build_group(self, zone: str, role: HostRole) -> autoscaling.AutoScalingGroup:
         suffix = zone.removeprefix(self._deployment.aws.region).upper()
-        name = names.group(self._deployment, names.VAD_FLEET, zone)
+        name = names.group_name(self._deployment, names.VAD_FLEET, zone)
         express = self._fleet.ena_express
-        template = host_template(
+        template = create_host_template(
             self,
             f"Template{suffix}",
             props=HostTemplateProps(
@@ -119,7 +121,7 @@ class VadFleet(Construct):
                 volume_key=self._context.key,
                 root_volume_gib=self._fleet.root_volume_gib,
                 root_volume_mib_per_s=self._fleet.root_volume_mib_per_s,
-                user_data=voice_userdata.render(self._boot(name)),
+                user_data=voice_userdata.render(self._host_boot(name)),
                 purchase=OnDemand(),
                 secondary_interface=self._vfio,
                 ena_express_udp=express.udp if express.enabled else None,
@@ -127,7 +129,7 @@ class VadFleet(Construct):
             ),
         )
         bounds = self._fleet.hosts_per_zone
-        group = host_group(
+        group = create_host_group(
             self,
             f"Group{suffix}",
             props=HostGroupProps(
@@ -140,17 +142,17 @@ class VadFleet(Construct):
                 max_hosts=bounds.max,
                 warm_up_s=self._fleet.warm_up_s,
                 rollout=self._deployment.aws.rollout,
-                guards=rollback_alarms(self._deployment, Tier.VAD, names.VAD_FLEET),
+                rollback_alarm_names=rollback_alarms(self._deployment, Tier.VAD, names.VAD_FLEET),
                 purchase=OnDemand(),
                 behind_load_balancer=not self._vfio,
             ),
         )
         # The target group is attached with vfio as well, since detaching would immediately deregister hosts of the
         # previous mode.
-        group.attach_to_network_target_group(self.by_instance)
+        group.attach_to_network_target_group(self.instance_targets)
         return group
 
-    def _boot(self, group: str) -> voice_userdata.HostBoot:
+    def _host_boot(self, group: str) -> voice_userdata.HostBoot:
         fleet, path, context = self._fleet, self._fleet.data_path, self._context
         return voice_userdata.HostBoot(
             deployment=self._deployment.name,
@@ -159,7 +161,7 @@ class VadFleet(Construct):
             region=self._deployment.aws.region,
             auto_scaling_group=group,
             hooks=lifecycle_hooks(start_budget(VAD_IMAGES), fleet.drain_timeout_s),
-            containers=(self._dataplane(), self._telemetry()),
+            containers=(self._dataplane_container(), self._telemetry_container()),
             log_group=context.log_group.log_group_name,
             environment=context.shared_environment(Tier.VAD),
             state=context.state_access(Tier.VAD),
@@ -172,7 +174,7 @@ class VadFleet(Construct):
             else voice_userdata.AfXdp(path.rx_queues, path.rx_ring_size),
         )
 
-    def _dataplane(self) -> voice_userdata.Container:
+    def _dataplane_container(self) -> voice_userdata.Container:
         return self._context.container(
             Image.VAD_DATAPLANE,
             {
@@ -181,7 +183,7 @@ class VadFleet(Construct):
                 CHUNK_KIND: self._chunk_kind(),
                 HEALTH_PORT: str(VAD_HEALTH.number),
                 DRAIN_TIMEOUT_S: str(self._fleet.drain_timeout_s),
-                MAX_SESSIONS: str(binding_bound(vad_host(self._fleet)).calls),
+                MAX_SESSIONS: str(limiting_bound(vad_host_bounds(self._fleet)).calls),
             },
             voice_userdata.HealthPort(VAD_HEALTH.number),
             capabilities=VFIO_CAPABILITIES if self._vfio else DATAPLANE_CAPABILITIES,
@@ -194,10 +196,10 @@ class VadFleet(Construct):
         fleets = self._deployment.aws.asr
         return "pcm16" if any(fleet.engine is Engine.VLLM or fleet.model for fleet in fleets) else "log-mel"
 
-    def _telemetry(self) -> voice_userdata.Container:
+    def _telemetry_container(self) -> voice_userdata.Container:
         """Return the container that publishes the fleet's metrics, with access to the data plane's socket."""
         return replace(
-            self._context.telemetry(["dataplane", "nic"]),
-            groups=(self._dataplane().user_id,),
+            self._context.telemetry_container(["dataplane", "nic"]),
+            groups=(self._dataplane_container().user_id,),
             mounts=(voice_userdata.Mount(CONTROL_DIR, CONTROL_DIR),),
         )

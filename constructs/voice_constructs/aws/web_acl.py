@@ -28,7 +28,7 @@ class WebAcl(Construct):
         name: Prefix of the metrics.
         requests_per_address_5_min: Rate above which an address is blocked.
         log_group: Log group with the prefix ``LOG_GROUP_PREFIX``.
-        protects: ARN of the API stage.
+        resource_arn: ARN of the API stage.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class WebAcl(Construct):
         name: str,
         requests_per_address_5_min: int,
         log_group: logs.ILogGroup,
-        protects: str,
+        resource_arn: str,
     ) -> None:
         super().__init__(scope, id_)
         rules = [self._managed_rules(name, priority, group) for priority, group in enumerate(MANAGED_RULES, start=1)]
@@ -48,10 +48,10 @@ class WebAcl(Construct):
             "Acl",
             scope="REGIONAL",
             default_action=wafv2.CfnWebACL.DefaultActionProperty(allow={}),
-            visibility_config=_visibility(f"{name}-all"),
+            visibility_config=_visibility_config(f"{name}-all"),
             rules=[self._rate_rule(name, requests_per_address_5_min), *rules],
         )
-        wafv2.CfnWebACLAssociation(self, "Association", web_acl_arn=acl.attr_arn, resource_arn=protects)
+        wafv2.CfnWebACLAssociation(self, "Association", web_acl_arn=acl.attr_arn, resource_arn=resource_arn)
         wafv2.CfnLoggingConfiguration(
             self,
             "Logging",
@@ -90,7 +90,7 @@ class WebAcl(Construct):
                     aggregate_key_type="IP", limit=limit, evaluation_window_sec=RATE_WINDOW_S
                 )
             ),
-            visibility_config=_visibility(f"{name}-rate-per-address"),
+            visibility_config=_visibility_config(f"{name}-rate-per-address"),
         )
 
     @staticmethod
@@ -104,11 +104,11 @@ class WebAcl(Construct):
                     name=group, vendor_name="AWS"
                 )
             ),
-            visibility_config=_visibility(f"{name}-{group}"),
+            visibility_config=_visibility_config(f"{name}-{group}"),
         )
 
 
-def _visibility(metric: str) -> wafv2.CfnWebACL.VisibilityConfigProperty:
+def _visibility_config(metric: str) -> wafv2.CfnWebACL.VisibilityConfigProperty:
     # Sampled requests would expose in the console the data that the log omits.
     return wafv2.CfnWebACL.VisibilityConfigProperty(
         cloud_watch_metrics_enabled=True, metric_name=metric, sampled_requests_enabled=False

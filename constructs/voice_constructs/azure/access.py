@@ -4,7 +4,7 @@ import pulumi
 
 from voice_blueprint.azure.names import Role
 from voice_constructs.azure.cluster import Cluster
-from voice_constructs.azure.identity import grant
+from voice_constructs.azure.identity import assign_role
 from voice_constructs.azure.monitoring import Monitoring
 from voice_constructs.azure.registry import ImageRegistry
 from voice_constructs.azure.scope import Scope
@@ -38,5 +38,13 @@ class Administrators(pulumi.ComponentResource):
             ]
         for number, group in enumerate(scope.deployment.azure.admin_groups):
             for purpose, role, on in grants:
-                grant(f"admins-{number}-{purpose}", scope=scope, role=role, on=on, to=group, parent=self, group=True)
+                assign_role(
+                    f"admins-{number}-{purpose}",
+                    scope=scope,
+                    role=role,
+                    resource_id=on,
+                    principal_id=group,
+                    parent=self,
+                    is_group=True,
+                )
         self.register_outputs({})

@@ -13,14 +13,14 @@ from voice_blueprint.observability.azure.alerts import (
     Alert,
     Recording,
     alert_groups,
-    recordings,
+    recording_rules,
 )
 from voice_blueprint.observability.azure.platform import MonitoredService, PlatformAlert, platform_alerts
 from voice_constructs.azure.scope import Scope
 
 _EVALUATION_INTERVAL = "PT1M"
 """Evaluation interval of rules, which is Azure's minimum."""
-_ERROR, _WARNING = 1, 2
+_ERROR_SEVERITY, _WARNING_SEVERITY = 1, 2
 """Severities of Azure Monitor, 0 to 4."""
 
 
@@ -32,17 +32,17 @@ class Alerts(pulumi.ComponentResource):
         cluster_name: Name of the cluster. In the workspace, the rules only read metrics of this cluster.
 
     Attributes:
-        operators_id: Id of the action group that alerts notify.
+        operator_group_id: Id of the action group that alerts notify.
     """
 
     def __init__(self, name: str, *, scope: Scope, metrics: pulumi.Input[str], cluster_name: pulumi.Input[str]) -> None:
         super().__init__("voice:azure:Alerts", name)
         self._scope, self._metrics, self._cluster_name = scope, metrics, cluster_name
         self._child = pulumi.ResourceOptions(parent=self)
-        self.operators_id = self._build_action_group().id
+        self.operator_group_id = self._build_action_group().id
         for group, alerts in alert_groups(scope.deployment).items():
-            self._build_rules(group, [self._alerting(alert) for alert in alerts])
-        self._build_rules("starts", [_recording(each) for each in recordings()])
+            self._build_rules(group, [self._alert_rule(alert) for alert in alerts])
+        self._build_rules("starts", [_recording(each) for each in recording_rules()])
         if scope.deployment.azure.observability.monthly_budget:
             self._build_budget(scope.deployment.azure.observability.monthly_budget)
         self.register_outputs({})
@@ -82,18 +82,18 @@ class Alerts(pulumi.ComponentResource):
             opts=self._child,
         )
 
-    def _alerting(self, alert: Alert) -> alertsmanagement.PrometheusRuleArgs:
+    def _alert_rule(self, alert: Alert) -> alertsmanagement.PrometheusRuleArgs:
         return alertsmanagement.PrometheusRuleArgs(
             alert=alert.name,
             expression=alert.expression,
             for_=f"PT{alert.minutes}M",
-            severity=_ERROR if alert.callers_affected else _WARNING,
+            severity=_ERROR_SEVERITY if alert.callers_affected else _WARNING_SEVERITY,
             enabled=True,
             annotations={
                 "description": alert.meaning,
                 "runbook": names.runbook_url(self._scope.deployment, alert.id),
             },
-            actions=[alertsmanagement.PrometheusRuleGroupActionArgs(action_group_id=self.operators_id)],
+            actions=[alertsmanagement.PrometheusRuleGroupActionArgs(action_group_id=self.operator_group_id)],
             resolve_configuration=alertsmanagement.PrometheusRuleResolveConfigurationArgs(
                 auto_resolved=True, time_to_resolve="PT5M"
             ),
@@ -102,7 +102,7 @@ class Alerts(pulumi.ComponentResource):
     def _build_budget(self, amount: int) -> None:
         """Create a budget for the deployment's resource group, and for the group in which AKS creates nodes."""
         deployment = self._scope.deployment
-        groups = [names.resource_group(deployment), names.node_resource_group(deployment)]
+        groups = [names.resource_group_name(deployment), names.node_resource_group_name(deployment)]
         consumption.Budget(
             "budget",
             budget_name=self._scope.name("monthly"),
@@ -135,7 +135,7 @@ class Alerts(pulumi.ComponentResource):
                     threshold=percent,
                     threshold_type=kind,
                     contact_emails=[],
-                    contact_groups=[self.operators_id],
+                    contact_groups=[self.operator_group_id],
                 ),
             )
 
@@ -165,10 +165,10 @@ class PlatformAlerts(pulumi.ComponentResource):
         super().__init__("voice:azure:PlatformAlerts", name)
         self._scope, self._operators = scope, operators
         for alert in platform_alerts(scope.deployment):
-            self._build(alert, services[alert.service])
+            self._build_alert(alert, services[alert.service])
         self.register_outputs({})
 
-    def _build(self, alert: PlatformAlert, service: pulumi.Input[str]) -> None:
+    def _build_alert(self, alert: PlatformAlert, service: pulumi.Input[str]) -> None:
         runbook = names.runbook_url(self._scope.deployment, alert.id)
         monitor.MetricAlert(
             alert.id,
@@ -177,7 +177,7 @@ class PlatformAlerts(pulumi.ComponentResource):
             # A rule on a single resource is global.
             location="global",
             description=f"{alert.meaning} Runbook: {runbook}",
-            severity=_ERROR if alert.callers_affected else _WARNING,
+            severity=_ERROR_SEVERITY if alert.callers_affected else _WARNING_SEVERITY,
             enabled=True,
             auto_mitigate=True,
             scopes=[service],

@@ -23,7 +23,7 @@ Source: https://learn.microsoft.com/azure/aks/planned-maintenance
 """
 
 
-def signs_in_with_azure_cli(kubeconfig: bytes) -> str:
+def use_azure_cli_login(kubeconfig: bytes) -> str:
     """Return a kubeconfig that uses ``kubelogin`` with the Azure CLI's token.
 
     The kubeconfig of AKS requires an interactive device code. The returned kubeconfig signs in with the identity of
@@ -53,13 +53,13 @@ class Cluster(pulumi.ComponentResource):
     customer-managed key is not used: losing it would lose every node, and all data on nodes can be downloaded again.
 
     Attributes:
-        identity: Identity of the control plane.
-        kubelet: Identity of the nodes, which pulls images.
+        control_plane_identity: Identity of the control plane.
+        kubelet_identity: Identity of the nodes, which pulls images.
         id: Resource id.
         name: Name.
         oidc_issuer: Issuer of the service accounts' tokens.
         node_resource_group: Resource group of the nodes.
-        ready: Resources that a node pool depends on.
+        pool_dependencies: Resources that a node pool depends on.
     """
 
     def __init__(
@@ -68,24 +68,32 @@ class Cluster(pulumi.ComponentResource):
         super().__init__("voice:azure:Cluster", name)
         self._scope = scope
         inside = pulumi.ResourceOptions(parent=self)
-        self.identity = Identity("control-plane", scope=scope, opts=inside)
-        self.kubelet = Identity("kubelet", scope=scope, opts=inside)
+        self.control_plane_identity = Identity("control-plane", scope=scope, opts=inside)
+        self.kubelet_identity = Identity("kubelet", scope=scope, opts=inside)
         grants: list[pulumi.Resource] = [
-            self.identity.grant_role("control-plane-uses-subnet", Role.NETWORK_CONTRIBUTOR, network.nodes_subnet_id),
-            self.identity.grant_role("control-plane-assigns-kubelet", Role.MANAGED_IDENTITY_OPERATOR, self.kubelet.id),
-            self.kubelet.grant_role("kubelet-pulls-images", Role.ACR_PULL, registry.id),
+            self.control_plane_identity.grant_role(
+                "control-plane-uses-subnet", Role.NETWORK_CONTRIBUTOR, network.nodes_subnet_id
+            ),
+            self.control_plane_identity.grant_role(
+                "control-plane-assigns-kubelet", Role.MANAGED_IDENTITY_OPERATOR, self.kubelet_identity.id
+            ),
+            self.kubelet_identity.grant_role("kubelet-pulls-images", Role.ACR_PULL, registry.id),
         ]
         if zone := scope.deployment.azure.existing.private_dns_zone(api_server_zone(scope.location)):
             # AKS links the zone to the network and creates the API server's record in it.
             grants += [
-                self.identity.grant_role("control-plane-writes-zone", Role.PRIVATE_DNS_ZONE_CONTRIBUTOR, zone),
-                self.identity.grant_role("control-plane-links-network", Role.NETWORK_CONTRIBUTOR, network.id),
+                self.control_plane_identity.grant_role(
+                    "control-plane-writes-zone", Role.PRIVATE_DNS_ZONE_CONTRIBUTOR, zone
+                ),
+                self.control_plane_identity.grant_role(
+                    "control-plane-links-network", Role.NETWORK_CONTRIBUTOR, network.id
+                ),
             ]
         if network.rtp_address:
             # AKS looks up the address in its resource group, and assigns it to its load balancer.
             grants += [
-                self.identity.grant_role("control-plane-reads-addresses", Role.READER, scope.group_id),
-                self.identity.grant_role(
+                self.control_plane_identity.grant_role("control-plane-reads-addresses", Role.READER, scope.group_id),
+                self.control_plane_identity.grant_role(
                     "control-plane-uses-rtp-address", Role.NETWORK_CONTRIBUTOR, network.rtp_address.id
                 ),
             ]
@@ -96,7 +104,7 @@ class Cluster(pulumi.ComponentResource):
             lambda profile: profile.issuer_url if profile else ""
         )
         self.node_resource_group = cluster.node_resource_group
-        self.ready: list[pulumi.Resource] = [cluster]
+        self.pool_dependencies: list[pulumi.Resource] = [cluster]
         self._build_maintenance(cluster, scope.deployment.azure.maintenance)
         self.register_outputs({})
 
@@ -110,7 +118,7 @@ class Cluster(pulumi.ComponentResource):
             server_fqdn="public" if profiles.has_public_name(self._scope.deployment.azure) else None,
         )
         return pulumi.Output.secret(
-            credentials.apply(lambda result: signs_in_with_azure_cli(base64.b64decode(result.kubeconfigs[0].value)))
+            credentials.apply(lambda result: use_azure_cli_login(base64.b64decode(result.kubeconfigs[0].value)))
         )
 
     def _build_cluster(
@@ -120,21 +128,21 @@ class Cluster(pulumi.ComponentResource):
         return aks.ManagedCluster(
             name,
             resource_group_name=self._scope.group,
-            resource_name_=azure_names.cluster(self._scope.deployment),
-            node_resource_group=azure_names.node_resource_group(self._scope.deployment),
+            resource_name_=azure_names.cluster_name(self._scope.deployment),
+            node_resource_group=azure_names.node_resource_group_name(self._scope.deployment),
             location=self._scope.location,
-            dns_prefix=azure_names.cluster(self._scope.deployment),
+            dns_prefix=azure_names.cluster_name(self._scope.deployment),
             # The tier with an SLA for the API server.
             sku=aks.ManagedClusterSKUArgs(name=aks.ManagedClusterSKUName.BASE, tier=aks.ManagedClusterSKUTier.STANDARD),
             kubernetes_version=azure.kubernetes_version,
             identity=aks.ManagedClusterIdentityArgs(
-                type=aks.ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[self.identity.id]
+                type=aks.ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[self.control_plane_identity.id]
             ),
             identity_profile={
                 "kubeletidentity": aks.UserAssignedIdentityArgs(
-                    resource_id=self.kubelet.id,
-                    client_id=self.kubelet.client_id,
-                    object_id=self.kubelet.principal_id,
+                    resource_id=self.kubelet_identity.id,
+                    client_id=self.kubelet_identity.client_id,
+                    object_id=self.kubelet_identity.principal_id,
                 )
             },
             enable_rbac=True,
@@ -162,7 +170,7 @@ class Cluster(pulumi.ComponentResource):
             addon_profiles=profiles.addons(monitoring.logs_id),
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions.merge(
-                self._scope.retention.serving(parent=self),
+                self._scope.retention.serving_options(parent=self),
                 # After the first deployment, the autoscaler sets the count.
                 pulumi.ResourceOptions(depends_on=grants, ignore_changes=["agentPoolProfiles[0].count"]),
             ),

@@ -13,17 +13,17 @@ IMAGE_CLEANER_HOURS = 168
 """Interval of the image cleaner: one week. The minimum is 24 hours (https://learn.microsoft.com/azure/aks/image-cleaner)."""
 _DNS_SERVICE_HOST = 10
 SYSTEM_DISK_GIB = 128
-_SYSTEM_PODS = 110
+_MAX_SYSTEM_PODS = 110
 DRAIN_MARGIN_S = 120
 """Time for a pod to stop its engine after its drain timeout."""
 
 
-def longest_drain_s(azure: Azure) -> int:
+def max_drain_s(azure: Azure) -> int:
     """Return the maximum drain timeout of all workloads."""
-    return max(*callers_drain_s(azure), *(service.drain_timeout_s for service in azure.services), 0)
+    return max(*caller_drains_s(azure), *(service.drain_timeout_s for service in azure.services), 0)
 
 
-def callers_drain_s(azure: Azure) -> list[int]:
+def caller_drains_s(azure: Azure) -> list[int]:
     """Return the drain timeouts of the tiers that serve callers. The list is empty without `callers`."""
     tiers = [azure.callers.vad.drain_timeout_s, azure.callers.asr.drain_timeout_s] if azure.callers else []
     return [*tiers, azure.agents.drain_timeout_s] if azure.agents else tiers
@@ -89,7 +89,7 @@ def autoscaler_profile(azure: Azure) -> aks.ManagedClusterPropertiesAutoScalerPr
     return aks.ManagedClusterPropertiesAutoScalerProfileArgs(
         expander=aks.Expander.LEAST_WASTE,
         # Without it, the autoscaler kills draining pods after ten minutes.
-        max_graceful_termination_sec=str(longest_drain_s(azure) + DRAIN_MARGIN_S),
+        max_graceful_termination_sec=str(max_drain_s(azure) + DRAIN_MARGIN_S),
         # Engines have shared memory in an emptyDir; by default, such a node is never removed.
         skip_nodes_with_local_storage="false",
         skip_nodes_with_system_pods="true",
@@ -114,7 +114,7 @@ def system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClusterAg
         count=pool.nodes.min,
         min_count=pool.nodes.min,
         max_count=pool.nodes.max,
-        max_pods=_SYSTEM_PODS,
+        max_pods=_MAX_SYSTEM_PODS,
         node_taints=[str(azure_names.SYSTEM_TAINT)],
         node_labels={azure_names.POOL_LABEL: azure_names.SYSTEM_POOL},
         orchestrator_version=azure.kubernetes_version,

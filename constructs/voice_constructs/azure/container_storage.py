@@ -34,6 +34,6 @@ class ContainerStorage(pulumi.ComponentResource):
             extension_name=_NAME,
             extension_type=_EXTENSION,
             auto_upgrade_minor_version=True,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=cluster.ready),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=cluster.pool_dependencies),
         )
         self.register_outputs({})

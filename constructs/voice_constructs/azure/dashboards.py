@@ -6,7 +6,7 @@ import pulumi
 from pulumi_azure_native import dashboard as azure_dashboard
 
 from voice_blueprint.observability.azure.dashboards import dashboards
-from voice_blueprint.observability.azure.grafana import document
+from voice_blueprint.observability.azure.grafana import dashboard_document
 from voice_constructs.azure.scope import Scope
 
 
@@ -34,7 +34,7 @@ class Dashboards(pulumi.ComponentResource):
                 dashboard_name=dashboard_resource.name,
                 definition_name="default",
                 properties=azure_dashboard.DashboardDefinitionPropertiesArgs(
-                    serialized_data=json.dumps(document(scope.deployment, each))
+                    serialized_data=json.dumps(dashboard_document(scope.deployment, each))
                 ),
                 opts=pulumi.ResourceOptions(parent=self),
             )

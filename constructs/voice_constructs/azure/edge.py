@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_azure_native import network
 
-from voice_blueprint.azure.names import IdParts, Role
+from voice_blueprint.azure.names import ResourceIdParts, Role
 from voice_blueprint.azure.ranges import agent_address, gateway_address
 from voice_blueprint.capacity.bounds import EDGE_INSTANCES
 from voice_blueprint.contract.network import AGENT_HTTP, GATEWAY_HTTP, GATEWAY_MEDIA, PUBLIC_TLS, Port
@@ -25,19 +25,19 @@ RTP_NAME = "rtp"
 RULE_SETS = {"Microsoft_DefaultRuleSet": "2.1", "Microsoft_BotManagerRuleSet": "1.1"}
 """Versions of the managed rule sets:
 https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-crs-rulegroups-rules"""
-UPLOAD_MB = math.ceil(MAX_FILE_BYTES / 10**6)
+MAX_UPLOAD_MB = math.ceil(MAX_FILE_BYTES / 10**6)
 """Maximum file size that the web application firewall accepts."""
 IDLE_MARGIN_S = 30
 """Margin over the gateway's own idle timeout."""
 
 
 @dataclass(frozen=True)
-class _Part:
+class _PartReferences:
     """References to parts of the application gateway, which refer to each other by id."""
 
     gateway_id: pulumi.Output[str]
 
-    def of(self, kind: str, name: str) -> network.SubResourceArgs:
+    def reference(self, kind: str, name: str) -> network.SubResourceArgs:
         return network.SubResourceArgs(id=pulumi.Output.concat(self.gateway_id, f"/{kind}/{name}"))
 
 
@@ -83,7 +83,7 @@ class CallerEdge(pulumi.ComponentResource):
             public_ip_allocation_method=network.IPAllocationMethod.STATIC,
             zones=list(self._scope.deployment.azure.availability_zones),
             tags=self._scope.tags,
-            opts=self._scope.retention.serving(parent=self),
+            opts=self._scope.retention.serving_options(parent=self),
         )
 
     def _build_firewall(self, name: str) -> network.WebApplicationFirewallPolicy:
@@ -124,7 +124,7 @@ class CallerEdge(pulumi.ComponentResource):
                 # Azure's default limit of 100 MB is below the documented file size; from CRS 3.2 on, 4 GB are possible.
                 # https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-waf-request-size-limits
                 file_upload_enforcement=True,
-                file_upload_limit_in_mb=UPLOAD_MB,
+                file_upload_limit_in_mb=MAX_UPLOAD_MB,
             ),
             managed_rules=network.ManagedRulesDefinitionArgs(
                 managed_rule_sets=[
@@ -147,10 +147,10 @@ class CallerEdge(pulumi.ComponentResource):
     ) -> network.ApplicationGateway:
         scope, edge = self._scope, self._edge
         own_name = scope.name("edge")
-        part = _Part(
+        part = _PartReferences(
             pulumi.Output.concat(scope.group_id, f"/providers/Microsoft.Network/applicationGateways/{own_name}")
         )
-        vault = IdParts.of(edge.certificate.vault_id).name
+        vault = ResourceIdParts.parse(edge.certificate.vault_id).name
         return network.ApplicationGateway(
             name,
             resource_group_name=scope.group,
@@ -206,25 +206,27 @@ class CallerEdge(pulumi.ComponentResource):
                 if pool == "gateway" or pool in self._ports
             ],
             probes=[self._probe(each, port) for each, port in self._ports.items()],
-            backend_http_settings_collection=[self._settings(part, each, port) for each, port in self._ports.items()],
+            backend_http_settings_collection=[
+                self._backend_settings(part, each, port) for each, port in self._ports.items()
+            ],
             http_listeners=[self._listener(part, each) for each in self._ports],
             request_routing_rules=[
-                self._routing(part, each, priority) for priority, each in enumerate(self._ports, start=100)
+                self._routing_rule(part, each, priority) for priority, each in enumerate(self._ports, start=100)
             ],
             tags=scope.tags,
             opts=pulumi.ResourceOptions.merge(
-                scope.retention.serving(parent=self), pulumi.ResourceOptions(depends_on=needs)
+                scope.retention.serving_options(parent=self), pulumi.ResourceOptions(depends_on=needs)
             ),
         )
 
-    def _host(self, name: str) -> str:
+    def _host_name(self, name: str) -> str:
         return f"{name}.{self._edge.domain.name}"
 
     def _probe(self, name: str, port: Port) -> network.ApplicationGatewayProbeArgs:
         return network.ApplicationGatewayProbeArgs(
             name=name,
             protocol=network.ApplicationGatewayProtocol.HTTP,
-            host=self._host(name),
+            host=self._host_name(name),
             port=port.number,
             path=HEALTH_PATH,
             interval=10,
@@ -232,33 +234,37 @@ class CallerEdge(pulumi.ComponentResource):
             unhealthy_threshold=2,
         )
 
-    def _settings(self, part: _Part, name: str, port: Port) -> network.ApplicationGatewayBackendHttpSettingsArgs:
+    def _backend_settings(
+        self, part: _PartReferences, name: str, port: Port
+    ) -> network.ApplicationGatewayBackendHttpSettingsArgs:
         return network.ApplicationGatewayBackendHttpSettingsArgs(
             name=name,
             port=port.number,
             protocol=network.ApplicationGatewayProtocol.HTTP,
             cookie_based_affinity=network.ApplicationGatewayCookieBasedAffinity.DISABLED,
             request_timeout=self._idle_s + IDLE_MARGIN_S,
-            probe=part.of("probes", name),
+            probe=part.reference("probes", name),
         )
 
-    def _listener(self, part: _Part, name: str) -> network.ApplicationGatewayHttpListenerArgs:
+    def _listener(self, part: _PartReferences, name: str) -> network.ApplicationGatewayHttpListenerArgs:
         return network.ApplicationGatewayHttpListenerArgs(
             name=name,
             protocol=network.ApplicationGatewayProtocol.HTTPS,
-            host_name=self._host(name),
+            host_name=self._host_name(name),
             require_server_name_indication=True,
-            frontend_ip_configuration=part.of("frontendIPConfigurations", "public"),
-            frontend_port=part.of("frontendPorts", "tls"),
-            ssl_certificate=part.of("sslCertificates", "callers"),
+            frontend_ip_configuration=part.reference("frontendIPConfigurations", "public"),
+            frontend_port=part.reference("frontendPorts", "tls"),
+            ssl_certificate=part.reference("sslCertificates", "callers"),
         )
 
-    def _routing(self, part: _Part, name: str, priority: int) -> network.ApplicationGatewayRequestRoutingRuleArgs:
+    def _routing_rule(
+        self, part: _PartReferences, name: str, priority: int
+    ) -> network.ApplicationGatewayRequestRoutingRuleArgs:
         return network.ApplicationGatewayRequestRoutingRuleArgs(
             name=name,
             priority=priority,
             rule_type=network.ApplicationGatewayRequestRoutingRuleType.BASIC,
-            http_listener=part.of("httpListeners", name),
-            backend_address_pool=part.of("backendAddressPools", "agent" if name == "agent" else "gateway"),
-            backend_http_settings=part.of("backendHttpSettingsCollection", name),
+            http_listener=part.reference("httpListeners", name),
+            backend_address_pool=part.reference("backendAddressPools", "agent" if name == "agent" else "gateway"),
+            backend_http_settings=part.reference("backendHttpSettingsCollection", name),
         )

@@ -11,30 +11,30 @@ _AUDIENCE = "api://AzureADTokenExchange"
 https://learn.microsoft.com/azure/aks/workload-identity-overview"""
 
 
-def grant(
+def assign_role(
     name: str,
     *,
     scope: Scope,
     role: Role,
-    on: pulumi.Input[str],
-    to: pulumi.Input[str],
+    resource_id: pulumi.Input[str],
+    principal_id: pulumi.Input[str],
     parent: pulumi.Resource,
-    group: bool = False,
+    is_group: bool = False,
 ) -> authorization.RoleAssignment:
     """Assign a role on one resource to an identity or a group.
 
     Args:
-        on: Id of the resource.
-        to: Object id of the identity or group.
-        group: Whether the principal is a group. Azure requires this, since it would otherwise reject a principal that
-            has not been replicated yet.
+        resource_id: Id of the resource.
+        principal_id: Object id of the identity or group.
+        is_group: Whether the principal is a group. Without this, Azure rejects a principal that has not been replicated
+            yet.
     """
     return authorization.RoleAssignment(
         name,
         role_definition_id=role.definition(scope.subscription),
-        scope=on,
-        principal_id=to,
-        principal_type=authorization.PrincipalType.GROUP if group else authorization.PrincipalType.SERVICE_PRINCIPAL,
+        scope=resource_id,
+        principal_id=principal_id,
+        principal_type=authorization.PrincipalType.GROUP if is_group else authorization.PrincipalType.SERVICE_PRINCIPAL,
         opts=pulumi.ResourceOptions(parent=parent),
     )
 
@@ -65,11 +65,13 @@ class Identity(pulumi.ComponentResource):
         self.principal_id: pulumi.Output[str] = identity.principal_id
         self.register_outputs({})
 
-    def grant_role(self, name: str, role: Role, on: pulumi.Input[str]) -> authorization.RoleAssignment:
-        """Grant the identity a role on one resource."""
-        return grant(name, scope=self._scope, role=role, on=on, to=self.principal_id, parent=self)
+    def grant_role(self, name: str, role: Role, resource_id: pulumi.Input[str]) -> authorization.RoleAssignment:
+        """Assign a role to the identity, whose scope is only this resource."""
+        return assign_role(
+            name, scope=self._scope, role=role, resource_id=resource_id, principal_id=self.principal_id, parent=self
+        )
 
-    def trust(
+    def trust_account(
         self, name: str, *, issuer: pulumi.Input[str], account: ServiceAccount
     ) -> managedidentity.FederatedIdentityCredential:
         """Allow the pods of a service account to use the identity without a secret.

@@ -8,7 +8,7 @@ from pulumi_azure_native import compute, network
 
 from voice_blueprint.azure.names import Role
 from voice_blueprint.file.model.azure import JumpHost
-from voice_constructs.azure.identity import grant
+from voice_constructs.azure.identity import assign_role
 from voice_constructs.azure.network import BASTION_SUBNET, VoiceNetwork
 from voice_constructs.azure.scope import Scope
 
@@ -50,7 +50,15 @@ class JumpMachine(pulumi.ComponentResource):
                 ("find-jump-host", Role.READER, scope.group_id),
                 ("sign-in-to-jump-host", Role.VIRTUAL_MACHINE_ADMINISTRATOR_LOGIN, machine.id),
             ):
-                grant(f"admins-{number}-{purpose}", scope=scope, role=role, on=on, to=group, parent=self, group=True)
+                assign_role(
+                    f"admins-{number}-{purpose}",
+                    scope=scope,
+                    role=role,
+                    resource_id=on,
+                    principal_id=group,
+                    parent=self,
+                    is_group=True,
+                )
         self.register_outputs({})
 
     def _build_machine(self, name: str, vm_size: str, subnet: pulumi.Input[str]) -> compute.VirtualMachine:

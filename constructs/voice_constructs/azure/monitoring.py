@@ -12,7 +12,7 @@ from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
-_GRAFANA_MAJOR = "12"
+_GRAFANA_MAJOR_VERSION = "12"
 """Azure accepts 12 and 13, and rejects 11 (https://github.com/microsoft/physical-ai-toolchain/pull/1033). Grafana 12
 imports the dashboards, whose JSON is that of 11."""
 
@@ -42,7 +42,7 @@ class Monitoring(pulumi.ComponentResource):
             azure_monitor_workspace_name=scope.name("metrics"),
             location=scope.location,
             tags=scope.tags,
-            opts=scope.retention.data(parent=self),
+            opts=scope.retention.data_options(parent=self),
         )
         self.metrics_id: pulumi.Output[str] = metrics.id
         self.query_endpoint = metrics.metrics.apply(lambda values: values.prometheus_query_endpoint)
@@ -63,10 +63,12 @@ class Monitoring(pulumi.ComponentResource):
                 disable_local_auth=True, enable_log_access_using_only_resource_permissions=True
             ),
             tags=scope.tags,
-            opts=scope.retention.data(parent=self),
+            opts=scope.retention.data_options(parent=self),
         )
 
-    def keep_audit(self, name: str, target: pulumi.Input[str], parent: pulumi.Resource) -> monitor.DiagnosticSetting:
+    def store_audit_log(
+        self, name: str, target: pulumi.Input[str], parent: pulumi.Resource
+    ) -> monitor.DiagnosticSetting:
         """Store the audit log of a service in the Log Analytics workspace."""
         return monitor.DiagnosticSetting(
             f"{name}-audit",
@@ -84,7 +86,7 @@ class Monitoring(pulumi.ComponentResource):
         grafana = dashboard.Grafana(
             "grafana",
             resource_group_name=scope.group,
-            workspace_name=azure_names.grafana(scope.deployment, scope.subscription),
+            workspace_name=azure_names.grafana_name(scope.deployment, scope.subscription),
             location=scope.location,
             sku=dashboard.ResourceSkuArgs(name="Standard"),
             identity=dashboard.ManagedServiceIdentityArgs(
@@ -92,7 +94,7 @@ class Monitoring(pulumi.ComponentResource):
             ),
             properties=dashboard.ManagedGrafanaPropertiesArgs(
                 api_key=dashboard.ApiKey.DISABLED,
-                grafana_major_version=_GRAFANA_MAJOR,
+                grafana_major_version=_GRAFANA_MAJOR_VERSION,
                 public_network_access=(
                     dashboard.PublicNetworkAccess.DISABLED
                     if scope.deployment.azure.is_private
@@ -115,7 +117,7 @@ class Monitoring(pulumi.ComponentResource):
                 "grafana",
                 scope=scope,
                 at=network,
-                target=grafana.id,
+                service_id=grafana.id,
                 subresource="grafana",
                 zone=GRAFANA_ZONE,
                 parent=self,

@@ -57,12 +57,12 @@ class VoiceNetwork(pulumi.ComponentResource):
             self.nodes_subnet_id: pulumi.Input[str] = access.nodes_subnet_id
             self.endpoints_subnet_id: pulumi.Input[str] = access.endpoints_subnet_id
         else:
-            self._build(name)
+            self._build_network(name)
         peer = {"operators": access.network_id} if isinstance(access, PeeredNetwork) else {}
         self.resolvers: dict[str, pulumi.Input[str]] = {"": self.id, **peer}
         self.register_outputs({})
 
-    def _build(self, name: str) -> None:
+    def _build_network(self, name: str) -> None:
         scope, azure = self._scope, self._scope.deployment.azure
         cidr = azure.network.cidr
         ranges = small_ranges(cidr)
@@ -74,7 +74,7 @@ class VoiceNetwork(pulumi.ComponentResource):
             location=scope.location,
             address_space=network.AddressSpaceArgs(address_prefixes=[cidr]),
             tags=scope.tags,
-            opts=scope.retention.serving(parent=self),
+            opts=scope.retention.serving_options(parent=self),
         )
         self.id, self.name = virtual_network.id, virtual_network.name
         gateway, address = self._build_egress(azure.availability_zones)
@@ -94,9 +94,9 @@ class VoiceNetwork(pulumi.ComponentResource):
             prefix=ranges.endpoints,
             # The tag includes peered networks and those behind a gateway, from which operators connect.
             rules=[
-                _inbound("https", 100, source="VirtualNetwork", destination=ranges.endpoints, port="443"),
+                _inbound_rule("https", 100, source="VirtualNetwork", destination=ranges.endpoints, port="443"),
                 # Traffic of pods leaves the node with the node's address.
-                *([_flow("state", 110, nodes_range(cidr), ranges.endpoints, REDIS)] if azure.callers else ()),
+                *([_flow_rule("state", 110, nodes_range(cidr), ranges.endpoints, REDIS)] if azure.callers else ()),
             ],
             private_endpoint_network_policies=network.VirtualNetworkPrivateEndpointNetworkPolicies.ENABLED,
             # Azure changes one subnet of a network at a time.
@@ -108,7 +108,7 @@ class VoiceNetwork(pulumi.ComponentResource):
                 "jump",
                 virtual_network,
                 prefix=ranges.jump_host,
-                rules=[_inbound("ssh", 100, source=ranges.bastion, destination=ranges.jump_host, port="22")],
+                rules=[_inbound_rule("ssh", 100, source=ranges.bastion, destination=ranges.jump_host, port="22")],
                 nat_gateway=gateway.id,
                 depends_on=[endpoints],
             )
@@ -188,7 +188,7 @@ class VoiceNetwork(pulumi.ComponentResource):
             service_endpoints=service_endpoints,
             private_endpoint_network_policies=private_endpoint_network_policies,
             opts=pulumi.ResourceOptions.merge(
-                self._scope.retention.serving(parent=self), pulumi.ResourceOptions(depends_on=depends_on)
+                self._scope.retention.serving_options(parent=self), pulumi.ResourceOptions(depends_on=depends_on)
             ),
         )
         self.subnet_ids[name] = subnet.id
@@ -200,7 +200,7 @@ class VoiceNetwork(pulumi.ComponentResource):
             resource_group_name=self._scope.group,
             network_security_group_name=self._scope.name(name),
             location=self._scope.location,
-            security_rules=[*rules, _deny_other_inbound()],
+            security_rules=[*rules, _deny_inbound_rule()],
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
@@ -214,10 +214,10 @@ def _node_rules(ranges: ClusterNetwork) -> list[network.SecurityRuleArgs]:
     """
     nodes = nodes_range(ranges.cidr)
     return [
-        _inbound("nodes-to-nodes", 100, source=nodes, destination=nodes),
-        _inbound("nodes-to-pods", 110, source=nodes, destination=ranges.pod_cidr),
-        _inbound("pods-to-pods", 120, source=ranges.pod_cidr, destination=ranges.pod_cidr),
-        _inbound("pods-to-nodes", 130, source=ranges.pod_cidr, destination=nodes),
+        _inbound_rule("nodes-to-nodes", 100, source=nodes, destination=nodes),
+        _inbound_rule("nodes-to-pods", 110, source=nodes, destination=ranges.pod_cidr),
+        _inbound_rule("pods-to-pods", 120, source=ranges.pod_cidr, destination=ranges.pod_cidr),
+        _inbound_rule("pods-to-nodes", 130, source=ranges.pod_cidr, destination=nodes),
     ]
 
 
@@ -233,14 +233,14 @@ def _caller_rules(azure: Azure, rtp: network.PublicIPAddress) -> Iterator[networ
         match flow.source, flow.destination:
             case Component.EDGE, Component.GATEWAY:
                 to: pulumi.Input[str] = f"{gateway_address(cidr)}/32"
-                yield _flow(f"edge-to-gateway-{flow.port.number}", 200 + number, edge, to, flow.port)
+                yield _flow_rule(f"edge-to-gateway-{flow.port.number}", 200 + number, edge, to, flow.port)
             case Component.EDGE, Component.AGENT:
-                yield _flow("edge-to-agent", 200 + number, edge, f"{agent_address(cidr)}/32", flow.port)
+                yield _flow_rule("edge-to-agent", 200 + number, edge, f"{agent_address(cidr)}/32", flow.port)
             case Component.INTERNET, Component.VAD:
                 to = rtp.ip_address.apply(str)
-                yield _flow("callers-to-rtp", 200 + number, "Internet", to, flow.port)
+                yield _flow_rule("callers-to-rtp", 200 + number, "Internet", to, flow.port)
     for number, port in enumerate((GATEWAY_HEALTH, VAD_NODE_HEALTH, *((AGENT_NODE_HEALTH,) if agents else ()))):
-        yield _flow(f"load-balancer-to-{port.number}", 300 + number, "AzureLoadBalancer", nodes, port)
+        yield _flow_rule(f"load-balancer-to-{port.number}", 300 + number, "AzureLoadBalancer", nodes, port)
 
 
 def _edge_rules(edge: str) -> list[network.SecurityRuleArgs]:
@@ -250,16 +250,16 @@ def _edge_rules(edge: str) -> list[network.SecurityRuleArgs]:
     """
     port = next(flow.port for flow in CALLER_FLOWS if flow.destination is Component.EDGE)
     return [
-        _flow("callers", 100, "Internet", edge, port),
-        _inbound("gateway-manager", 110, source="GatewayManager", destination="*", port="65200-65535"),
-        _inbound("load-balancer", 120, source="AzureLoadBalancer", destination="*"),
+        _flow_rule("callers", 100, "Internet", edge, port),
+        _inbound_rule("gateway-manager", 110, source="GatewayManager", destination="*", port="65200-65535"),
+        _inbound_rule("load-balancer", 120, source="AzureLoadBalancer", destination="*"),
     ]
 
 
-def _flow(
+def _flow_rule(
     name: str, priority: int, source: str, destination: pulumi.Input[str], port: Port
 ) -> network.SecurityRuleArgs:
-    return _inbound(
+    return _inbound_rule(
         name,
         priority,
         source=source,
@@ -269,7 +269,7 @@ def _flow(
     )
 
 
-def _inbound(
+def _inbound_rule(
     name: str,
     priority: int,
     *,
@@ -292,7 +292,7 @@ def _inbound(
     )
 
 
-def _deny_other_inbound() -> network.SecurityRuleArgs:
+def _deny_inbound_rule() -> network.SecurityRuleArgs:
     """Return the rule that precedes Azure's default rules, which admit all peered networks on all ports."""
     return network.SecurityRuleArgs(
         name="nothing-else-in",

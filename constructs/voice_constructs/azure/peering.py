@@ -4,7 +4,7 @@ import pulumi
 import pulumi_azure_native as azure_native
 from pulumi_azure_native import network
 
-from voice_blueprint.azure.names import IdParts
+from voice_blueprint.azure.names import ResourceIdParts
 from voice_blueprint.file.model.azure import PeeredNetwork
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.scope import Scope
@@ -15,25 +15,25 @@ class Peering(pulumi.ComponentResource):
 
     def __init__(self, name: str, *, scope: Scope, network: VoiceNetwork, access: PeeredNetwork) -> None:
         super().__init__("voice:azure:Peering", name)
-        remote_network = IdParts.of(access.network_id)
+        remote_network = ResourceIdParts.parse(access.network_id)
         inside = pulumi.ResourceOptions(parent=self)
-        remote_side = _peering(
+        remote_side = _create_peering(
             "operators-to-deployment",
             group=remote_network.group,
-            at=remote_network.name,
-            to=network.id,
-            called=scope.deployment.name,
+            network_name=remote_network.name,
+            remote_network_id=network.id,
+            peering_name=scope.deployment.name,
             allow_gateway_transit=access.through_gateway,
-            opts=_in_subscription(remote_network.subscription, inside)
+            opts=_subscription_options(remote_network.subscription, inside)
             if remote_network.subscription != scope.subscription
             else inside,
         )
-        _peering(
+        _create_peering(
             "deployment-to-operators",
             group=scope.group,
-            at=network.name,
-            to=access.network_id,
-            called="operators",
+            network_name=network.name,
+            remote_network_id=access.network_id,
+            peering_name="operators",
             use_remote_gateways=access.through_gateway,
             # A gateway can be used only after its own side permits it.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[remote_side]),
@@ -41,18 +41,18 @@ class Peering(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _in_subscription(subscription: str, inside: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
+def _subscription_options(subscription: str, inside: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
     provider = azure_native.Provider("operators", subscription_id=subscription, opts=inside)
     return pulumi.ResourceOptions.merge(inside, pulumi.ResourceOptions(provider=provider))
 
 
-def _peering(
+def _create_peering(
     name: str,
     *,
     group: pulumi.Input[str],
-    at: pulumi.Input[str],
-    to: pulumi.Input[str],
-    called: str,
+    network_name: pulumi.Input[str],
+    remote_network_id: pulumi.Input[str],
+    peering_name: str,
     opts: pulumi.ResourceOptions,
     allow_gateway_transit: bool = False,
     use_remote_gateways: bool = False,
@@ -60,9 +60,9 @@ def _peering(
     return network.VirtualNetworkPeering(
         name,
         resource_group_name=group,
-        virtual_network_name=at,
-        virtual_network_peering_name=called,
-        remote_virtual_network=network.SubResourceArgs(id=to),
+        virtual_network_name=network_name,
+        virtual_network_peering_name=peering_name,
+        remote_virtual_network=network.SubResourceArgs(id=remote_network_id),
         allow_virtual_network_access=True,
         # Traffic that passes a gateway has an address outside of the peer's range.
         allow_forwarded_traffic=use_remote_gateways,

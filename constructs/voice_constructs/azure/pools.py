@@ -21,13 +21,13 @@ from voice_blueprint.file.model.azure import (
 )
 from voice_blueprint.file.model.azure_callers import CpuPool
 from voice_constructs.azure.cluster import Cluster
-from voice_constructs.azure.cluster_profiles import DRAIN_MARGIN_S, SYSTEM_DISK_GIB, callers_drain_s
+from voice_constructs.azure.cluster_profiles import DRAIN_MARGIN_S, SYSTEM_DISK_GIB, caller_drains_s
 from voice_constructs.azure.scope import Scope
 
 _DRAIN_WITHOUT_SERVICE_S = 1800
 """Drain timeout of pools without services, which is AKS's default."""
-_NO_PRICE_LIMIT = -1.0
-_GPU_PODS = 50
+_UNLIMITED_SPOT_PRICE = -1.0
+_MAX_PODS = 50
 """Maximum number of pods of a node. A node runs a few engines and a dozen agents; AKS reserves memory for every
 pod that it could run."""
 
@@ -71,7 +71,7 @@ class GpuPools(pulumi.ComponentResource):
             if not isinstance(pool.purchase, ReservedNodes):
                 continue
             key = pool.purchase.group_id.lower()
-            by_group[key] = by_group.get(key) or self._cluster.identity.grant_role(
+            by_group[key] = by_group.get(key) or self._cluster.control_plane_identity.grant_role(
                 f"control-plane-uses-reservation-of-{pool.name}", Role.CONTRIBUTOR, pool.purchase.group_id
             )
             grants[pool.name] = by_group[key]
@@ -96,9 +96,9 @@ class GpuPools(pulumi.ComponentResource):
             count=pool.nodes.min,
             min_count=pool.nodes.min,
             max_count=pool.nodes.max,
-            max_pods=_GPU_PODS,
+            max_pods=_MAX_PODS,
             scale_down_mode=aks.ScaleDownMode.DELETE,
-            node_labels=_labels(pool),
+            node_labels=_node_labels(pool),
             node_taints=[str(taint) for taint in pool_taints(azure, pool)],
             orchestrator_version=azure.kubernetes_version,
             os_type=aks.OSType.LINUX,
@@ -113,19 +113,21 @@ class GpuPools(pulumi.ComponentResource):
             kubelet_config=aks.KubeletConfigArgs(
                 cpu_manager_policy="static", topology_manager_policy=pool.topology_policy
             ),
-            linux_os_config=_linux(),
-            upgrade_settings=_upgrade(azure, pool),
+            linux_os_config=_linux_config(),
+            upgrade_settings=_upgrade_settings(azure, pool),
             capacity_reservation_group_id=(
                 pool.purchase.group_id if isinstance(pool.purchase, ReservedNodes) else None
             ),
-            scale_set_priority=_priority(pool),
+            scale_set_priority=_scale_set_priority(pool),
             scale_set_eviction_policy=aks.ScaleSetEvictionPolicy.DELETE if _is_spot(pool) else None,
-            spot_max_price=_spot_price(pool),
+            spot_max_price=_max_spot_price(pool),
             tags=self._scope.tags,
             opts=pulumi.ResourceOptions.merge(
-                self._scope.retention.serving(parent=self),
+                self._scope.retention.serving_options(parent=self),
                 # After the first deployment, the autoscaler sets the count.
-                pulumi.ResourceOptions(depends_on=[*self._cluster.ready, *depends_on], ignore_changes=["count"]),
+                pulumi.ResourceOptions(
+                    depends_on=[*self._cluster.pool_dependencies, *depends_on], ignore_changes=["count"]
+                ),
             ),
         )
 
@@ -149,7 +151,7 @@ class CpuNodes(pulumi.ComponentResource):
             count=pool.nodes.min,
             min_count=pool.nodes.min,
             max_count=pool.nodes.max,
-            max_pods=_GPU_PODS,
+            max_pods=_MAX_PODS,
             node_labels={azure_names.POOL_LABEL: CPU_POOL},
             orchestrator_version=azure.kubernetes_version,
             os_type=aks.OSType.LINUX,
@@ -164,20 +166,20 @@ class CpuNodes(pulumi.ComponentResource):
             kubelet_config=aks.KubeletConfigArgs(cpu_manager_policy="static"),
             upgrade_settings=aks.AgentPoolUpgradeSettingsArgs(
                 max_surge=f"{SURGE_PERCENT}%",
-                drain_timeout_in_minutes=math.ceil((_longest_call_drain_s(azure) + DRAIN_MARGIN_S) / 60),
+                drain_timeout_in_minutes=math.ceil((_max_caller_drain_s(azure) + DRAIN_MARGIN_S) / 60),
             ),
             tags=scope.tags,
             opts=pulumi.ResourceOptions.merge(
-                scope.retention.serving(parent=self),
+                scope.retention.serving_options(parent=self),
                 # After the first deployment, the autoscaler sets the count.
-                pulumi.ResourceOptions(depends_on=cluster.ready, ignore_changes=["count"]),
+                pulumi.ResourceOptions(depends_on=cluster.pool_dependencies, ignore_changes=["count"]),
             ),
         )
         self.register_outputs({})
 
 
-def _longest_call_drain_s(azure: Azure) -> int:
-    tiers = callers_drain_s(azure)
+def _max_caller_drain_s(azure: Azure) -> int:
+    tiers = caller_drains_s(azure)
     return max(tiers) + DRAIN_MARGIN_S if tiers else _DRAIN_WITHOUT_SERVICE_S
 
 
@@ -185,19 +187,19 @@ def _is_spot(pool: GpuPool) -> bool:
     return isinstance(pool.purchase, SpotNodes)
 
 
-def _priority(pool: GpuPool) -> aks.ScaleSetPriority:
+def _scale_set_priority(pool: GpuPool) -> aks.ScaleSetPriority:
     return aks.ScaleSetPriority.SPOT if _is_spot(pool) else aks.ScaleSetPriority.REGULAR
 
 
-def _spot_price(pool: GpuPool) -> float | None:
+def _max_spot_price(pool: GpuPool) -> float | None:
     match pool.purchase:
         case SpotNodes(max_usd_per_hour=limit):
-            return _NO_PRICE_LIMIT if limit is None else limit
+            return _UNLIMITED_SPOT_PRICE if limit is None else limit
         case PayAsYouGo() | ReservedNodes():
             return None
 
 
-def _labels(pool: GpuPool) -> dict[str, str]:
+def _node_labels(pool: GpuPool) -> dict[str, str]:
     """Return the labels that pods select. The autoscaler reads them from the pool while it has no nodes."""
     size = catalog.vm_sizes()[pool.vm_size]
     return {
@@ -209,12 +211,12 @@ def _labels(pool: GpuPool) -> dict[str, str]:
     }
 
 
-def _linux() -> aks.LinuxOSConfigArgs:
+def _linux_config() -> aks.LinuxOSConfigArgs:
     """Return the settings of huge pages for large KV caches, in which page faults never wait for compaction."""
     return aks.LinuxOSConfigArgs(transparent_huge_page_enabled="always", transparent_huge_page_defrag="defer+madvise")
 
 
-def _upgrade(azure: Azure, pool: GpuPool) -> aks.AgentPoolUpgradeSettingsArgs:
+def _upgrade_settings(azure: Azure, pool: GpuPool) -> aks.AgentPoolUpgradeSettingsArgs:
     """Return the upgrade settings. Nodes are drained and reimaged one at a time, after a configured surge node.
 
     A surge node needs quota and a free machine, and GPU sizes often have neither, so the upgrade would hang

@@ -14,7 +14,7 @@ class PrivateLink(pulumi.ComponentResource):
 
     Args:
         at: Network of the endpoint.
-        target: Id of the service.
+        service_id: Id of the service.
         subresource: Part of the service, in Private Link's terminology.
         zone: DNS zone of such services.
             Source of both: https://learn.microsoft.com/azure/private-link/private-endpoint-dns
@@ -26,7 +26,7 @@ class PrivateLink(pulumi.ComponentResource):
         *,
         scope: Scope,
         at: VoiceNetwork,
-        target: pulumi.Input[str],
+        service_id: pulumi.Input[str],
         subresource: str,
         zone: str,
         parent: pulumi.Resource,
@@ -44,7 +44,7 @@ class PrivateLink(pulumi.ComponentResource):
             subnet=network.SubnetArgs(id=at.endpoints_subnet_id),
             private_link_service_connections=[
                 network.PrivateLinkServiceConnectionArgs(
-                    name=name, private_link_service_id=target, group_ids=[subresource]
+                    name=name, private_link_service_id=service_id, group_ids=[subresource]
                 )
             ],
             tags=scope.tags,
@@ -61,7 +61,7 @@ class PrivateLink(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _build_zone(
-        self, name: str, scope: Scope, zone: str, at: VoiceNetwork, links: list[pulumi.Resource]
+        self, name: str, scope: Scope, zone: str, voice_network: VoiceNetwork, links: list[pulumi.Resource]
     ) -> pulumi.Output[str]:
         """Create the zone, and a link to each network that resolves names in it."""
         private_zone = privatedns.PrivateZone(
@@ -72,7 +72,7 @@ class PrivateLink(pulumi.ComponentResource):
             tags=scope.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        for label, network_id in at.resolvers.items():
+        for label, network_id in voice_network.resolvers.items():
             called = f"{name}-{label}" if label else name
             links.append(
                 privatedns.VirtualNetworkLink(

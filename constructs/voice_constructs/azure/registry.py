@@ -4,13 +4,13 @@ import pulumi
 from pulumi_azure_native import containerregistry as acr
 
 from voice_blueprint.azure import names as azure_names
-from voice_blueprint.azure.names import IdParts
+from voice_blueprint.azure.names import ResourceIdParts
 from voice_blueprint.file.model.azure import REGISTRY_ZONE
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
 
-UNTAGGED_DAYS = 90
+UNTAGGED_RETENTION_DAYS = 90
 """Retention of untagged images. Running images keep their tags, so an image without a tag for a quarter is a replaced
 build."""
 
@@ -34,18 +34,18 @@ class ImageRegistry(pulumi.ComponentResource):
         self.name: pulumi.Input[str]
         self.login_server: pulumi.Input[str]
         if existing := scope.deployment.azure.existing.registry_id:
-            self.id, self.name = existing, IdParts.of(existing).name
+            self.id, self.name = existing, ResourceIdParts.parse(existing).name
             self.login_server = f"{self.name.lower()}.azurecr.io"
         else:
-            registry = self._build(name, scope, network)
+            registry = self._build_registry(name, scope, network)
             self.id, self.name, self.login_server = registry.id, registry.name, registry.login_server
         self.register_outputs({})
 
-    def _build(self, name: str, scope: Scope, network: VoiceNetwork) -> acr.Registry:
+    def _build_registry(self, name: str, scope: Scope, network: VoiceNetwork) -> acr.Registry:
         registry = acr.Registry(
             name,
             resource_group_name=scope.group,
-            registry_name=azure_names.registry(scope.deployment, scope.subscription),
+            registry_name=azure_names.registry_name(scope.deployment, scope.subscription),
             location=scope.location,
             sku=acr.SkuArgs(name=acr.SkuName.PREMIUM),
             admin_user_enabled=False,
@@ -57,16 +57,16 @@ class ImageRegistry(pulumi.ComponentResource):
             policies=acr.PoliciesArgs(
                 # Images can only be pulled, not exported to another registry.
                 export_policy=acr.ExportPolicyArgs(status=acr.ExportPolicyStatus.DISABLED),
-                retention_policy=acr.RetentionPolicyArgs(status=acr.PolicyStatus.ENABLED, days=UNTAGGED_DAYS),
+                retention_policy=acr.RetentionPolicyArgs(status=acr.PolicyStatus.ENABLED, days=UNTAGGED_RETENTION_DAYS),
             ),
             tags=scope.tags,
-            opts=scope.retention.data(parent=self),
+            opts=scope.retention.data_options(parent=self),
         )
         PrivateLink(
             name,
             scope=scope,
             at=network,
-            target=registry.id,
+            service_id=registry.id,
             subresource="registry",
             zone=REGISTRY_ZONE,
             parent=self,

@@ -24,11 +24,11 @@ class Retention:
     keep: bool
     protected: bool
 
-    def data(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
+    def data_options(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
         """Return the options of a resource that stores data."""
         return pulumi.ResourceOptions(parent=parent, protect=self.protected, retain_on_delete=self.keep)
 
-    def serving(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
+    def serving_options(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
         """Return the options of a resource that callers depend on."""
         return pulumi.ResourceOptions(parent=parent, protect=self.protected)
 
@@ -75,7 +75,7 @@ class Scope:
 
     def name(self, role: str) -> str:
         """Return the name of a resource whose name is not globally unique."""
-        return azure_names.part(self.deployment, role)
+        return azure_names.resource_name(self.deployment, role)
 
 
 def tags(deployment: Deployment) -> dict[str, str]:
@@ -95,10 +95,10 @@ class DeploymentGroup(pulumi.ComponentResource):
         super().__init__("voice:azure:DeploymentGroup", name)
         self.group = resources.ResourceGroup(
             name,
-            resource_group_name=azure_names.resource_group(deployment),
+            resource_group_name=azure_names.resource_group_name(deployment),
             location=deployment.azure.location,
             tags=tags(deployment),
-            opts=RETENTION[deployment.environment].data(parent=self),
+            opts=RETENTION[deployment.environment].data_options(parent=self),
         )
         self.scope = Scope(deployment, subscription, tenant, self.group.name, self.group.id)
         self.register_outputs({})

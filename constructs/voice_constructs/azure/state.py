@@ -43,14 +43,14 @@ class StateStore(pulumi.ComponentResource):
         store = redis.RedisEnterprise(
             name,
             resource_group_name=scope.group,
-            cluster_name=azure_names.state_store(scope.deployment, scope.subscription),
+            cluster_name=azure_names.state_store_name(scope.deployment, scope.subscription),
             location=scope.location,
             sku=redis.SkuArgs(name=settings.sku),
             high_availability=redis.HighAvailability.ENABLED,
             minimum_tls_version=redis.TlsVersion.TLS_VERSION_1_2,
             public_network_access=redis.PublicNetworkAccess.DISABLED,
             tags=scope.tags,
-            opts=scope.retention.serving(parent=self),
+            opts=scope.retention.serving_options(parent=self),
         )
         database = redis.Database(
             name,
@@ -62,13 +62,13 @@ class StateStore(pulumi.ComponentResource):
             clustering_policy=redis.ClusteringPolicy.NO_CLUSTER,
             eviction_policy=redis.EvictionPolicy.NO_EVICTION,
             access_keys_authentication=redis.AccessKeysAuthentication.DISABLED,
-            opts=scope.retention.serving(parent=self),
+            opts=scope.retention.serving_options(parent=self),
         )
         link = PrivateLink(
             name,
             scope=scope,
             at=network,
-            target=store.id,
+            service_id=store.id,
             subresource="redisEnterprise",
             zone="privatelink.redis.azure.net",
             parent=self,

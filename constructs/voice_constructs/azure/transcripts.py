@@ -24,7 +24,7 @@ class TranscriptArchive(pulumi.ComponentResource):
         account = storage.StorageAccount(
             name,
             resource_group_name=scope.group,
-            account_name=azure_names.archive(scope.deployment, scope.subscription),
+            account_name=azure_names.archive_account_name(scope.deployment, scope.subscription),
             location=scope.location,
             kind=storage.Kind.STORAGE_V2,
             sku=storage.SkuArgs(name=storage.SkuName.STANDARD_ZRS),
@@ -38,7 +38,7 @@ class TranscriptArchive(pulumi.ComponentResource):
                 bypass=storage.Bypass.NONE, default_action=storage.DefaultAction.DENY
             ),
             tags=scope.tags,
-            opts=scope.retention.data(parent=self),
+            opts=scope.retention.data_options(parent=self),
         )
         container = storage.BlobContainer(
             name,
@@ -46,7 +46,7 @@ class TranscriptArchive(pulumi.ComponentResource):
             account_name=account.name,
             container_name=CONTAINER,
             public_access=storage.PublicAccess.NONE,
-            opts=scope.retention.data(parent=self),
+            opts=scope.retention.data_options(parent=self),
         )
         expiry = storage.DateAfterModificationArgs(days_after_modification_greater_than=retention_days)
         storage.ManagementPolicy(
@@ -77,7 +77,7 @@ class TranscriptArchive(pulumi.ComponentResource):
             name,
             scope=scope,
             at=network,
-            target=account.id,
+            service_id=account.id,
             subresource="blob",
             zone="privatelink.blob.core.windows.net",
             parent=self,

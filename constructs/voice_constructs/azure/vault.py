@@ -28,7 +28,7 @@ class SecretVault(pulumi.ComponentResource):
         vault = keyvault.Vault(
             name,
             resource_group_name=scope.group,
-            vault_name=azure_names.vault(scope.deployment, scope.subscription),
+            vault_name=azure_names.vault_name(scope.deployment, scope.subscription),
             location=scope.location,
             properties=keyvault.VaultPropertiesArgs(
                 tenant_id=scope.tenant,
@@ -44,13 +44,13 @@ class SecretVault(pulumi.ComponentResource):
                 ),
             ),
             tags=scope.tags,
-            opts=scope.retention.data(parent=self),
+            opts=scope.retention.data_options(parent=self),
         )
         PrivateLink(
             name,
             scope=scope,
             at=network,
-            target=vault.id,
+            service_id=vault.id,
             subresource="vault",
             zone="privatelink.vaultcore.azure.net",
             parent=self,

@@ -17,12 +17,12 @@ from redis.asyncio import Redis
 
 from images.agent.tests.engines import SPEECH_RATE, Engines
 from images.conftest import BUSY_TIMEOUT_S
-from voice_agent.models import Vad
-from voice_agent.server import Agent, announce, application
+from voice_agent.models import VoiceDetector
+from voice_agent.server import Agent, announce_slots, create_application
 from voice_agent.settings import AgentSettings
-from voice_agent.siblings import Connection
-from voice_ops.call.recording import read
-from voice_sandbox.loopback import free_port
+from voice_agent.siblings import ForwardableConnection
+from voice_ops.call.recording import read_samples
+from voice_sandbox.loopback import find_free_port
 
 RATE = 16000
 SAMPLE_BYTES = 2
@@ -36,7 +36,7 @@ LOUD = 1000
 
 def speech(seconds: float) -> np.ndarray[Any, np.dtype[np.int16]]:
     """Return the start of the sample's second sentence, from its first sound."""
-    samples = read(SAMPLE)
+    samples = read_samples(SAMPLE)
     first = int(SENTENCE_S * RATE)
     onset = first + int(np.argmax(np.abs(samples[first:].astype(np.int32)) > LOUD))
     return samples[onset : onset + int(seconds * RATE)]
@@ -51,7 +51,7 @@ class Caller:
     """A caller that uses Pipecat's protobuf, as its own clients do."""
 
     socket: websockets.ClientConnection
-    vads: list[Vad]
+    vads: list[VoiceDetector]
     sent: int = 0
     heard_s: float = 0.0
     rate: int = 0
@@ -82,7 +82,7 @@ class Caller:
             frame.audio.num_channels = 1
             await self.socket.send(frame.SerializeToString())
             self.sent += len(frame.audio.audio)
-            await until(lambda: self.vads[-1].heard_bytes >= self.sent)
+            await until(lambda: self.vads[-1].processed_bytes >= self.sent)
 
     async def until(self, condition: Callable[["Caller"], bool]) -> None:
         async with self.changed, asyncio.timeout(BUSY_TIMEOUT_S):
@@ -100,7 +100,7 @@ class Place:
 
     agent: Agent
     url: str
-    vads: list[Vad]
+    vads: list[VoiceDetector]
 
     @contextlib.asynccontextmanager
     async def call(
@@ -144,7 +144,7 @@ async def serving(app: Any, port: int, host: str = "127.0.0.1", ws: Any = "webso
 @pytest.fixture
 async def engines() -> AsyncIterator[Engines]:
     engines = Engines()
-    engines.port = free_port()
+    engines.port = find_free_port()
     async with serving(engines.app(), engines.port):
         yield engines
 
@@ -187,16 +187,16 @@ def settings_of(engines: Engines, port: int, **more: Any) -> AgentSettings:
 async def running_agent(
     engines: Engines, store: Redis, address: str = "127.0.0.1", port: int = 0, **more: Any
 ) -> AsyncIterator[Place]:
-    port = port or free_port()
+    port = port or find_free_port()
     agent = Agent(settings_of(engines, port, bind_address=address, **more), store)
-    vads: list[Vad] = []
-    make = agent.models.vad
-    agent.models.vad = lambda: vads.append(make()) or vads[-1]  # type: ignore[method-assign, func-returns-value]
-    announcing = asyncio.create_task(announce(agent))
-    async with serving(application(agent), port, address, Connection):
+    vads: list[VoiceDetector] = []
+    make = agent.models.create_voice_detector
+    agent.models.create_voice_detector = lambda: vads.append(make()) or vads[-1]  # type: ignore[method-assign, func-returns-value]
+    announcing = asyncio.create_task(announce_slots(agent))
+    async with serving(create_application(agent), port, address, ForwardableConnection):
         yield Place(agent, f"http://{address}:{port}", vads)
-        agent.leaving.set()
-        agent.changed.set()
+        agent.shutting_down.set()
+        agent.count_changed.set()
         await until(lambda: agent.conversation_count == 0)
     await announcing
     await agent.client.aclose()

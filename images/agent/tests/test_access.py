@@ -19,10 +19,10 @@ async def test_memory_works_with_the_permissions_of_the_contract(store: Redis, s
     client = connect(store_server.settings.model_copy(update=own))
     memory = Memory(client, "c", retention_s=60)
     assert await client.ping()
-    assert await memory.take() == []
+    assert await memory.take_over() == []
     await memory.add("user", "Who are you?")
     await memory.renew()
-    assert await memory.take() == [{"role": "user", "content": "Who are you?"}]
+    assert await memory.take_over() == [{"role": "user", "content": "Who are you?"}]
     await memory.release()
     with pytest.raises(NoPermissionError):
         await client.get("session:1")

@@ -61,7 +61,7 @@ class Script:
                 return
 
     def _is_heard(self) -> bool:
-        return self._place.vads[-1].heard_bytes >= self.sent - RATE
+        return self._place.vads[-1].processed_bytes >= self.sent - RATE
 
     def check(self) -> None:
         asked = [each["messages"][1:] for each in self._engines.asked]

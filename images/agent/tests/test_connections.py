@@ -4,7 +4,7 @@ import pytest
 from starlette.types import Message
 
 from voice_agent import connections
-from voice_agent.connections import Close, Socket
+from voice_agent.connections import CloseReason, Socket
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from voice_agent.connections import Close, Socket
         (connections.TRY_AGAIN_LATER, 1013),
     ],
 )
-async def test_a_socket_is_closed_with_the_code_of_its_conversation(ending: Close | None, code: int) -> None:
+async def test_a_socket_is_closed_with_the_code_of_its_conversation(ending: CloseReason | None, code: int) -> None:
     """Pipecat's transport closes each one with 1000."""
     messages: list[Message] = [{"type": "websocket.connect"}]
     sent: list[Message] = []

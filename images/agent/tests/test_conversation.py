@@ -19,7 +19,7 @@ from voice_agent import tokens
 from voice_agent.memory import LEASE_S
 from voice_blueprint.contract.metrics import METRICS
 from voice_runtime import metrics, state
-from voice_runtime.replies import texts
+from voice_runtime.replies import decode_fields
 
 __all__ = ["collector"]
 
@@ -47,17 +47,17 @@ async def test_a_turn_is_transcribed_answered_spoken_and_remembered(
 ) -> None:
     engines.finals, engines.answers = [(1900, "What is this?")], ["It is a test."]
     lines: list[str] = []
-    place.agent.metrics.told = metrics.Metrics("test", "agent", lines.append)
+    place.agent.metrics.cloudwatch = metrics.Metrics("test", "agent", lines.append)
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
         await speak(caller)
         await caller.until(lambda each: each.heard_s >= engines.spoken_s)
         assert caller.rate == 24000
-        await until(lambda: place.agent.metrics.text().count(b"voice_agent_turn_seconds_count 1.0") == 1)
+        await until(lambda: place.agent.metrics.to_text().count(b"voice_agent_turn_seconds_count 1.0") == 1)
         # It has not waited for the maximum time of a last transcript.
         [took] = [
             float(line.split()[1])
-            for line in place.agent.metrics.text().decode().splitlines()
+            for line in place.agent.metrics.to_text().decode().splitlines()
             if line.startswith("voice_agent_turn_seconds_sum")
         ]
         assert took < place.agent.settings.final_within_s
@@ -91,10 +91,10 @@ async def test_a_conversation_trace_contains_turns_but_no_text(
         async with place.call() as caller:
             await speak(caller)
             await caller.until(lambda each: each.heard_s >= engines.spoken_s)
-            await until(lambda: b"voice_agent_turn_seconds_count 1.0" in place.agent.metrics.text())
+            await until(lambda: b"voice_agent_turn_seconds_count 1.0" in place.agent.metrics.to_text())
         place.agent.traces.close()
     spans = {span.name: span for span in collector.spans}
-    measured = place.agent.metrics.text().decode()
+    measured = place.agent.metrics.to_text().decode()
     stages = set(re.findall(r'voice_agent_stage_seconds_count{stage="(\w+)"}', measured))
     assert spans.keys() == {"conversation", "turn"} | stages
     assert {"llm_inference", "speech_synthesis"} <= stages
@@ -158,10 +158,10 @@ async def test_emoji_and_stage_directions_are_remembered_but_not_spoken(
     )
     assert used["prompt_tokens"] == len(json.dumps(asked["messages"]).split())
     day = datetime.now(UTC).date().isoformat()
-    counts = texts(await store.hgetall(state.agent_usage("", day)))
+    counts = decode_fields(await store.hgetall(state.agent_usage_key("", day)))
     names = ("prompt_tokens", "answer_tokens", "spoken_characters")
     assert counts == {name: str(used[name]) for name in names}
-    assert await store.sismember(state.agent_day_callers(day), "")
+    assert await store.sismember(state.agent_day_callers_key(day), "")
 
 
 async def test_several_finals_form_one_question(place: Place, engines: Engines) -> None:
@@ -213,7 +213,7 @@ async def test_the_gateway_receives_the_spoken_language(engines: Engines, store:
 async def test_silence_keeps_a_muted_callers_session(
     engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_agent.speech_to_text.SILENT_S", 0.2)
+    monkeypatch.setattr("voice_agent.speech_to_text.SILENCE_TIMEOUT_S", 0.2)
     async with running_agent(engines, store) as place, place.call():
         await until(lambda: engines.taken_ms > 0)
 
@@ -252,7 +252,7 @@ async def test_an_interruption_silences_the_agent_within_300_ms_of_audio(
         heard_s = caller.heard_s
         await caller.send(speech(1.2))
         await caller.until(lambda each: each.interruptions == 2)
-        measured = dict(line.rsplit(" ", 1) for line in place.agent.metrics.text().decode().splitlines())
+        measured = dict(line.rsplit(" ", 1) for line in place.agent.metrics.to_text().decode().splitlines())
         assert measured["voice_agent_barge_in_seconds_count"] == "1.0"
         assert 0.1 <= float(measured["voice_agent_barge_in_seconds_sum"]) < BUSY_TIMEOUT_S
         assert heard_s < engines.spoken_s
@@ -286,7 +286,7 @@ async def test_a_pending_question_is_answered_after_a_reconnect(place: Place, en
     for role, content in (("user", "Hello."), ("assistant", "Hello!"), ("user", "Who are you?")):
         await store.rpush(f"conversation:{conversation}", json.dumps({"role": role, "content": content}))
     engines.answers = ["A test."]
-    token = tokens.make(KEY, conversation, 60)
+    token = tokens.create_token(KEY, conversation, 60)
     async with place.call(f"/v1/conversations/{conversation}", token) as caller:
         assert caller.messages[0]["id"] == conversation
         await caller.until(lambda each: each.heard_s > 0)
@@ -300,7 +300,7 @@ async def test_an_answered_question_is_not_answered_again_after_a_reconnect(
     for role, content in history:
         await store.rpush(f"conversation:{conversation}", json.dumps({"role": role, "content": content}))
     engines.finals, engines.answers = [(1900, "What is this?")], ["A test."]
-    async with place.call(f"/v1/conversations/{conversation}", tokens.make(KEY, conversation, 60)) as caller:
+    async with place.call(f"/v1/conversations/{conversation}", tokens.create_token(KEY, conversation, 60)) as caller:
         await speak(caller)
         await caller.until(lambda each: each.heard_s > 0)
     [asked] = engines.asked
@@ -330,7 +330,7 @@ async def test_each_request_extends_the_previous_prompt_also_after_a_reconnect(
     assert third.startswith(second)
     # The end of a message list is not in the cache.
     tokens = [len(each.split()) for each in (first, second, third)]
-    told = dict(line.split() for line in place.agent.metrics.text().decode().splitlines() if line[0] != "#")
+    told = dict(line.split() for line in place.agent.metrics.to_text().decode().splitlines() if line[0] != "#")
     assert float(told["voice_agent_prompt_tokens_total"]) == sum(tokens)
     assert float(told["voice_agent_cached_prompt_tokens_total"]) == sum(tokens[:2]) - 2
     (session,) = set(engines.sessions)
@@ -388,14 +388,14 @@ async def test_a_failing_speech_engine_costs_one_answer(
 async def test_a_stopping_agent_waits_for_a_tool(
     engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * BUSY_TIMEOUT_S)
+    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
     engines.finals = [(1900, "How is the weather in Bonn?")]
     engines.answers = ['weather({"city": "Bonn"})', "The sky is clear."]
     engines.may_call.clear()
     async with running_agent(engines, store, tools_url=f"{engines.url}/tools") as place, place.call() as caller:
         await speak(caller)
         await until(lambda: len(engines.calls) == 1)
-        place.agent.leaving.set()
+        place.agent.shutting_down.set()
         engines.may_call.set()
         assert await caller.closed() == 1012
         assert caller.heard_s == pytest.approx(engines.spoken_s, abs=0.1)
@@ -404,7 +404,7 @@ async def test_a_stopping_agent_waits_for_a_tool(
 async def test_a_stopping_agent_answers_the_interrupting_question(
     place: Place, engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * BUSY_TIMEOUT_S)
+    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
     engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG, "The other one."], 60.0
     async with place.call() as caller:
         await speak(caller)
@@ -413,7 +413,7 @@ async def test_a_stopping_agent_answers_the_interrupting_question(
         await caller.until(lambda each: each.interruptions == 2)
         heard_s, engines.spoken_s = caller.heard_s, 1.0
         await asyncio.sleep(0.2)  # until the interrupted answer is stored
-        place.agent.leaving.set()
+        place.agent.shutting_down.set()
         engines.finals.append((0, "No, the other one?"))
         sending = asyncio.create_task(caller.send(silence(ENDED_S)))  # it may take longer than the answer
         assert await caller.closed() == 1012
@@ -429,19 +429,19 @@ async def test_two_agents_never_serve_the_same_conversation(place: Place, store:
 
 async def test_remaining_callers_at_the_end_of_a_drain_must_reconnect(place: Place) -> None:
     async with place.call() as caller:
-        place.agent.leaving.set()
+        place.agent.shutting_down.set()
         assert await caller.closed() == 1012
 
 
 async def test_a_stopping_agent_completes_its_turns(
     place: Place, engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * BUSY_TIMEOUT_S)
+    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
     engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], ["It is a test."], 2.0
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
         await caller.send(speech(SPOKEN_S))
-        place.agent.leaving.set()
+        place.agent.shutting_down.set()
         await caller.send(silence(ENDED_S))
         assert await caller.closed() == 1012
         assert caller.heard_s == pytest.approx(engines.spoken_s, abs=0.1)

@@ -7,7 +7,7 @@ from pipecat.frames.frames import EagerEndOfTurnCancelFrame, EagerTranscriptionF
 
 from images.agent.tests.conftest import settings_of
 from images.agent.tests.engines import Engines
-from voice_agent.speech_to_text import GatewaySTTService, Line, NoSpeechFrame
+from voice_agent.speech_to_text import GatewayClient, GatewaySTTService, NoSpeechFrame
 from voice_agent.trace import Traces
 
 
@@ -16,7 +16,7 @@ class Service:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         settings = settings_of(Engines(), 1)
-        line = Line(settings, "", Traces("", 0, "test").begin())
+        line = GatewayClient(settings, "", Traces("", 0, "test").begin())
         self._hearing = GatewaySTTService(line, Mock(), settings)
         self.pushed: list[Frame] = []
         self.commits = 0
@@ -34,10 +34,10 @@ class Service:
 
     async def pauses(self) -> None:
         """Report a pause that may be the end of a turn."""
-        await self._hearing.expect_end()
+        await self._hearing.request_early_transcript()
 
     async def continues(self) -> None:
-        await self._hearing.continue_transcription()
+        await self._hearing.withdraw_early_transcript()
 
     async def stops(self) -> None:
         """End the speech, as Pipecat's service does."""

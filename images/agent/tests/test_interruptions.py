@@ -8,7 +8,7 @@ from pipecat.turns.types import ProcessFrameResult
 from pipecat.utils.asyncio.task_manager import TaskManager
 
 from images.agent.tests.conftest import RATE, SAMPLE_BYTES
-from voice_agent.interruptions import INTERRUPTS_S, Interruptions
+from voice_agent.interruptions import MIN_INTERRUPTION_S, InterruptionStrategy
 from voice_agent.playback import Playback
 
 ONSET_S = 1_000_000.0
@@ -25,13 +25,13 @@ async def test_a_second_of_speech_interrupts_and_the_time_to_silence_is_reported
     reported_at = ONSET_S + DETECTED_AFTER_S
     monkeypatch.setattr("voice_agent.interruptions.time", SimpleNamespace(time=lambda: reported_at + PAUSED_AFTER_S))
     playback, durations = Playback(), list[float]()
-    strategy = Interruptions(playback, lambda: True, str, durations.append)
+    strategy = InterruptionStrategy(playback, lambda: True, str, durations.append)
     strategy._task_manager = TaskManager()
     await strategy.process_frame(BotStartedSpeakingFrame())
     await strategy.process_frame(VADUserStartedSpeakingFrame(start_secs=DETECTED_AFTER_S, timestamp=reported_at))
-    assert not playback._is_released.is_set()
-    results = [await strategy.process_frame(MESSAGE) for _ in range(round(INTERRUPTS_S / MESSAGE_S))]
+    assert not playback._released.is_set()
+    results = [await strategy.process_frame(MESSAGE) for _ in range(round(MIN_INTERRUPTION_S / MESSAGE_S))]
     assert results == [ProcessFrameResult.CONTINUE] * (len(results) - 1) + [ProcessFrameResult.STOP]
     assert durations == [DETECTED_AFTER_S + PAUSED_AFTER_S]
     await strategy.cleanup()
-    assert playback._is_released.is_set()
+    assert playback._released.is_set()

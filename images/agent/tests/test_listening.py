@@ -24,7 +24,7 @@ from images.gateway.tests.running import GatewayProcess
 from voice_agent import chat, speech_to_text, tokens
 from voice_agent.refusals import RefusedError
 from voice_blueprint.contract.media import MAX_AUDIO_INPUTS
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 TURNS = 3
 
@@ -63,7 +63,7 @@ async def test_the_model_receives_three_questions_as_audio(place: Place, engines
             await caller.until(lambda each, turn=turn: each.heard_s >= (turn + 0.9) * engines.spoken_s)  # type: ignore[misc]
             while len(await said(store, conversation)) < 2 * (turn + 1):
                 await caller.send(silence(0.02))
-        assert place.agent.metrics.text().count(b"voice_agent_turn_seconds_count 3.0") == 1
+        assert place.agent.metrics.to_text().count(b"voice_agent_turn_seconds_count 3.0") == 1
     told = [(role, text) for question, answer in words for role, text in (("user", question), ("assistant", answer))]
     assert await said(store, conversation) == told
     # From its first sound to its last, without the preceding questions.
@@ -139,7 +139,7 @@ async def test_a_returning_caller_is_answered_from_stored_text(place: Place, eng
     for role, content in (("user", "Hello."), ("assistant", "Hello!"), ("user", "Who are you?")):
         await store.rpush(f"conversation:{conversation}", json.dumps({"role": role, "content": content}))
     engines.answers = ["A test.", tagged("And now?", "Still a test.")]
-    async with place.call(f"/v1/conversations/{conversation}", tokens.make(KEY, conversation, 60)) as caller:
+    async with place.call(f"/v1/conversations/{conversation}", tokens.create_token(KEY, conversation, 60)) as caller:
         while len(await said(store, conversation)) < 4:
             await caller.send(silence(0.02))
         await speak(caller)
@@ -177,12 +177,12 @@ async def test_the_end_of_an_endless_question_is_sent(
 async def test_a_stopping_agent_completes_its_turns(
     place: Place, engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_S", 2 * BUSY_TIMEOUT_S)
+    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
     engines.answers, engines.spoken_s = [tagged("What is this?", "It is a test.")], 2.0
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
         await caller.send(speech(SPOKEN_S))
-        place.agent.leaving.set()
+        place.agent.shutting_down.set()
         await caller.send(silence(ENDED_S))
         assert await caller.closed() == 1012
         assert caller.heard_s == pytest.approx(engines.spoken_s, abs=0.1)
@@ -237,7 +237,7 @@ async def test_a_lost_session_is_replaced_after_growing_pauses(monkeypatch: pyte
         pauses.append(seconds)
 
     monkeypatch.setattr(speech_to_text, "asyncio", SimpleNamespace(sleep=sleep))
-    await speech_to_text.Presence(Gateway(), Session()).handle_disconnect()  # type: ignore[arg-type]
+    await speech_to_text.Presence(Gateway(), Session()).keep_session()  # type: ignore[arg-type]
     assert pauses == [0.5, 1, 2, 0.5, 1, 2]
 
 
@@ -259,7 +259,7 @@ async def test_a_conversation_counts_as_a_session_of_its_caller(
     engines: Engines, store: Redis, store_server: StoreServer
 ) -> None:
     """With an actual gateway without a transcription host, since none is needed."""
-    gateway = GatewayProcess(store_server, free_port(socket.SOCK_DGRAM), CALLER_SESSIONS=1).start()
+    gateway = GatewayProcess(store_server, find_free_port(socket.SOCK_DGRAM), CALLER_SESSIONS=1).start()
     try:
         await gateway.ready()
         async with running_agent(engines, store, listening="audio", gateway_url=gateway.url, conversations=2) as place:

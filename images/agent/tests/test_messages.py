@@ -106,7 +106,7 @@ async def test_other_twilio_messages_are_ignored(place: Place) -> None:
         payload = base64.b64encode(b"\xff" * 160).decode()
         for _ in range(50):  # a second, since resamplers buffer some
             await socket.send(json.dumps({"event": "media", "streamSid": "MZ1", "media": {"payload": payload}}))
-        await until(lambda: bool(place.vads) and place.vads[-1].heard_bytes > 0)
+        await until(lambda: bool(place.vads) and place.vads[-1].processed_bytes > 0)
         assert socket.close_code is None
 
 
@@ -138,7 +138,7 @@ async def test_a_caller_cannot_inject_agent_messages(place: Place, engines: Engi
         await caller.socket.send(b"")
         # The caller's audio is still processed.
         await caller.socket.send(audio())
-        await until(lambda: caller.vads[-1].heard_bytes > 0)
+        await until(lambda: caller.vads[-1].processed_bytes > 0)
     assert (engines.asked, engines.spoken) == ([], [])
 
 

@@ -19,7 +19,7 @@ from pipecat.observers.user_bot_latency_observer import LatencyBreakdown, Latenc
 from pipecat.transports.base_output import BaseOutputTransport
 
 from voice_agent.metrics import Metrics
-from voice_agent.turns import Turns
+from voice_agent.turns import TurnTracker
 from voice_blueprint.contract.metrics import LATENCY_BUCKETS_MS
 from voice_runtime import metrics
 
@@ -37,7 +37,7 @@ def part(key: str, took_s: float) -> LatencyContribution:
 
 
 def values(metrics: Metrics) -> dict[str, float]:
-    rows = (line.rsplit(" ", 1) for line in metrics.text().decode().splitlines() if line[0] != "#")
+    rows = (line.rsplit(" ", 1) for line in metrics.to_text().decode().splitlines() if line[0] != "#")
     return {series: float(value) for series, value in rows}
 
 
@@ -54,7 +54,7 @@ def of_process(lines: list[str]) -> Metrics:
 def test_a_turn_is_split_into_stages(of_process: Metrics, lines: list[str], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "voice_agent.metrics")
     contributions = [part("hearing", 1.5), part("model", 1.5), part("hearing", 0.75)]
-    of_process.turn(LatencyBreakdown(total_secs=3.75, contributions=contributions))
+    of_process.record_turn(LatencyBreakdown(total_secs=3.75, contributions=contributions))
     told = values(of_process)
     assert told["voice_agent_turn_seconds_sum"] == 3.75
     assert told['voice_agent_stage_seconds_sum{stage="hearing"}'] == 2.25
@@ -72,7 +72,10 @@ def test_histograms_have_the_buckets_of_the_contract(of_process: Metrics) -> Non
 
 
 async def test_an_interruption_lasts_from_the_onset_of_speech_to_silence(of_process: Metrics, lines: list[str]) -> None:
-    observer, onset = of_process.barge_in(), VADUserStartedSpeakingFrame(start_secs=0.5, timestamp=time.time() - 1)
+    observer, onset = (
+        of_process.create_interruption_observer(),
+        VADUserStartedSpeakingFrame(start_secs=0.5, timestamp=time.time() - 1),
+    )
 
     async def count(*frames: Any) -> float:
         for each in frames:
@@ -93,7 +96,7 @@ async def test_an_interruption_lasts_from_the_onset_of_speech_to_silence(of_proc
 
 
 async def test_a_turn_is_over_when_the_answer_has_been_played() -> None:
-    turns = Turns()
+    turns = TurnTracker()
     assert turns.ended.is_set()
     turns.begin()
     assert not turns.ended.is_set()

@@ -15,7 +15,7 @@ from images.agent.tests.conftest import KEY, Place, running_agent, until
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_server import refused
 from voice_agent import tokens
-from voice_agent.twilio import signature
+from voice_agent.twilio import compute_signature
 
 ANNA, EVE = "Bearer of-anna", "Bearer of-eve"
 CALL = "CA0123456789abcdef"
@@ -128,10 +128,10 @@ def test_signatures_match_twilios_algorithm() -> None:
     """The example of https://www.twilio.com/docs/usage/security#validating-requests: URL, then names and values."""
     url = "https://mycompany.com/myapp.php?foo=1&bar=2"
     parameters = "CallSidCA1234567890ABCDECaller+14158675309Digits1234From+14158675309To+18005551212"
-    assert signature(AUTH_TOKEN, url + parameters) == "RSOYDt4T1cUTdK1PDd93/VVr8B8="
+    assert compute_signature(AUTH_TOKEN, url + parameters) == "RSOYDt4T1cUTdK1PDd93/VVr8B8="
 
 
-@pytest.mark.parametrize("sent", ["", "eA==", signature("another", "wss://127.0.0.1/v1/twilio")])
+@pytest.mark.parametrize("sent", ["", "eA==", compute_signature("another", "wss://127.0.0.1/v1/twilio")])
 async def test_requests_without_a_twilio_signature_are_rejected(signed_place: Place, sent: str) -> None:
     with pytest.raises(websockets.InvalidStatus) as caught:
         async with call(signed_place, **{"X-Twilio-Signature": sent}):
@@ -141,7 +141,7 @@ async def test_requests_without_a_twilio_signature_are_rejected(signed_place: Pl
 
 
 async def test_calls_need_a_twilio_signature_of_the_account(signed_place: Place, store: Redis) -> None:
-    signed = {"X-Twilio-Signature": signature(AUTH_TOKEN, f"wss{signed_place.url[4:]}{TWILIO}")}
+    signed = {"X-Twilio-Signature": compute_signature(AUTH_TOKEN, f"wss{signed_place.url[4:]}{TWILIO}")}
     for foreign in ("AC1", "AC0", ""):
         async with call(signed_place, account=foreign, **signed) as socket:
             await socket.wait_closed()
@@ -157,6 +157,6 @@ async def test_calls_need_a_twilio_signature_of_the_account(signed_place: Place,
 
 @pytest.mark.parametrize("other", ["a", "c", "bb", ""])
 def test_a_token_is_that_of_one_conversation(other: str) -> None:
-    token = tokens.make(KEY, "b", 60, "anna")
-    assert tokens.owner(KEY, token, "b") == "anna"
-    assert tokens.owner(KEY, token, other) is None
+    token = tokens.create_token(KEY, "b", 60, "anna")
+    assert tokens.token_owner(KEY, token, "b") == "anna"
+    assert tokens.token_owner(KEY, token, other) is None

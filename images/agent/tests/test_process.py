@@ -25,12 +25,12 @@ from starlette.routing import Route
 
 from images.agent.tests.conftest import serving, settings_of, speech, until
 from images.agent.tests.engines import Engines
-from images.conftest import BUSY_TIMEOUT_S, INHERITED, StoreServer
-from voice_agent.conversation import LAST_TURN_S
+from images.conftest import BUSY_TIMEOUT_S, INHERITED_ENVIRONMENT, StoreServer
+from voice_agent.conversation import LAST_TURN_TIMEOUT_S
 from voice_blueprint.aws.edge import AGENT_DRAIN_TIMEOUT_S, FARGATE_STOP_TIMEOUT_S
 from voice_constructs.azure.kubernetes.pods import PRE_STOP_S, STOP_MARGIN_S
 from voice_ops.demo.agent.caller import Caller
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 SPOKEN_S = 2.0
 SAYS = """
@@ -54,14 +54,14 @@ def environment_of(engines: Engines, store: StoreServer, port: int, **more: Any)
     own = {f"VOICE_{name}".upper(): str(value) for name, value in values.items() if value is not None}
     shared = {f"VOICE_VALKEY_{name}".upper(): str(value) for name, value in of_store.items()}
     quiet = {"ORT_DISABLE_TELEMETRY": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    return {**INHERITED, **quiet, **own, **shared}
+    return {**INHERITED_ENVIRONMENT, **quiet, **own, **shared}
 
 
 @contextlib.asynccontextmanager
 async def running(
     engines: Engines, store: StoreServer, port: int = 0, **more: Any
 ) -> AsyncIterator[tuple[str, subprocess.Popen[bytes]]]:
-    port = port or free_port()
+    port = port or find_free_port()
     environment = environment_of(engines, store, port, **more)
     address = environment["VOICE_BIND_ADDRESS"]
     process = subprocess.Popen([sys.executable, "-m", "voice_agent"], env=environment)
@@ -96,14 +96,14 @@ async def test_a_call_continues_at_another_agent_after_a_kill(
         engines.finals.append((0, "Second?"))
         engines.spoken_s = 30.0
         caller.queue_speech(speech(SPOKEN_S))
-        await caller.record(0.5)
+        await caller.wait_for_audio(0.5)
         process.kill()
-        assert await caller.closed() == 1006
+        assert await caller.wait_closed() == 1006
     engines.spoken_s = 1.0
     async with running(engines, store_server) as (url, _):
         token = {"X-Voice-Token": caller.token}
         async with Caller(f"{url}/{caller.conversation}", token) as again:
-            await again.record(engines.spoken_s)
+            await again.wait_for_audio(engines.spoken_s)
             await until_said(store, caller.conversation, ["First?", "One.", "Second?", "Two."])
     told = [each["content"] for each in engines.asked[-1]["messages"][1:]]
     assert told == ["First?", "One.", "Second?"], "the question without an answer was asked again"
@@ -114,12 +114,12 @@ async def test_a_stopping_agent_finishes_its_turn(engines: Engines, store: Redis
     engines.finals, engines.answers, engines.spoken_s = [(0, "First?")], ["The answer to its end."], 2.0
     async with running(engines, store_server) as (url, process), Caller(url) as caller:
         caller.queue_speech(speech(SPOKEN_S))
-        await caller.record(0.1)
+        await caller.wait_for_audio(0.1)
         process.send_signal(signal.SIGTERM)
-        await caller.record(engines.spoken_s - 0.1)
+        await caller.wait_for_audio(engines.spoken_s - 0.1)
         with pytest.raises((websockets.InvalidStatus, ConnectionError)):
             await websockets.connect(url)
-        assert await caller.closed() == 1012
+        assert await caller.wait_closed() == 1012
         assert process.wait(BUSY_TIMEOUT_S) == 0
     assert await said(store, caller.conversation) == ["First?", "The answer to its end."]
 
@@ -149,7 +149,7 @@ class Stop:
 
 
 ECS = Stop(0, AGENT_DRAIN_TIMEOUT_S, FARGATE_STOP_TIMEOUT_S)
-KUBERNETES = Stop(PRE_STOP_S, LAST_TURN_S, LAST_TURN_S + STOP_MARGIN_S)
+KUBERNETES = Stop(PRE_STOP_S, LAST_TURN_TIMEOUT_S, LAST_TURN_TIMEOUT_S + STOP_MARGIN_S)
 """With a drain timeout that only leaves time for a last turn."""
 
 
@@ -163,21 +163,21 @@ async def test_stopping_the_agent_completes_its_turns(
     engines.answers = ["Not too late.", "The answer to its end."]
     more: dict[str, Any] = {"drain_timeout_s": stop.drain_s, "conversations": 2}
     async with running(engines, store_server, **more) as (url, process), Caller(url) as caller:
-        until_told_s = stop.pre_stop_s + stop.drain_s - LAST_TURN_S
+        until_told_s = stop.pre_stop_s + stop.drain_s - LAST_TURN_TIMEOUT_S
         begin = asyncio.get_running_loop().time()
         stopping = asyncio.create_task(stop.carry_out(process))
         if stop.pre_stop_s:
             async with Caller(url) as late:
                 late.queue_speech(speech(SPOKEN_S))
-                await late.record(engines.spoken_s - 0.1)
+                await late.wait_for_audio(engines.spoken_s - 0.1)
                 await until_said(store, late.conversation, ["Late?", "Not too late."])
         else:
             engines.answers.pop(0)
         engines.finals.append((0, "First?"))
         await asyncio.sleep(until_told_s - 2 * SPOKEN_S - (asyncio.get_running_loop().time() - begin))
         caller.queue_speech(speech(SPOKEN_S))
-        await caller.record(engines.spoken_s - 0.1)
-        assert await caller.closed() == 1012
+        await caller.wait_for_audio(engines.spoken_s - 0.1)
+        assert await caller.wait_closed() == 1012
         assert await stopping == 0, "it was killed"
     assert (await said(store, caller.conversation))[-1] == "The answer to its end."
 
@@ -195,9 +195,9 @@ async def test_an_interrupted_process_ends_its_calls_and_reveals_nothing(
         protected.append(await request.json())
         return JSONResponse({"protection": {}})
 
-    port, log = free_port(), tmp_path / "log"
+    port, log = find_free_port(), tmp_path / "log"
     ecs = Starlette(routes=[Route("/task", task), Route("/task-protection/v1/state", protection, methods=["PUT"])])
-    ecs_port = free_port()
+    ecs_port = find_free_port()
     uris = dict.fromkeys(("ECS_AGENT_URI", "ECS_CONTAINER_METADATA_URI_V4"), f"http://127.0.0.1:{ecs_port}")
     async with serving(ecs, ecs_port):
         with log.open("w") as output:
@@ -241,7 +241,7 @@ async def test_an_interrupted_process_ends_its_calls_and_reveals_nothing(
 
 def test_a_port_in_use_ends_the_process(engines: Engines, store_server: StoreServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        environment = environment_of(engines, store_server, free_port(), prometheus_port=other.getsockname()[1])
+        environment = environment_of(engines, store_server, find_free_port(), prometheus_port=other.getsockname()[1])
         ran = subprocess.run(
             [sys.executable, "-m", "voice_agent"], env=environment, stderr=subprocess.PIPE, check=False, text=True
         )
@@ -253,7 +253,7 @@ def test_pipecats_conversation_logs_are_suppressed(engines: Engines, store_serve
     """Its lines contain callers' speech and whole prompts."""
     ran = subprocess.run(
         [sys.executable, "-c", SAYS],
-        env=environment_of(engines, store_server, free_port()),
+        env=environment_of(engines, store_server, find_free_port()),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=True,

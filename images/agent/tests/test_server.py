@@ -24,7 +24,7 @@ from voice_agent.refusals import RefusedError
 from voice_agent.speech_synthesis import _word_offsets
 from voice_ops.images.locks import parse_lock
 from voice_runtime import metrics
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 
 async def refused(place: Place, path: str = "/v1/conversations", token: str = "") -> tuple[int, str]:
@@ -37,13 +37,13 @@ async def refused(place: Place, path: str = "/v1/conversations", token: str = ""
 async def test_a_full_agent_rejects_callers_before_accepting_the_socket(place: Place) -> None:
     async with place.call():
         lines: list[str] = []
-        place.agent.metrics.told = metrics.Metrics("test", "agent", lines.append)
+        place.agent.metrics.cloudwatch = metrics.Metrics("test", "agent", lines.append)
         status, said = await refused(place)
         place.agent.metrics.flush(place.agent.conversation_count)
         assert status == 503
         assert json.loads(lines[-1])["ConversationsRefused"] == 1
         assert "this agent holds 1 conversations, its maximum" in said
-    text = place.agent.metrics.text().decode()
+    text = place.agent.metrics.to_text().decode()
     assert 'voice_agent_refused_total{reason="busy"} 1.0' in text
     assert "voice_agent_slots 1.0" in text
     assert "voice_agent_conversations 0.0" in text
@@ -58,7 +58,9 @@ async def test_a_draining_agent_is_unhealthy_and_rejects_callers(place: Place) -
     assert (await refused(place))[0] == 503
 
 
-@pytest.mark.parametrize("token", ["", "none", tokens.make(KEY, "other", 60), tokens.make("f" * 32, "c", 60)])
+@pytest.mark.parametrize(
+    "token", ["", "none", tokens.create_token(KEY, "other", 60), tokens.create_token("f" * 32, "c", 60)]
+)
 async def test_a_conversation_requires_its_own_token(place: Place, token: str) -> None:
     assert (await refused(place, "/v1/conversations/c", token))[0] == 401
 
@@ -73,10 +75,10 @@ async def test_callers_that_the_gateway_rejects_are_rejected(place: Place, engin
 
 
 async def test_an_agent_without_its_gateway_or_store_rejects_callers(engines: Engines, store: Redis) -> None:
-    async with running_agent(engines, store, gateway_url=f"http://127.0.0.1:{free_port()}") as place:
+    async with running_agent(engines, store, gateway_url=f"http://127.0.0.1:{find_free_port()}") as place:
         status, said = await refused(place)
     assert (status, json.loads(said)["error"]) == (503, "gateway away")
-    async with running_agent(engines, Redis(port=free_port())) as place:
+    async with running_agent(engines, Redis(port=find_free_port())) as place:
         status, said = await refused(place)
     assert (status, json.loads(said)["error"]) == (503, "state store away")
 
@@ -84,7 +86,7 @@ async def test_an_agent_without_its_gateway_or_store_rejects_callers(engines: En
 async def test_a_caller_whose_gateway_is_silent_is_rejected_in_time(
     engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_agent.server.AUTHENTICATED_WITHIN_S", 0.2)
+    monkeypatch.setattr("voice_agent.server.AUTHENTICATION_TIMEOUT_S", 0.2)
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -113,7 +115,7 @@ async def test_the_drain_time_includes_a_last_turn(monkeypatch: pytest.MonkeyPat
         waits.clear()
         await server.drain(agent)
         assert waits == expected
-        agent.leaving.set.assert_called_once()
+        agent.shutting_down.set.assert_called_once()
 
 
 async def test_a_drain_ends_with_the_last_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,13 +173,13 @@ def test_no_dependency_sends_telemetry_about_callers() -> None:
 
 def test_models_are_loaded_once_and_have_separate_state() -> None:
     models = Models(1.0)
-    first, second = models.vad(), models.vad()
+    first, second = models.create_voice_detector(), models.create_voice_detector()
     assert first._model.session is second._model.session
     assert first._model is not second._model
     assert first._executor is not second._executor
-    assert models.turn()._session is models.turn()._session
-    assert models.turn()._audio_buffer is not models.turn()._audio_buffer
-    assert models.turn().params.stop_secs == 1.0
+    assert models.create_turn_analyzer()._session is models.create_turn_analyzer()._session
+    assert models.create_turn_analyzer()._audio_buffer is not models.create_turn_analyzer()._audio_buffer
+    assert models.create_turn_analyzer().params.stop_secs == 1.0
 
 
 def test_words_have_correct_positions() -> None:

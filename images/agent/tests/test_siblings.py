@@ -23,7 +23,7 @@ from voice_agent import siblings, tokens
 from voice_blueprint.contract.network import Tier
 from voice_ops.demo.agent.caller import Caller
 from voice_runtime.hosts import Host, HostKind, HostRegistry
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 SECOND, THIRD = "127.0.0.2", "127.0.0.3"
 SPOKEN_S = 2.0
@@ -32,7 +32,7 @@ SPOKEN_S = 2.0
 @contextlib.asynccontextmanager
 async def two(engines: Engines, store: Redis) -> AsyncIterator[tuple[Place, Place]]:
     """Two agents with a slot each, the first of which is full."""
-    port = free_port()
+    port = find_free_port()
     async with (
         running_agent(engines, store, port=port) as full,
         running_agent(engines, store, SECOND, port) as other,
@@ -66,7 +66,7 @@ async def test_a_sibling_accepts_callers_of_a_full_agent(engines: Engines, store
             assert (await refused(full))[0] == 503
         await until(lambda: full.agent.siblings.forwarded_count == 0)
         for place, count in ((full, 1), (other, 0)):
-            text = place.agent.metrics.text().decode()
+            text = place.agent.metrics.to_text().decode()
             assert ('voice_agent_refused_total{reason="busy"} 1.0' in text) == bool(count)
 
 
@@ -93,10 +93,10 @@ async def test_an_agent_at_any_address_announces_that_towards_the_gateway(engine
     anywhere = {"bind_address": "0.0.0.0", "conversations": 3}  # noqa: S104
     nowhere = siblings.Siblings(settings_of(engines, 1, gateway_url="http://gateway.invalid", **anywhere), store)
     with pytest.raises(socket.gaierror):
-        await nowhere.report(1, draining=False)
+        await nowhere.send_heartbeat(1, draining=False)
     own = siblings.Siblings(settings_of(engines, 1, **anywhere), store)
-    assert not await own.take(None, ""), "its own address is not known yet"  # type: ignore[arg-type]
-    await own.report(1, draining=False)
+    assert not await own.forward(None, ""), "its own address is not known yet"  # type: ignore[arg-type]
+    await own.send_heartbeat(1, draining=False)
     (host,) = await registry.live_hosts()
     assert (host.id, host.address, host.free_slots, host.slots) == ("127.0.0.1", "127.0.0.1", 2, 3)
     await own.deregister()
@@ -117,7 +117,7 @@ async def test_siblings_with_more_free_slots_are_mostly_asked_first(
 
 
 async def test_siblings_are_kept_while_the_store_is_unavailable(engines: Engines) -> None:
-    own = siblings.Siblings(settings_of(engines, 1), Redis(port=free_port()))
+    own = siblings.Siblings(settings_of(engines, 1), Redis(port=find_free_port()))
     assert not await own.is_forwarder_gone(SECOND)
 
 
@@ -125,14 +125,14 @@ async def test_a_full_sibling_misdirects_agents(engines: Engines, store: Redis) 
     """RFC 9110, section 15.5.20; without an agent's token it is a refusal."""
     async with two(engines, store) as (full, other), other.call():
         for subject, status in ((f"agent {SECOND}", 421), (SECOND, 503)):
-            header = {siblings.HEADER: f"{SECOND} {tokens.make(KEY, subject, 60)}"}
+            header = {siblings.FORWARDER_HEADER: f"{SECOND} {tokens.create_token(KEY, subject, 60)}"}
             with pytest.raises(websockets.InvalidStatus) as caught:
                 await websockets.connect(f"ws{full.url[4:]}/v1/conversations", additional_headers=header)
             assert caught.value.response.status_code == status
 
 
 async def test_a_sibling_that_closes_the_connection_is_skipped_at_once(engines: Engines, store: Redis) -> None:
-    port = free_port()
+    port = find_free_port()
     async with (
         running_agent(engines, store, port=port) as full,
         await asyncio.start_server(lambda _, writer: writer.close(), SECOND, port),
@@ -143,14 +143,14 @@ async def test_a_sibling_that_closes_the_connection_is_skipped_at_once(engines: 
         )
         since = time.monotonic()
         assert (await refused(full))[0] == 503
-        assert time.monotonic() - since < siblings.ANSWERED_WITHIN_S
+        assert time.monotonic() - since < siblings.RESPONSE_TIMEOUT_S
 
 
 async def test_a_slow_endpoint_pauses_the_other() -> None:
-    side, other = siblings._ForwardedEnd(), Mock()
+    side, other = siblings._ForwardedEndpoint(), Mock()
     side.pause_writing()
     side.resume_writing()
-    side.other = other
+    side.other_transport = other
     side.pause_writing()
     assert [name for name, _, _ in other.mock_calls] == ["pause_reading"]
     side.resume_writing()
@@ -195,7 +195,7 @@ async def test_a_connection_is_handed_over_once(engines: Engines, store: Redis) 
 async def test_only_agents_can_authenticate_as_agents(engines: Engines, store: Redis, header: str) -> None:
     async with two(engines, store) as (full, other):
         url = f"ws{full.url[4:]}/v1/conversations"
-        async with websockets.connect(url, additional_headers={siblings.HEADER: header}):
+        async with websockets.connect(url, additional_headers={siblings.FORWARDER_HEADER: header}):
             await until(lambda: other.agent.conversation_count == 1)
             assert (await refused(full))[0] == 503
         await until(lambda: other.agent.conversation_count == 0)
@@ -204,8 +204,8 @@ async def test_only_agents_can_authenticate_as_agents(engines: Engines, store: R
 async def test_concurrent_hand_overs_are_limited(
     engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(siblings, "AUTHENTICATED_AFTER_S", 0.0)
-    port = free_port()
+    monkeypatch.setattr(siblings, "AUTHENTICATION_TIMEOUT_S", 0.0)
+    port = find_free_port()
     async with (
         running_agent(engines, store, port=port) as full,
         running_agent(engines, store, SECOND, port, conversations=9) as other,
@@ -215,9 +215,9 @@ async def test_concurrent_hand_overs_are_limited(
             await known(store, {"127.0.0.1": int(free == 9), SECOND: min(free + 1, 9)})
             await calls.enter_async_context(full.call(holder=full if free == 9 else other))
         assert (full.agent.siblings.forwarded_count, other.agent.conversation_count) == (4, 4)
-        await until(lambda: full.agent.siblings._authenticated == 4)
+        await until(lambda: full.agent.siblings._authenticated_count == 4)
         assert (await refused(full))[0] == 503
-    assert full.agent.siblings._authenticated == 0
+    assert full.agent.siblings._authenticated_count == 0
 
 
 async def test_without_the_store_a_full_agent_rejects_callers(
@@ -232,18 +232,18 @@ async def test_a_draining_agent_hands_over_and_waits_for_forwarded_calls(engines
     async with two(engines, store) as (full, other):
         full.agent.draining.set()
         async with full.call(holder=other) as caller:
-            full.agent.leaving.set()
-            full.agent.changed.set()
+            full.agent.shutting_down.set()
+            full.agent.count_changed.set()
             # The sibling informs it between two turns.
             assert await caller.closed() == 1012
-        assert not other.agent.leaving.is_set()
+        assert not other.agent.shutting_down.is_set()
         await until(lambda: full.agent.siblings.forwarded_count == 0)
 
 
 @pytest.mark.nightly
 async def test_siblings_may_be_killed_or_stopped(engines: Engines, store: Redis, store_server: StoreServer) -> None:
     engines.finals, engines.answers, engines.spoken_s = [(0, "First?")], ["One.", "Two."], 1.0
-    port = free_port()
+    port = find_free_port()
     async with (
         running(engines, store_server, port) as (url, process),
         running(engines, store_server, port, bind_address=SECOND) as (_, sibling),
@@ -253,18 +253,18 @@ async def test_siblings_may_be_killed_or_stopped(engines: Engines, store: Redis,
         async with Caller(url) as caller:
             await caller.ask_question(speech(SPOKEN_S), lambda: has(store, caller.conversation, 2))
             sibling.kill()
-            assert await caller.closed() == 1006
+            assert await caller.wait_closed() == 1006
         token = {"X-Voice-Token": caller.token}
         async with running(engines, store_server, port, bind_address=THIRD) as (_, third):
             await known(store, {"127.0.0.1": 0, THIRD: 1})
             engines.finals = [(0, "Second?")]
             async with Caller(f"{url}/{caller.conversation}", token) as again:
                 again.queue_speech(speech(SPOKEN_S))
-                await again.record(0.1)
+                await again.wait_for_audio(0.1)
                 process.send_signal(signal.SIGTERM)
                 # The agent that runs the conversation sends the shutdown message after a turn.
-                await again.record(engines.spoken_s)
-                assert await again.closed() == 1012
+                await again.wait_for_audio(engines.spoken_s)
+                assert await again.wait_closed() == 1012
                 assert process.wait(BUSY_TIMEOUT_S) == 0
             assert third.poll() is None
     assert await said(store, caller.conversation) == ["First?", "One.", "Second?", "Two."]

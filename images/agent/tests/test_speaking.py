@@ -13,7 +13,7 @@ from pipecat.tests.utils import run_test
 from images.agent.tests.conftest import settings_of
 from images.agent.tests.engines import SPEECH_RATE, Engines
 from images.conftest import BUSY_TIMEOUT_S
-from voice_agent.speech_synthesis import FirstClause, SpeechSynthesisService, speakable
+from voice_agent.speech_synthesis import FirstClauseAggregator, SpeechSynthesisService, strip_unspeakable
 from voice_agent.trace import Traces
 from voice_agent.usage import Usage
 
@@ -36,7 +36,7 @@ from voice_agent.usage import Usage
     ],
 )
 def test_pictures_and_marks_are_not_read_aloud(text: str, spoken: str) -> None:
-    assert speakable(text) == spoken
+    assert strip_unspeakable(text) == spoken
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_pictures_and_marks_are_not_read_aloud(text: str, spoken: str) -> None:
     ],
 )
 async def test_numbers_dates_and_spelled_names_are_not_split(text: str) -> None:
-    aggregator = FirstClause()  # type: ignore[no-untyped-call]  # Pipecat's
+    aggregator = FirstClauseAggregator()  # type: ignore[no-untyped-call]  # Pipecat's
     pieces = [piece.text async for piece in aggregator.aggregate(text)]
     if rest := await aggregator.flush():
         pieces.append(rest.text)
@@ -63,7 +63,7 @@ async def test_numbers_dates_and_spelled_names_are_not_split(text: str) -> None:
 )
 async def test_a_clause_of_a_second_is_spoken_first(text: str, first: str | None) -> None:
     """The first has 14 characters, and the second 15."""
-    aggregator = FirstClause()  # type: ignore[no-untyped-call]  # Pipecat's
+    aggregator = FirstClauseAggregator()  # type: ignore[no-untyped-call]  # Pipecat's
     for end in (aggregator.flush, aggregator.handle_interruption, aggregator.flush):  # of one answer after the other
         pieces = [piece.text async for piece in aggregator.aggregate(text)]
         assert pieces == [first] if first else "Yes of course," not in pieces

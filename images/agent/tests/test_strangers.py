@@ -21,18 +21,18 @@ from images.strangers import (
     FRAMES,
     LONG_PING,
     PARTIAL_HEAD,
-    chunks,
-    cost_no_time,
-    frames,
-    is_closed,
+    check_caller_latency,
+    flood_chunks,
+    flood_frames,
     non_readers,
     unreadable_upgrades,
-    upgrade,
+    upgrade_head,
+    wait_until_closed,
 )
-from images.strangers import strangers as unfinished
-from voice_agent.server import UNAUTHENTICATED
+from images.strangers import open_strangers as unfinished
+from voice_agent.server import MAX_UNAUTHENTICATED
 from voice_runtime.http import HEAD_TIMEOUT_S, MAX_IDLE_CONNECTIONS
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 STRANGERS = 12
 """More than any agent here has slots."""
@@ -70,7 +70,7 @@ async def test_silent_sockets_use_no_slot(place: Place) -> None:
 
 
 async def test_silent_sockets_at_a_full_agent_use_no_sibling_slots(engines: Engines, store: Redis) -> None:
-    port = free_port()
+    port = find_free_port()
     async with (
         running_agent(engines, store, port=port) as full,
         running_agent(engines, store, SECOND, port, conversations=2) as other,
@@ -91,7 +91,7 @@ async def crowd(port: int, part: bytes, room: int) -> AsyncIterator[None]:
     """
     beyond = 100
     async with unfinished(port, part, count=room + beyond) as opened:
-        endings = [asyncio.create_task(is_closed(each)) for each in opened]
+        endings = [asyncio.create_task(wait_until_closed(each)) for each in opened]
         try:
             async with asyncio.timeout(BUSY_TIMEOUT_S):
                 while sum(each.done() for each in endings) < beyond:
@@ -107,21 +107,21 @@ ATTACKS: dict[str, Callable[[int], AbstractAsyncContextManager[object]]] = {
     "first heads": lambda port: unfinished(port, PARTIAL_HEAD),
     "second heads": lambda port: unfinished(port, COMPLETE_HEAD, PARTIAL_HEAD),
     "more heads than have room": lambda port: crowd(port, PARTIAL_HEAD, MAX_IDLE_CONNECTIONS),
-    "more sockets than have room": lambda port: crowd(port, upgrade(TWILIO), UNAUTHENTICATED),
+    "more sockets than have room": lambda port: crowd(port, upgrade_head(TWILIO), MAX_UNAUTHENTICATED),
     "unread answers": lambda port: non_readers(port, COMPLETE_HEAD * 100),
-    "unread pongs": lambda port: non_readers(port, LONG_PING * 100, upgrade(TWILIO)),
-    "chunks": lambda port: chunks(port, "POST /nowhere"),
-    **{kind: partial(frames, path=TWILIO, frame=frame) for kind, frame in FRAMES.items()},
+    "unread pongs": lambda port: non_readers(port, LONG_PING * 100, upgrade_head(TWILIO)),
+    "chunks": lambda port: flood_chunks(port, "POST /nowhere"),
+    **{kind: partial(flood_frames, path=TWILIO, frame=frame) for kind, frame in FRAMES.items()},
 }
 
 
 async def test_a_caller_is_served_despite_unauthenticated_connections(
     engines: Engines, store_server: StoreServer
 ) -> None:
-    port = free_port()
+    port = find_free_port()
     async with running(engines, store_server, port, conversations=20) as (url, _):
         for name, attack in ATTACKS.items():
-            await cost_no_time(name, partial(_time_to_open, url), partial(attack, port))
+            await check_caller_latency(name, partial(_time_to_open, url), partial(attack, port))
 
 
 async def test_invalid_upgrades_are_rejected_and_closed(place: Place) -> None:
@@ -129,18 +129,18 @@ async def test_invalid_upgrades_are_rejected_and_closed(place: Place) -> None:
     for name, head in unreadable_upgrades(TWILIO).items():
         async with unfinished(port, head, count=1) as [(reader, writer)], asyncio.timeout(BUSY_TIMEOUT_S):
             assert (await reader.readline())[:10] == b"HTTP/1.1 4", name
-            assert await is_closed((reader, writer)), name
+            assert await wait_until_closed((reader, writer)), name
 
 
 async def test_incomplete_heads_time_out_and_idle_connections_are_limited(
     engines: Engines, store_server: StoreServer
 ) -> None:
-    port, beyond = free_port(), 100
+    port, beyond = find_free_port(), 100
     async with (
         running(engines, store_server, port) as (url, _),
         unfinished(port, PARTIAL_HEAD, count=MAX_IDLE_CONNECTIONS + beyond) as opened,
     ):
-        endings = [asyncio.create_task(is_closed(each)) for each in opened]
+        endings = [asyncio.create_task(wait_until_closed(each)) for each in opened]
         async with asyncio.timeout(HEAD_TIMEOUT_S):  # the timeout that applies to all of them
             while sum(each.done() for each in endings) < beyond:
                 await asyncio.sleep(0.02)
@@ -152,7 +152,7 @@ async def test_incomplete_heads_time_out_and_idle_connections_are_limited(
 async def test_unauthenticated_sockets_beyond_the_limit_close_the_oldest(
     engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_agent.server.UNAUTHENTICATED", 4)
+    monkeypatch.setattr("voice_agent.server.MAX_UNAUTHENTICATED", 4)
     async with running_agent(engines, store, forwarded=True) as place, strangers(f"ws{place.url[4:]}{TWILIO}"):
         assert len(place.agent.unauthenticated) <= 4
         start = json.dumps({"event": "start", "start": {"streamSid": "s", "callSid": "c"}})

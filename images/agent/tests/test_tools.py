@@ -12,12 +12,12 @@ from images.agent.tests.engines import Engines
 from voice_agent import signing
 from voice_agent.refusals import RefusedError
 from voice_agent.settings import AgentSettings
-from voice_agent.tools import TIMEOUT_S, Speaker, Tools
+from voice_agent.tools import TIMEOUT_S, CallerIdentity, Tools
 from voice_agent.trace import Traces
 
 KEY = b"only-for-tests-only-for-tests-32"
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
-SPEAKER = Speaker("c", "anna")
+SPEAKER = CallerIdentity("c", "anna")
 
 
 def tools_of(engines: Engines, client: httpx2.AsyncClient, **more: str) -> Tools:
@@ -33,12 +33,12 @@ def test_signatures_follow_standard_webhooks() -> None:
 
 
 def test_a_key_has_24_bytes() -> None:
-    assert signing.key_bytes(f"whsec_{base64.b64encode(bytes([0xCF] * 24)).decode()}") == bytes([0xCF] * 24)
+    assert signing.decode_key(f"whsec_{base64.b64encode(bytes([0xCF] * 24)).decode()}") == bytes([0xCF] * 24)
     for secret in ("k" * 24, f"whsec_{base64.b64encode(b'k' * 24).decode()}"):
-        assert signing.key_bytes(secret) == b"k" * 24
+        assert signing.decode_key(secret) == b"k" * 24
     for secret in ("k" * 23, f"whsec_{base64.b64encode(b'k' * 23).decode()}"):
         with pytest.raises(ValueError, match="has 23 bytes, at least 24"):
-            signing.key_bytes(secret)
+            signing.decode_key(secret)
 
 
 @pytest.mark.parametrize("key", ["short", "whsec_no base64", "whsec_AAAA", f"whsec_!{'A' * 32}"])
@@ -56,7 +56,7 @@ async def test_tools_refuse_unsigned_requests(engines: Engines) -> None:
         for key in (SECRET, KEY.decode()):
             tools = tools_of(engines, client, tools_key=key)
             await tools.read()
-            assert await tools._run("weather", {"city": "Bonn"}) == {"sky": "clear"}
+            assert await tools._run_tool("weather", {"city": "Bonn"}) == {"sky": "clear"}
     called = {"name": "weather", "arguments": {"city": "Bonn"}, "conversation": "c", "caller": "anna"}
     assert engines.calls == [called, called]
     assert engines.content_types == [None, "application/json"] * 2
@@ -67,7 +67,7 @@ async def test_the_model_waits_longer_for_a_tool_than_the_agent(engines: Engines
     timeouts: list[float] = []
     async with httpx2.AsyncClient() as client:
         model = SimpleNamespace(register_function=lambda *_, timeout_secs: timeouts.append(timeout_secs))
-        tools_of(engines, client).join(model)  # type: ignore[arg-type]  # the part of a model that it uses
+        tools_of(engines, client).register(model)  # type: ignore[arg-type]  # the part of a model that it uses
     assert timeouts[0] > TIMEOUT_S
 
 
@@ -76,5 +76,5 @@ async def test_a_tool_that_is_not_listed_is_not_called(engines: Engines) -> None
         tools = tools_of(engines, client)
         await tools.read()
         for name in ("transfer_money", "", "weather ", "Weather"):
-            assert "error" in await tools._run(name, {})
+            assert "error" in await tools._run_tool(name, {})
     assert engines.calls == []

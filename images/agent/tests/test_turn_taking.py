@@ -15,8 +15,8 @@ from images.agent.tests.engines import Engines
 from images.agent.tests.test_conversation import ENDED_S, LONG, said, speak
 from images.conftest import BUSY_TIMEOUT_S
 from voice_agent import tokens
-from voice_agent.interruptions import _words, is_assent, is_echo
-from voice_agent.models import Models, Turn
+from voice_agent.interruptions import _split_words, is_assent, is_echo
+from voice_agent.models import Models, TurnAnalyzer
 
 PAUSE_S = 0.15
 """Longer than a pause that starts work, and shorter than one that ends a turn."""
@@ -28,7 +28,7 @@ Samples = np.ndarray[Any, np.dtype[np.int16]]
 @pytest.fixture
 def sounds_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make each pause, and the end of speech, sound like the end of a turn, regardless of the sample."""
-    monkeypatch.setattr(Turn, "_predict_endpoint", lambda *_: {"prediction": 1, "probability": 1.0})
+    monkeypatch.setattr(TurnAnalyzer, "_predict_endpoint", lambda *_: {"prediction": 1, "probability": 1.0})
 
 
 @pytest.mark.usefixtures("sounds_over")
@@ -77,7 +77,7 @@ async def test_a_premature_answer_is_neither_spoken_nor_remembered(
 async def test_an_unfinished_sounding_pause_starts_no_answer(
     place: Place, engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Turn, "_predict_endpoint", lambda *_: {"prediction": 0, "probability": 0.0})
+    monkeypatch.setattr(TurnAnalyzer, "_predict_endpoint", lambda *_: {"prediction": 0, "probability": 0.0})
     engines.finals, engines.answers = [(900, "What I want to know")], ["Yes?"]
     async with place.call() as caller:
         await until(lambda: len(engines.updates) == 1)
@@ -124,7 +124,7 @@ def cough() -> Samples:
 async def test_a_backchannel_does_not_interrupt_the_answer(
     place: Place, engines: Engines, sound: Samples, transcript: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voice_agent.interruptions.DECIDED_WITHIN_S", 2 * BUSY_TIMEOUT_S)  # the transcript decides
+    monkeypatch.setattr("voice_agent.interruptions.DECISION_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)  # the transcript decides
     engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG], 60.0
     async with place.call() as caller:
         await into_the_answer(caller, sound)
@@ -172,7 +172,7 @@ async def test_an_answer_after_a_reconnect_is_paused_and_continued(
     conversation = "c" * 32
     await store.rpush(f"conversation:{conversation}", json.dumps({"role": "user", "content": "Who are you?"}))
     engines.answers, engines.spoken_s = [LONG], 60.0
-    async with place.call(f"/v1/conversations/{conversation}", tokens.make(KEY, conversation, 60)) as caller:
+    async with place.call(f"/v1/conversations/{conversation}", tokens.create_token(KEY, conversation, 60)) as caller:
         await caller.until(lambda each: each.heard_s > 0)
         await until(lambda: len(engines.updates) == 1)
         engines.may_tell.clear()
@@ -212,11 +212,11 @@ async def test_a_pause_that_sounds_final_too_late_is_not_transcribed_again(
 ) -> None:
     slow = asyncio.Event()
 
-    async def sounds_over(_: Turn) -> bool:
+    async def sounds_over(_: TurnAnalyzer) -> bool:
         await slow.wait()
         return True
 
-    monkeypatch.setattr(Turn, "sounds_over", sounds_over)
+    monkeypatch.setattr(TurnAnalyzer, "sounds_complete", sounds_over)
     engines.finals, engines.answers = [(900, "What is this?")], ["It is a test."]
     async with place.call() as caller:
         await caller.send(speech(1.0))
@@ -274,12 +274,12 @@ async def test_long_speech_interrupts_before_it_is_transcribed(place: Place, eng
 
 @pytest.mark.parametrize("text", ["Mhm.", "Mm-hmm.", "Uh-huh.", "Hmm", "Aha!", "Yeah, okay.", "Genau.", "", "..."])
 def test_backchannel_words_are_assent(text: str) -> None:
-    assert is_assent(_words(text))
+    assert is_assent(_split_words(text))
 
 
 @pytest.mark.parametrize("text", ["Stop.", "No.", "Hm, no.", "Who?", "Ma", "Yes, but"])
 def test_other_words_are_not_assent(text: str) -> None:
-    assert not is_assent(_words(text))
+    assert not is_assent(_split_words(text))
 
 
 @pytest.mark.parametrize(
@@ -299,11 +299,11 @@ def test_other_words_are_not_assent(text: str) -> None:
     ],
 )
 def test_an_echo_is_recognized_even_if_some_words_are_misheard(heard: str, echo: bool) -> None:
-    assert is_echo(_words(heard), _words("The capital of France is Paris, as you know.")) is echo
+    assert is_echo(_split_words(heard), _split_words("The capital of France is Paris, as you know.")) is echo
 
 
 async def test_an_echo_transcribed_after_the_answer_is_ignored(place: Place, engines: Engines, store: Redis) -> None:
-    engines.finals, engines.spoken_s = [(1900, "What is this?")], 3.0
+    engines.finals, engines.spoken_s = [(1900, "What is this?")], 6.0  # both echoes start before its end
     engines.answers = ["It is a test of the voice that comes back.", "Good."]
     async with place.call() as caller:
         conversation = caller.messages[0]["id"]
@@ -326,7 +326,7 @@ async def test_an_echo_transcribed_after_the_answer_is_ignored(place: Place, eng
 
 async def test_speech_and_pauses_last_a_tenth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """In windows of 32 ms. Softer sounds, such as voices in another room, are no speech."""
-    vad, told, sent = Models(1.2).vad(), list[str](), 0
+    vad, told, sent = Models(1.2).create_voice_detector(), list[str](), 0
     monkeypatch.setattr(vad, "voice_confidence", lambda audio: float(any(audio)))
     monkeypatch.setattr(vad, "_get_smoothed_volume", lambda audio: np.frombuffer(audio, np.int16)[0] / 1000)
     vad.set_sample_rate(RATE)
@@ -354,11 +354,11 @@ async def test_speech_and_pauses_last_a_tenth_of_a_second(monkeypatch: pytest.Mo
     assert told == ["pause", "resume"]
     assert (await states(0, 8))[-2:] == ["QUIET"] * 2
     assert told == ["pause", "resume", "pause"]
-    assert vad.heard_bytes == 2 * 512 * sent
+    assert vad.processed_bytes == 2 * 512 * sent
 
 
 async def test_models_report_a_pause_and_continued_speech() -> None:
-    vad, told = Models(1.2).vad(), []
+    vad, told = Models(1.2).create_voice_detector(), []
 
     async def pause() -> None:
         told.append("pause")

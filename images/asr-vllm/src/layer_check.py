@@ -18,12 +18,12 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-_PINNED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==", re.MULTILINE)
+_PINNED_PATTERN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==", re.MULTILINE)
 
 
 def locked_names(text: str) -> list[str]:
     """Return the packages that a locked requirements file installs."""
-    return [canonicalize_name(name) for name in _PINNED.findall(text)]
+    return [canonicalize_name(name) for name in _PINNED_PATTERN.findall(text)]
 
 
 def unmet_requirements(package: str) -> Iterator[str]:
@@ -41,7 +41,7 @@ def unmet_requirements(package: str) -> Iterator[str]:
             yield f"{package} needs {requirement}, but {installed_version} is installed"
 
 
-def version_mismatches(layer: Iterable[str], pins: dict[str, str]) -> Iterator[str]:
+def find_incompatibilities(layer: Iterable[str], pins: dict[str, str]) -> Iterator[str]:
     """Yield each package whose version differs from its pin, and each unmet requirement."""
     for name, expected_version in pins.items():
         # A local version after + identifies the CUDA build of a wheel, not its release.
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
     """Print all incompatibilities, and return the exit code."""
     requirements, *pins = arguments
     problems = list(
-        version_mismatches(
+        find_incompatibilities(
             locked_names(Path(requirements).read_text(encoding="utf-8")), dict(p.split("==") for p in pins)
         )
     )

@@ -10,7 +10,7 @@ import httpx2
 from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.gateway.tests.running import GatewayProcess, Hosts
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.session_api import FULL_CELLS, HEALTH_PATH
+from voice_blueprint.contract.session_api import FULL_CELLS_PARAMETER, HEALTH_PATH
 from voice_gateway.cells import Cells
 from voice_runtime.store import connect
 
@@ -51,7 +51,7 @@ class Cell:
     async def post(self, call: str, *, follow: bool = False, full: str = "") -> httpx2.Response:
         async with self.gateway.client() as client:
             body = {"transport": "websocket", "call": call}
-            query = {FULL_CELLS: full} if full else {}
+            query = {FULL_CELLS_PARAMETER: full} if full else {}
             return await client.post(SESSIONS, json=body, params=query, follow_redirects=follow)
 
     async def serves_what_is_full_at(self, other: "Cell") -> None:

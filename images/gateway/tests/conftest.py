@@ -10,14 +10,14 @@ from images.conftest import StoreServer
 from images.gateway.tests.issuer import Issuer
 from images.gateway.tests.running import GatewayProcess, Hosts, VadHost
 from voice_blueprint.contract.network import Tier
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 Start = Callable[..., GatewayProcess]
 
 
 @pytest.fixture(scope="session")
 def rtp_port() -> int:
-    return free_port(socket.SOCK_DGRAM)
+    return find_free_port(socket.SOCK_DGRAM)
 
 
 @pytest.fixture

@@ -23,13 +23,13 @@ import websockets
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from images.conftest import BUSY_TIMEOUT_S, INHERITED, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, INHERITED_ENVIRONMENT, StoreServer
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import HEALTH_PATH, TOKEN_HEADER
 from voice_gateway.tokens import SessionTokens
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.store import StoreSettings, connect
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 FOLDER = Path(__file__).parents[2]
 SOURCES = os.pathsep.join(map(str, (FOLDER.parent, FOLDER / "gateway/src", FOLDER / "runtime/src")))
@@ -51,7 +51,7 @@ class GatewayProcess:
     """``python -m voice_gateway``."""
 
     def __init__(self, store: StoreServer, rtp_port: int, **settings: object) -> None:
-        self.http_port, self.media_port, self.rtp_port = free_port(), free_port(), rtp_port
+        self.http_port, self.media_port, self.rtp_port = find_free_port(), find_free_port(), rtp_port
         defaults: dict[str, object] = {
             "DEPLOYMENT": "test",
             "FLEET": "gateway",
@@ -79,7 +79,7 @@ class GatewayProcess:
             "ALLOWED_ORIGINS": "",
         }
         self.environment = {f"VOICE_{name}": str(value) for name, value in {**defaults, **settings}.items()}
-        self.environment |= {"PYTHONPATH": SOURCES, **INHERITED}
+        self.environment |= {"PYTHONPATH": SOURCES, **INHERITED_ENVIRONMENT}
         self.lines: list[str] = []
 
     def start(self) -> Self:

@@ -24,13 +24,13 @@ from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.gateway.tests.running import NO_TLS, GatewayProcess, Hosts, Opened
 from voice_blueprint.contract.session_api import CALLER_HEADER
 from voice_gateway import archiver
-from voice_gateway.archive import Archive, ArchivedTranscript, ArchiveEntry, key
+from voice_gateway.archive import Archive, ArchivedTranscript, ArchiveEntry, transcript_key
 from voice_gateway.archiver import Archiver
 from voice_runtime import state
-from voice_runtime.media import GATEWAY_MEDIA
+from voice_runtime.media import DEFAULT_MEDIA
 from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
 from voice_runtime.transcripts import EventKind, TimedWord, Transcript, Transcripts
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 BUCKET = "transcripts-of-tests"
 SHOP, OTHER = {CALLER_HEADER: "shop"}, {CALLER_HEADER: "other"}
@@ -98,7 +98,7 @@ def session(ssrc: int = 7, **more: Any) -> Session:
         kind=SessionKind.GATEWAY,
         caller="shop",
         expires_at=int(time.time()) + 3600,
-        media=GATEWAY_MEDIA,
+        media=DEFAULT_MEDIA,
         archived_from=1_790_000_000,
         **more,
     )
@@ -201,7 +201,7 @@ async def test_a_session_without_archive_is_not_stored(archiving: GatewayProcess
     await Transcripts(store).publish(opened.ssrc, said(0, "Nothing to keep"))
     await opened.close()
     assert not await store.exists(state.ARCHIVE)
-    assert not await store.exists(state.finals(opened.ssrc))
+    assert not await store.exists(state.finals_key(opened.ssrc))
 
 
 async def test_archive_requests_without_an_archive_are_rejected(gateway: GatewayProcess) -> None:
@@ -217,7 +217,7 @@ async def test_a_long_meeting_is_archived_beyond_its_event_stream(
 ) -> None:
     monkeypatch.setattr(state, "MAX_TRANSCRIPT_EVENTS", 10)
     meeting = await over(store, *(said(50 * each, f"sentence {each}") for each in range(300)))
-    assert await store.xlen(state.transcript(meeting.ssrc)) < 300, "its beginning is gone from the events"
+    assert await store.xlen(state.transcript_key(meeting.ssrc)) < 300, "its beginning is gone from the events"
     archive = Archive(f"s3://{BUCKET}", bucket.url)
     await Archiver(store, archive).archive_batch()
     found = await archive.read(meeting.id)
@@ -227,7 +227,7 @@ async def test_a_long_meeting_is_archived_beyond_its_event_stream(
     assert found.session == ArchiveEntry(
         id=meeting.id, caller="shop", began_at="2026-09-21T14:13:20+00:00", ended_at=found.session.ended_at,
         language=None, duration_ms=299 * 1000 + 900, finals=300, characters=len("".join(texts)),
-        complete=True, lost_ms=0, key=key(meeting.id),
+        complete=True, lost_ms=0, key=transcript_key(meeting.id),
     )  # fmt: skip
 
 
@@ -238,7 +238,7 @@ async def test_sessions_have_separate_objects_and_shared_index_objects(store: Re
     archivers = [Archiver(store, Archive(f"s3://{BUCKET}", bucket.url)) for _ in range(3)]
     while await store.zcard(state.ARCHIVE):
         await asyncio.gather(*(each.archive_batch() for each in archivers))
-    await asyncio.gather(*(each.index() for each in archivers))
+    await asyncio.gather(*(each.write_pending_index() for each in archivers))
     transcripts = [name for name in bucket.names() if name.startswith("transcripts/")]
     index = [name for name in bucket.names() if name.startswith("index/")]
     assert len(transcripts) == 40, "one without words has none"
@@ -250,7 +250,7 @@ async def test_sessions_have_separate_objects_and_shared_index_objects(store: Re
     assert not await store.exists(state.ARCHIVE_INDEX)
     await over(store, said(0, "Birne"), ssrc=100)
     await archivers[0].archive_batch()
-    await archivers[0].index()
+    await archivers[0].write_pending_index()
     assert [name for name in bucket.names() if name.startswith("index/")] == index, "not more than once a minute"
 
 
@@ -260,7 +260,7 @@ async def test_duckdb_reads_the_index_and_the_transcripts(store: Redis, tmp_path
         await over(store, *(said(50 * each, f"sentence {each}", language="en") for each in range(ssrc)), ssrc=ssrc)
     writer = Archiver(store, archive)
     await writer.archive_batch()
-    await writer.index()
+    await writer.write_pending_index()
     index = duckdb.read_json(f"{tmp_path}/index/**/*.jsonl.gz", hive_partitioning=True)
     found = index.order("finals DESC").project("key, finals, date, complete").fetchall()
     assert [row[1:] for row in found] == [(2, datetime.now(UTC).date(), True), (1, datetime.now(UTC).date(), True)]
@@ -271,7 +271,7 @@ async def test_duckdb_reads_the_index_and_the_transcripts(store: Redis, tmp_path
 
 async def test_the_archiver_waits_for_pending_transcripts(store: Redis, bucket: Bucket) -> None:
     kept = await over(store, said(0, "First."))
-    await store.hset(state.shipped(kept.ssrc), "last_sequence", "200")
+    await store.hset(state.shipped_key(kept.ssrc), "last_sequence", "200")
     archive = Archive(f"s3://{BUCKET}", bucket.url)
     await Archiver(store, archive).archive_batch()
     assert await archive.read(kept.id) is None
@@ -285,7 +285,7 @@ async def test_the_archiver_waits_for_pending_transcripts(store: Redis, bucket: 
 
 async def test_lost_speech_is_reported_without_waiting(store: Redis, bucket: Bucket) -> None:
     kept = await over(store, said(0, "First."), seconds_ago=31)
-    await store.hset(state.shipped(kept.ssrc), "last_sequence", "200")
+    await store.hset(state.shipped_key(kept.ssrc), "last_sequence", "200")
     archive = Archive(f"s3://{BUCKET}", bucket.url)
     await Archiver(store, archive).archive_batch()
     found = await archive.read(kept.id)
@@ -297,7 +297,7 @@ async def test_while_the_archive_is_unavailable_sessions_wait(
     store: Redis, bucket: Bucket, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = await over(store, said(0, "Patience."))
-    unavailable = Archiver(store, Archive(f"s3://{BUCKET}", f"http://127.0.0.1:{free_port()}"))
+    unavailable = Archiver(store, Archive(f"s3://{BUCKET}", f"http://127.0.0.1:{find_free_port()}"))
     monkeypatch.setattr(archiver, "SCAN_INTERVAL_S", 0.01)
     running = asyncio.create_task(unavailable.run())
     end = time.monotonic() + BUSY_TIMEOUT_S
@@ -307,7 +307,7 @@ async def test_while_the_archive_is_unavailable_sessions_wait(
     running.cancel()
     assert {record.levelname for record in caplog.records} == {"ERROR"}
     assert await store.zcard(state.ARCHIVE) == 1
-    await store.delete(state.archive_claim(kept.ssrc))  # the claim of a gateway that failed expires
+    await store.delete(state.archive_claim_key(kept.ssrc))  # the claim of a gateway that failed expires
     archive = Archive(f"s3://{BUCKET}", bucket.url)
     await Archiver(store, archive).archive_batch()
     assert await archive.read(kept.id)
@@ -340,7 +340,7 @@ async def test_archive_waits_for_a_caller_to_reconnect(store: Redis) -> None:
 
 @pytest.mark.nightly
 async def test_an_azure_container_stores_and_deletes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    port = free_port()
+    port = find_free_port()
     assert AZURITE.exists(), "`make test-nightly` installs it"
     command: list[str | Path] = [
         AZURITE,

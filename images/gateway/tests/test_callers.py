@@ -24,13 +24,13 @@ def request(**headers: str) -> Request:
 
 async def refusal(known: callers.Callers, **headers: str) -> tuple[int, str]:
     with pytest.raises(Refusal) as caught:
-        await known.name(request(**headers))
+        await known.identify(request(**headers))
     return caught.value.status_code, caught.value.detail
 
 
 async def test_api_gateway_identifies_the_caller() -> None:
-    assert await TrustedCallers().name(request(**{CALLER_HEADER: "k3y1d"})) == "k3y1d"
-    assert await TrustedCallers().name(request()) == ANONYMOUS
+    assert await TrustedCallers().identify(request(**{CALLER_HEADER: "k3y1d"})) == "k3y1d"
+    assert await TrustedCallers().identify(request()) == ANONYMOUS
 
 
 @pytest.mark.parametrize("name", ["a b", "x" * 256])
@@ -41,7 +41,7 @@ async def test_invalid_caller_names_are_rejected(name: str) -> None:
 async def test_subject_of_a_token_is_the_caller(issuer: Issuer) -> None:
     known = JwtCallers(issuer.url, AUDIENCE)
     for _ in range(3):
-        assert await known.name(request(authorization=f"Bearer {issuer.token()}")) == "anna"
+        assert await known.identify(request(authorization=f"Bearer {issuer.token()}")) == "anna"
     assert len(issuer.asked) == 2, "keys are kept"
 
 
@@ -59,7 +59,7 @@ async def test_half_a_minute_of_clock_skew_is_tolerated(issuer: Issuer, off_s: f
     """Its token has just expired by our clock, or was issued in our future."""
     known, now = JwtCallers(issuer.url, AUDIENCE), time.time() + off_s
     token = issuer.token(iat=now, nbf=now, exp=now + 1)
-    assert await known.name(request(authorization=f"Bearer {token}")) == "anna"
+    assert await known.identify(request(authorization=f"Bearer {token}")) == "anna"
     token = issuer.token(iat=now + 10 * off_s, nbf=now + 10 * off_s, exp=now + 10 * off_s + 1)
     assert (await refusal(known, authorization=f"Bearer {token}"))[0] == 401
 
@@ -80,7 +80,7 @@ async def test_new_issuer_keys_are_fetched_and_unknown_ones_are_not_refetched(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = JwtCallers(issuer.url, AUDIENCE)
-    await known.name(request(authorization=f"Bearer {issuer.token()}"))
+    await known.identify(request(authorization=f"Bearer {issuer.token()}"))
     issuer.keys["k2"] = rsa.generate_private_key(65537, 2048)
     token = issuer.token("k2")
     for _ in range(10):
@@ -89,9 +89,9 @@ async def test_new_issuer_keys_are_fetched_and_unknown_ones_are_not_refetched(
     monkeypatch.setattr(callers, "MIN_RELOAD_INTERVAL_S", 0)
     known = JwtCallers(issuer.url, AUDIENCE)
     del issuer.keys["k2"]
-    await known.name(request(authorization=f"Bearer {issuer.token()}"))
+    await known.identify(request(authorization=f"Bearer {issuer.token()}"))
     issuer.keys["k2"] = rsa.generate_private_key(65537, 2048)
-    assert await known.name(request(authorization=f"Bearer {issuer.token('k2')}")) == "anna"
+    assert await known.identify(request(authorization=f"Bearer {issuer.token('k2')}")) == "anna"
 
 
 async def test_unavailable_issuer_gives_a_server_error(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,9 +102,9 @@ async def test_unavailable_issuer_gives_a_server_error(issuer: Issuer, monkeypat
     issuer.is_well = False
     assert (await refusal(known, authorization=f"Bearer {issuer.token()}"))[0] == 503
     issuer.is_well = True
-    assert await known.name(request(authorization=f"Bearer {issuer.token()}")) == "anna"
+    assert await known.identify(request(authorization=f"Bearer {issuer.token()}")) == "anna"
     issuer.is_well = False
-    assert await known.name(request(authorization=f"Bearer {issuer.token()}")) == "anna", "known keys stay good"
+    assert await known.identify(request(authorization=f"Bearer {issuer.token()}")) == "anna", "known keys stay good"
 
 
 async def test_an_issuer_that_is_unavailable_is_retried_after_a_pause(
@@ -132,10 +132,10 @@ async def test_keys_are_refreshed_hourly_and_unknown_keys_after_30_s(
     for later_s, key, asked in ((0, "k1", 2), (29, "k2", 2), (2, "k2", 4), (3598, "k1", 4), (3, "k1", 6)):
         now += later_s
         if key == "k1":
-            assert await known.name(request(authorization=f"Bearer {issuer.token()}")) == "anna"
+            assert await known.identify(request(authorization=f"Bearer {issuer.token()}")) == "anna"
         else:
             with pytest.raises(Refusal, match="a key that the issuer does not have"):
-                await known.name(unknown)
+                await known.identify(unknown)
         async with asyncio.timeout(BUSY_TIMEOUT_S):
             while len(issuer.asked) < asked:
                 await asyncio.sleep(0.01)
@@ -147,16 +147,16 @@ async def test_an_unknown_key_delays_no_caller_with_a_known_one(
 ) -> None:
     monkeypatch.setattr(callers, "MIN_RELOAD_INTERVAL_S", 0)
     known = JwtCallers(issuer.url, AUDIENCE)
-    await known.name(request(authorization=f"Bearer {issuer.token()}"))
+    await known.identify(request(authorization=f"Bearer {issuer.token()}"))
     issuer.keys["k2"] = rsa.generate_private_key(65537, 2048)
     issuer.answers.clear()
     strangers = [
-        asyncio.create_task(known.name(request(authorization=f"Bearer {issuer.token('k2')}"))) for _ in range(20)
+        asyncio.create_task(known.identify(request(authorization=f"Bearer {issuer.token('k2')}"))) for _ in range(20)
     ]
     async with asyncio.timeout(callers.TIMEOUT_S / 2):
         while len(issuer.asked) < 3:
             await asyncio.sleep(0.01)
-        assert await known.name(request(authorization=f"Bearer {issuer.token()}")) == "anna"
+        assert await known.identify(request(authorization=f"Bearer {issuer.token()}")) == "anna"
     assert not any(each.done() for each in strangers)
     issuer.answers.set()
     assert await asyncio.gather(*strangers) == ["anna"] * 20
@@ -165,19 +165,19 @@ async def test_an_unknown_key_delays_no_caller_with_a_known_one(
 
 async def test_unknown_keys_do_not_delay_callers(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callers, "MIN_RELOAD_INTERVAL_S", 0)
-    monkeypatch.setattr(callers, "MAX_WAITING", 4)
+    monkeypatch.setattr(callers, "MAX_WAITING_CALLERS", 4)
     known = JwtCallers(issuer.url, AUDIENCE)
-    await known.name(request(authorization=f"Bearer {issuer.token()}"))
+    await known.identify(request(authorization=f"Bearer {issuer.token()}"))
     issuer.keys["k2"], token = rsa.generate_private_key(65537, 2048), issuer.token()
     issuer.answers.clear()
     unknown = jwt.encode({"sub": "x"}, issuer.keys["k2"], algorithm="RS256", headers={"kid": "k3"})
-    strangers = [asyncio.create_task(known.subject(unknown, "192.0.2.1")) for _ in range(40)]
+    strangers = [asyncio.create_task(known.verify_token(unknown, "192.0.2.1")) for _ in range(40)]
     await asyncio.sleep(0)
-    caller = asyncio.create_task(known.subject(issuer.token("k2"), "192.0.2.2"))
+    caller = asyncio.create_task(known.verify_token(issuer.token("k2"), "192.0.2.2"))
     async with asyncio.timeout(callers.TIMEOUT_S / 2):
         while sum(each.done() for each in strangers) < 37:  # the caller and three of them wait
             await asyncio.sleep(0.01)
-        assert await known.subject(token, "192.0.2.1") == "anna"
+        assert await known.verify_token(token, "192.0.2.1") == "anna"
     assert not caller.done()
     issuer.answers.set()
     assert await caller == "anna"
@@ -192,12 +192,12 @@ async def test_old_keys_are_refreshed_without_delaying_the_caller(
         monkeypatch.setattr(callers, name, 0)
     known = JwtCallers(issuer.url, AUDIENCE)
     token = issuer.token()
-    await known.name(request(authorization=f"Bearer {token}"))
+    await known.identify(request(authorization=f"Bearer {token}"))
     del issuer.keys["k1"]
     issuer.keys["k2"] = rsa.generate_private_key(65537, 2048)
     issuer.answers.clear()
     async with asyncio.timeout(callers.TIMEOUT_S / 2):
-        assert await known.name(request(authorization=f"Bearer {token}")) == "anna"
+        assert await known.identify(request(authorization=f"Bearer {token}")) == "anna"
     issuer.answers.set()
     async with asyncio.timeout(BUSY_TIMEOUT_S):
         while not known._reload or not known._reload.done():

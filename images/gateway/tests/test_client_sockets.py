@@ -23,7 +23,7 @@ from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import MAX_END_OF_TURN_MS
 from voice_blueprint.contract.state import SessionField
 from voice_gateway.audio import AudioFormat, Encoding, Framer
-from voice_gateway.realtime import APPEND_BYTES
+from voice_gateway.realtime import MAX_APPEND_BYTES
 from voice_runtime import state
 from voice_runtime.sessions import SessionState
 from voice_runtime.transcripts import EventKind, TimedWord, Transcript, Transcripts
@@ -80,7 +80,7 @@ async def only_ssrc(vad: VadHost, store: Redis) -> int:
     async with asyncio.timeout(BUSY_TIMEOUT_S):
         while True:
             for ssrc in {packet.ssrc for packet in list(vad.packets)}:
-                if await store.hget(state.session(ssrc), SessionField.STATE) == SessionState.OPEN.value.encode():
+                if await store.hget(state.session_key(ssrc), SessionField.STATE) == SessionState.OPEN.value.encode():
                     return ssrc
             await asyncio.sleep(0.01)
 
@@ -195,7 +195,7 @@ async def end_of_turn_ms(vad: VadHost, store: Redis, wanted: int) -> None:
     async with asyncio.timeout(BUSY_TIMEOUT_S):
         while True:
             for ssrc in {packet.ssrc for packet in list(vad.packets)}:
-                if await store.hget(state.session(ssrc), SessionField.END_OF_TURN_MS) == str(wanted).encode():
+                if await store.hget(state.session_key(ssrc), SessionField.END_OF_TURN_MS) == str(wanted).encode():
                     return
             await asyncio.sleep(0.01)
 
@@ -316,10 +316,10 @@ async def test_an_append_may_be_as_large_as_openai_accepts(gateway: GatewayProce
     async with connect(gateway, REALTIME) as connection:
         client = Client(connection)
         await client.begin(turn_detection=None)
-        await client.send("input_audio_buffer.append", audio=base64.b64encode(bytes(APPEND_BYTES)).decode())
+        await client.send("input_audio_buffer.append", audio=base64.b64encode(bytes(MAX_APPEND_BYTES)).decode())
         await vad.heard(await only_ssrc(vad, store), 50)
         with contextlib.suppress(websockets.ConnectionClosed):
-            more = base64.b64encode(bytes(APPEND_BYTES + 99_999)).decode()
+            more = base64.b64encode(bytes(MAX_APPEND_BYTES + 99_999)).decode()
             await client.send("input_audio_buffer.append", audio=more)
         await connection.wait_closed()
         assert connection.close_code == 1009
@@ -369,7 +369,7 @@ async def test_an_update_sets_the_language_of_the_session(gateway: GatewayProces
         await client.begin(transcription={"model": "x", "language": "en"}, format={"type": "audio/pcma"})
         await client.send("input_audio_buffer.append", audio=base64.b64encode(b"\xd5" * 8000).decode())
         ssrc = await only_ssrc(vad, store)
-        assert await store.hget(state.session(ssrc), "language") == b"en"
+        assert await store.hget(state.session_key(ssrc), "language") == b"en"
         await vad.heard(ssrc, 48)
         assert np.abs(vad.audio(ssrc)).max() <= 10, "A-law's silence"
 
@@ -399,7 +399,7 @@ async def test_page_connects_with_a_client_secret_of_a_server(
             assert created.session.audio.input.turn_detection is None
             await connection.input_audio_buffer.append(audio=base64.b64encode(b"\xff" * 8000).decode())
             ssrc = await only_ssrc(vad, store)
-            assert await store.hget(state.session(ssrc), SessionField.LANGUAGE) == b"de"
+            assert await store.hget(state.session_key(ssrc), SessionField.LANGUAGE) == b"de"
             await vad.heard(ssrc, 40)  # a second, less the resampler's buffer
 
 
@@ -476,7 +476,7 @@ async def test_keywords_and_redactions_apply_to_the_session(
 ) -> None:
     async def record(name: SessionField, wanted: bytes) -> None:
         async with asyncio.timeout(BUSY_TIMEOUT_S):
-            while await store.hget(state.session(await only_ssrc(vad, store)), name) != wanted:
+            while await store.hget(state.session_key(await only_ssrc(vad, store)), name) != wanted:
                 await asyncio.sleep(0.02)
 
     async with connect(
@@ -593,7 +593,7 @@ async def test_next_socket_of_a_session_continues_after_delivered_transcripts(
         await say(store, opened.ssrc, *spoken(1, "first"))
         while "first" not in (await connection.recv()):
             pass
-        record = state.session(opened.ssrc)
+        record = state.session_key(opened.ssrc)
         speak = json.dumps({"type": "input_audio_buffer.append", "audio": base64.b64encode(bytes(960)).decode()})
         while not await store.hget(record, "told"):
             await connection.send(speak if path == REALTIME else bytes(640))
@@ -612,7 +612,7 @@ async def test_session_of_a_socket_ends_with_it(gateway: GatewayProcess, store: 
         ssrc = await only_ssrc(vad, store)
         connection.transport.abort()
     await holds("the goodbye", lambda: (ssrc, BYE) in vad.notices)
-    while await store.hget(state.session(ssrc), "state") != b"closed":
+    while await store.hget(state.session_key(ssrc), "state") != b"closed":
         pass
 
 

@@ -12,7 +12,7 @@ from starlette.types import Message
 
 from images.conftest import BUSY_TIMEOUT_S
 from voice_gateway import client_socket
-from voice_gateway.audio_socket import ENDED, AudioSocket, Close
+from voice_gateway.audio_socket import ENDED, AudioSocket, CloseReason
 from voice_gateway.client_socket import ClientSocket
 from voice_runtime.transcripts import EventId
 
@@ -61,13 +61,13 @@ async def test_a_closing_socket_delivers_the_rest_unless_its_client_disconnects(
     messages: asyncio.Queue[Message] = asyncio.Queue()
     is_flushed = asyncio.Event()
 
-    async def flush(_: AudioSocket, close: Close) -> Close:
+    async def flush(_: AudioSocket, close: CloseReason) -> CloseReason:
         await is_flushed.wait()
         return close
 
     monkeypatch.setattr(AudioSocket, "_flush", flush)
     socket = socket_with(
-        _arguments=SimpleNamespace(keeps_session_open=False),
+        _arguments=SimpleNamespace(outlives_socket=False),
         _is_disconnected=False,
         _websocket=SimpleNamespace(receive=messages.get),
     )

@@ -89,7 +89,7 @@ async def test_invalid_last_event_id_is_rejected(gateway: GatewayProcess) -> Non
 
 async def test_stream_of_a_closed_session_ends_after_its_last_final(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
-    await store.hset(state.shipped(opened.ssrc), "last_sequence", "40")
+    await store.hset(state.shipped_key(opened.ssrc), "last_sequence", "40")
     async with opened.stream() as events:
         await opened.close()
         begin = time.monotonic()
@@ -117,7 +117,7 @@ async def test_stream_ends_immediately_after_a_received_goodbye(gateway: Gateway
 async def test_end_reports_losses(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
     await Transcripts(store).publish(opened.ssrc, said(50, "", EventKind.GAP), 0)
-    await Transcripts(store).add_lost(opened.ssrc, 500)
+    await Transcripts(store).add_lost_audio(opened.ssrc, 500)
     await Transcripts(store).publish(opened.ssrc, said(50, kind=EventKind.END))
     async with opened.stream() as events:
         found = [event for event in await events.until("end") if event.name != "token"]
@@ -128,7 +128,7 @@ async def test_end_reports_losses(gateway: GatewayProcess, store: Redis) -> None
 
 async def test_stream_of_an_untranscribed_session_ends(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
-    await store.hset(state.shipped(opened.ssrc), "last_sequence", "40")
+    await store.hset(state.shipped_key(opened.ssrc), "last_sequence", "40")
     await opened.close()
     async with opened.stream() as events:
         assert (await asyncio.wait_for(events.until("end"), BUSY_TIMEOUT_S))[-1].data == {

@@ -12,11 +12,11 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import METRICS
 from voice_blueprint.contract.network import Tier
 from voice_runtime.transcripts import EventKind, Transcript, Transcripts
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 
 async def test_every_metric_can_be_requested(store: Redis, store_server: StoreServer) -> None:
-    rtp_port, port = free_port(socket.SOCK_DGRAM), free_port()
+    rtp_port, port = find_free_port(socket.SOCK_DGRAM), find_free_port()
     vad, hosts = VadHost(rtp_port), Hosts(store)
     hosts.put(Tier.ASR, "asr-1")
     hosts.put(Tier.VAD, "vad-1")

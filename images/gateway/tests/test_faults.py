@@ -172,7 +172,7 @@ async def test_stopping_gateway_lets_sessions_finish(start: Start, store: Redis,
     assert await asyncio.gather(*reading) == [[0, 50, 100]] * 20
     assert await asyncio.to_thread(gateway.wait) == 0
     assert {len(await vad.heard(opened.ssrc, 20)) for opened in sessions} == {20}
-    assert [await store.hget(state.session(each.ssrc), "state") for each in sessions] == [b"closed"] * 20
+    assert [await store.hget(state.session_key(each.ssrc), "state") for each in sessions] == [b"closed"] * 20
 
 
 async def test_stopping_gateway_redirects_remaining_callers(start: Start, store: Redis, vad: VadHost) -> None:

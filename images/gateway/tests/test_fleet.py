@@ -36,7 +36,7 @@ async def test_capacity_is_that_of_hosts_that_take_sessions(store: Redis) -> Non
 async def test_a_gateway_has_hosts_only_after_it_has_seen_them(store: Redis) -> None:
     unseen = Fleet(store)
     assert (unseen.is_store_available, unseen.free_slots, unseen.slots, unseen.languages) == (False, 0, 0, None)
-    assert unseen.vad_host() is None
+    assert unseen.select_vad_host() is None
     assert (await fleet(store)).is_store_available
 
 
@@ -56,22 +56,22 @@ async def test_a_session_stays_at_its_vad_host_until_that_leaves(store: Redis) -
     full, leaves, free = replace(VAD, id="full", free_slots=0), replace(VAD, id="leaves", draining=True), VAD
     found = await fleet(store, full, leaves, free)
     for current, following in ((None, "vad"), (full, "full"), (leaves, "vad"), (replace(VAD, id="dead"), "vad")):
-        host = found.vad_host(current)
+        host = found.select_vad_host(current)
         assert host
         assert host.id == following
-    assert (await fleet(store, replace(VAD, draining=True))).vad_host() is None
+    assert (await fleet(store, replace(VAD, draining=True))).select_vad_host() is None
 
 
 async def test_a_vad_host_that_leaves_is_used_while_there_is_no_other(store: Redis) -> None:
     leaves = replace(VAD, draining=True)
     found = await fleet(store, leaves, replace(VAD, id="full", free_slots=0))
-    host = found.vad_host(leaves)
+    host = found.select_vad_host(leaves)
     assert host
     assert host.id == "vad"
-    assert found.vad_host() is None
+    assert found.select_vad_host() is None
 
 
 async def test_new_sessions_go_to_the_vad_hosts_with_the_most_free_slots(store: Redis) -> None:
     found = await fleet(store, replace(VAD, id="few", free_slots=1), VAD, replace(VAD, id="as many"))
-    picked = [found.vad_host() for _ in range(64)]
+    picked = [found.select_vad_host() for _ in range(64)]
     assert {host.id for host in picked if host} == {"vad", "as many"}

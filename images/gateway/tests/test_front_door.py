@@ -9,7 +9,7 @@ from images.gateway.tests.front_doors import DAYS, door, localhost_certificate, 
 from images.gateway.tests.running import GatewayProcess
 from voice_blueprint.contract.session_api import SESSION_PATH, TOKEN_HEADER
 from voice_gateway.public_hosts import PROBE_ID, PublicHosts
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ async def test_an_untrusted_certificate_is_not_counted(certificate: Path) -> Non
 
 
 async def test_a_refused_connection_is_not_counted() -> None:
-    found, lines = door(free_port())
+    found, lines = door(find_free_port())
     assert not await found.check()
     assert observed(found, lines) == {"FrontDoorAnswers": 0}
 

@@ -53,8 +53,8 @@ def test_a_traced_call_measures_all_of_its_finals() -> None:
     waits.record(event(EventKind.SPEECH_STOPPED, "", 100, 151), 103.25)
     waits.record(second, 103.5)
     assert not waits.is_done
-    assert [call.args for call in trace.add.call_args_list] == [("first packet", 99.5, 100.0)]
-    assert [call.args for call in trace.add_final.call_args_list] == [
+    assert [call.args for call in trace.add_span.call_args_list] == [("first packet", 99.5, 100.0)]
+    assert [call.args for call in trace.add_utterance.call_args_list] == [
         (first, 101.0, 101.5, 101.5),
         (second, 103.0, 103.25, 103.5),
     ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from voice_gateway.numerals import text_in_digits, with_digits, words_in_digits
+from voice_gateway.numerals import text_in_digits, transcript_in_digits, words_in_digits
 from voice_runtime.transcripts import EventKind, TimedWord, Transcript
 
 
@@ -57,7 +57,7 @@ def test_words_of_a_transcript_still_match_its_text() -> None:
         kind=EventKind.FINAL, utterance=1, text="twenty three apples", start_ms=0, end_ms=600,
         words=timed("twenty three apples"),
     )  # fmt: skip
-    found = with_digits(said, "en")
+    found = transcript_in_digits(said, "en")
     assert found.text == "23 apples" == " ".join(word.text for word in found.words)
-    assert with_digits(said.model_copy(update={"words": []}), "en-US").text == "23 apples"
-    assert with_digits(said.model_copy(update={"language": "ja"}), "en").text == said.text
+    assert transcript_in_digits(said.model_copy(update={"words": []}), "en-US").text == "23 apples"
+    assert transcript_in_digits(said.model_copy(update={"language": "ja"}), "en").text == said.text

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from voice_gateway.pacer import REDUCED_BUFFER_S, Backlog, Pacer
+from voice_gateway.pacer import MAX_REDUCED_BUFFER_S, Backlog, Pacer
 from voice_gateway.rtp import COMMIT, FRAME_MS
 
 
@@ -59,7 +59,7 @@ async def test_the_total_backlog_of_all_callers_is_limited() -> None:
 
     A few seconds each are always permitted.
     """
-    frame, kept = bytes(640), round(1000 * REDUCED_BUFFER_S / FRAME_MS)
+    frame, kept = bytes(640), round(1000 * MAX_REDUCED_BUFFER_S / FRAME_MS)
     backlog = Backlog(max_bytes=640 * (2 * kept - 1))
     first, second = (Pacer(lambda _: True, backlog) for _ in range(2))
     first.put([frame] * (kept + 1))

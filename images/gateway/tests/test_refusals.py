@@ -4,13 +4,13 @@ import pytest
 
 from voice_gateway.refusals import (
     Refusal,
-    busy,
-    draining,
-    no_capacity,
+    busy_refusal,
+    draining_refusal,
+    no_capacity_refusal,
     openai_error,
     retry_after,
-    store_unavailable,
-    unknown_session,
+    store_unavailable_refusal,
+    unknown_session_refusal,
 )
 
 
@@ -38,11 +38,11 @@ def test_errors_have_openais_type(status: int, kind: str) -> None:
 @pytest.mark.parametrize(
     ("refusal", "status", "retry_s"),
     [
-        (no_capacity("full"), 503, "5"),
-        (draining(), 503, "1"),
-        (busy(), 503, "1"),
-        (store_unavailable(), 503, "2"),
-        (unknown_session(), 404, None),
+        (no_capacity_refusal("full"), 503, "5"),
+        (draining_refusal(), 503, "1"),
+        (busy_refusal(), 503, "1"),
+        (store_unavailable_refusal(), 503, "2"),
+        (unknown_session_refusal(), 404, None),
         (Refusal(429, "too many requests", "later", retry_after(7)), 429, "7"),
     ],
     ids=lambda each: each.error if isinstance(each, Refusal) else None,
@@ -53,6 +53,6 @@ def test_a_refusal_has_its_status_and_when_to_try_again(refusal: Refusal, status
 
 
 def test_a_full_region_names_the_others() -> None:
-    refusal = no_capacity("full", ["https://a.test", "https://b.test"])
+    refusal = no_capacity_refusal("full", ["https://a.test", "https://b.test"])
     assert refusal.detail == "full, or at https://a.test or https://b.test"
     assert refusal.elsewhere == ["https://a.test", "https://b.test"]

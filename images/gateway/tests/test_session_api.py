@@ -36,7 +36,7 @@ from voice_gateway import apps
 from voice_gateway.session_routes import SessionRequest
 from voice_runtime import http, state
 from voice_runtime.hosts import HostRegistry
-from voice_runtime.replies import text
+from voice_runtime.replies import decode_text
 from voice_runtime.sessions import Sessions
 
 pytestmark = pytest.mark.usefixtures("hosts")
@@ -51,7 +51,7 @@ async def ask(gateway: GatewayProcess, method: str, path: str, **options: Any) -
 def is_refusal(answer: httpx2.Response, status: int, error: str) -> str:
     """Assert that a response is a refusal in the API's format; return its detail."""
     body = answer.json()
-    jsonschema.validate(body, session_api.ERROR)
+    jsonschema.validate(body, session_api.ERROR_SCHEMA)
     assert (answer.status_code, body["error"]) == (status, error)
     return str(body["detail"])
 
@@ -59,7 +59,7 @@ def is_refusal(answer: httpx2.Response, status: int, error: str) -> str:
 async def test_session_for_a_browser(gateway: GatewayProcess, store: Redis) -> None:
     answer = await ask(gateway, "POST", SESSIONS, json={"transport": "websocket", "language": "de-AT"})
     found = answer.json()
-    jsonschema.validate(found, session_api.SESSION)
+    jsonschema.validate(found, session_api.SESSION_SCHEMA)
     assert answer.status_code == 201
     assert found["media"] == {"websocket": f"ws://127.0.0.1:{gateway.media_port}/v1/sessions/{found['id']}/audio"}
     assert (
@@ -68,7 +68,7 @@ async def test_session_for_a_browser(gateway: GatewayProcess, store: Redis) -> N
     )
     left = datetime.datetime.fromisoformat(found["expires_at"]) - datetime.datetime.now(datetime.UTC)
     assert datetime.timedelta(seconds=270) < left <= datetime.timedelta(seconds=300)
-    record = await store.hgetall(state.session(Opened(gateway, found).ssrc))
+    record = await store.hgetall(state.session_key(Opened(gateway, found).ssrc))
     assert record[b"kind"] == b"gateway"
     assert record[b"language"] == b"de-AT"
     assert not await store.keys("srtp:*")
@@ -81,7 +81,7 @@ async def test_end_of_turn_silence_is_set_per_session(
     answer = await ask(gateway, "POST", SESSIONS, json={"transport": "websocket", **asked})
     assert answer.status_code == 201
     ssrc = Opened(gateway, answer.json()).ssrc
-    assert await store.hget(state.session(ssrc), SessionField.END_OF_TURN_MS) == str(kept).encode()
+    assert await store.hget(state.session_key(ssrc), SessionField.END_OF_TURN_MS) == str(kept).encode()
 
 
 async def test_keywords_are_set_per_session(gateway: GatewayProcess, store: Redis) -> None:
@@ -100,27 +100,27 @@ async def test_invalid_end_of_turn_silence_is_rejected(gateway: GatewayProcess, 
 async def test_session_for_a_native_caller(gateway: GatewayProcess, store: Redis) -> None:
     answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp"})
     found = answer.json()
-    jsonschema.validate(found, session_api.SESSION)
+    jsonschema.validate(found, session_api.SESSION_SCHEMA)
     srtp = found["media"]["srtp"]
     assert (srtp["host"], srtp["port"]) == ("127.0.0.1", gateway.rtp_port)
     assert srtp["ssrc"] == Opened(gateway, found).ssrc
     assert f"{srtp['ssrc']:08x}" not in found["id"], "a name shows no SSRC"
     assert len(base64.b64decode(srtp["key"], validate=True)) == 30
-    record = await store.hgetall(state.session(srtp["ssrc"]))
+    record = await store.hgetall(state.session_key(srtp["ssrc"]))
     assert record[b"kind"] == b"external"
-    assert text(await store.get(state.srtp_key(srtp["ssrc"])) or "") == srtp["key"]
-    assert text(record[b"media"]) == "96 L16/16000/1 20"
+    assert decode_text(await store.get(state.srtp_entry_key(srtp["ssrc"])) or "") == srtp["key"]
+    assert decode_text(record[b"media"]) == "96 L16/16000/1 20"
     assert (srtp["payload_type"], srtp["codec"], srtp["rate"]) == (96, "L16", 16_000)
 
 
 async def test_session_of_a_caller_with_aes_gcm(gateway: GatewayProcess, store: Redis) -> None:
     answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp", "suite": "AEAD_AES_128_GCM"})
     found = answer.json()
-    jsonschema.validate(found, session_api.SESSION)
+    jsonschema.validate(found, session_api.SESSION_SCHEMA)
     srtp = found["media"]["srtp"]
     assert srtp["suite"] == "AEAD_AES_128_GCM"
     assert len(base64.b64decode(srtp["key"], validate=True)) == 28
-    assert text(await store.get(state.srtp_key(srtp["ssrc"])) or "") == srtp["key"]
+    assert decode_text(await store.get(state.srtp_entry_key(srtp["ssrc"])) or "") == srtp["key"]
     assert f"a=crypto:1 AEAD_AES_128_GCM inline:{srtp['key']}" in srtp["sdp"].split("\r\n")
 
 
@@ -145,9 +145,9 @@ async def test_session_of_a_telephone(gateway: GatewayProcess, store: Redis) -> 
     wanted = {"codec": "PCMA", "packet_ms": 30}
     answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp", "media": wanted})
     found = answer.json()
-    jsonschema.validate(found, session_api.SESSION)
+    jsonschema.validate(found, session_api.SESSION_SCHEMA)
     srtp = found["media"]["srtp"]
-    assert text((await store.hgetall(state.session(srtp["ssrc"])))[b"media"]) == "8 PCMA/8000/1 30"
+    assert decode_text((await store.hgetall(state.session_key(srtp["ssrc"])))[b"media"]) == "8 PCMA/8000/1 30"
     described = srtp["sdp"].split("\r\n")
     assert f"m=audio {srtp['port']} RTP/SAVP 8 101 13" in described
     assert {"a=rtpmap:8 PCMA/8000", "a=ptime:30", f"a=ssrc:{srtp['ssrc']} cname:{srtp['ssrc']}"} <= set(described)
@@ -158,10 +158,12 @@ async def test_session_with_its_own_telephone_event_types(gateway: GatewayProces
     wanted = {"codec": "opus", "telephone_events": [110, 126]}
     answer = await ask(gateway, "POST", SESSIONS, json={"transport": "srtp", "media": wanted})
     found = answer.json()
-    jsonschema.validate(found, session_api.SESSION)
+    jsonschema.validate(found, session_api.SESSION_SCHEMA)
     srtp = found["media"]["srtp"]
     assert srtp["telephone_events"] == [110, 126]
-    assert text((await store.hgetall(state.session(srtp["ssrc"])))[b"media"]) == "111 opus/48000/2 20 110,126"
+    assert (
+        decode_text((await store.hgetall(state.session_key(srtp["ssrc"])))[b"media"]) == "111 opus/48000/2 20 110,126"
+    )
     described = srtp["sdp"].split("\r\n")
     assert f"m=audio {srtp['port']} RTP/SAVP 111 110 126" in described
     assert {"a=rtpmap:110 telephone-event/48000", "a=rtpmap:126 telephone-event/48000"} <= set(described)
@@ -170,7 +172,7 @@ async def test_session_with_its_own_telephone_event_types(gateway: GatewayProces
 async def test_wrong_codec_is_reported_to_the_caller(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open("srtp")
     async with opened.stream() as events:
-        await store.hset(state.shipped(opened.ssrc), ShippedField.WRONG_PAYLOAD, "7")
+        await store.hset(state.shipped_key(opened.ssrc), ShippedField.WRONG_PAYLOAD, "7")
         told = (await asyncio.wait_for(events.until("error"), BUSY_TIMEOUT_S))[-1]
     assert told.data["error"] == "wrong payload"
     assert "7 packets are not L16/16000 of 20 ms with payload type 96" in told.data["detail"]
@@ -207,7 +209,7 @@ async def test_a_websocket_session_has_no_media_settings(gateway: GatewayProcess
 
 
 def test_requests_match_the_api_schema() -> None:
-    described, ours = session_api.SESSION_REQUEST, SessionRequest.model_json_schema()
+    described, ours = session_api.SESSION_REQUEST_SCHEMA, SessionRequest.model_json_schema()
     assert ours["additionalProperties"] is described["additionalProperties"]
     assert ours["required"] == described["required"]
     assert ours["properties"]["transport"]["enum"] == described["properties"]["transport"]["enum"]
@@ -378,7 +380,7 @@ async def test_sessions_per_key_are_limited(start: Start, store: Redis, asked: i
     callers = (statuses(gateway, "greedy", asked // 20) for _ in range(20))
     outcomes = sum(await asyncio.gather(*callers), collections.Counter())
     assert outcomes.total() == asked
-    assert outcomes[201] == await store.zcard(state.caller_sessions("greedy")) <= 100
+    assert outcomes[201] == await store.zcard(state.caller_sessions_key("greedy")) <= 100
     assert outcomes[429] >= asked - 100
     assert len({key async for key in store.scan_iter("session:[0-9]*", count=1000)}) == 100 + outcomes[201]
     await gateway.holds_no_more_than(before + 0.2 * asked)
@@ -412,7 +414,7 @@ async def test_a_caller_above_its_rate_still_gets_its_share(start: Start) -> Non
 async def test_session_is_closed_once(gateway: GatewayProcess, store: Redis) -> None:
     opened = await gateway.open()
     assert await opened.close() == 204
-    assert await store.hget(state.session(opened.ssrc), "state") == b"closed"
+    assert await store.hget(state.session_key(opened.ssrc), "state") == b"closed"
     assert await opened.close() == 204, "closing again changes nothing"
 
 
@@ -423,9 +425,9 @@ async def test_session_requires_its_own_token(gateway: GatewayProcess, store: Re
     is_refusal(await ask(gateway, method, path), 401, "no token")
     is_refusal(await ask(gateway, method, path, headers={TOKEN_HEADER: "a.b.c"}), 401, "invalid token")
     is_refusal(await ask(gateway, method, path, headers=other.headers), 403, "foreign token")
-    await store.hset(state.session(opened.ssrc), SessionField.ID, other.id)  # has the number of an earlier one
+    await store.hset(state.session_key(opened.ssrc), SessionField.ID, other.id)  # has the number of an earlier one
     is_refusal(await ask(gateway, method, path, headers=opened.headers), 404, "unknown session")
-    await store.delete(state.session(opened.ssrc))
+    await store.delete(state.session_key(opened.ssrc))
     is_refusal(await ask(gateway, method, path, headers=opened.headers), 404, "unknown session")
 
 
@@ -463,10 +465,10 @@ async def test_idle_connection_is_closed(gateway: GatewayProcess) -> None:
 
 async def test_timer_does_not_keep_a_closed_connection_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "HEAD_TIMEOUT_S", 3600)
-    config, made = uvicorn.Config(Starlette(), ws="none"), list[weakref.ref[http.PromptProtocol]]()
-    protocol_type = http.PromptProtocol.with_connection_limit()
+    config, made = uvicorn.Config(Starlette(), ws="none"), list[weakref.ref[http.HeadTimeoutProtocol]]()
+    protocol_type = http.HeadTimeoutProtocol.with_connection_limit()
 
-    def make() -> http.PromptProtocol:
+    def make() -> http.HeadTimeoutProtocol:
         protocol = protocol_type(config, ServerState(), {})
         made.append(weakref.ref(protocol))
         return protocol

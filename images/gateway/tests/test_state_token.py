@@ -81,12 +81,12 @@ def test_a_failed_renewal_keeps_the_last_token_and_is_retried(
     settings = state_token.TokenSettings()
     entra.lives_s = 3600
     with httpx2.Client() as client:
-        assert state_token.refresh_file(settings, client) == 1800
+        assert state_token.refresh_token_file(settings, client) == 1800
         entra.refuses = True
-        assert state_token.refresh_file(settings, client) == state_token.RETRY_PAUSE_S
+        assert state_token.refresh_token_file(settings, client) == state_token.RETRY_PAUSE_S
         assert (tmp_path / "token").read_text() == "t1"
         entra.stop()
-        assert state_token.refresh_file(settings, client) == state_token.RETRY_PAUSE_S
+        assert state_token.refresh_token_file(settings, client) == state_token.RETRY_PAUSE_S
 
 
 def test_missing_variables_are_reported_in_one_line(environment: dict[str, str]) -> None:

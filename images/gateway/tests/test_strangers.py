@@ -21,15 +21,15 @@ from images.strangers import (
     COMPLETE_HEAD,
     FRAMES,
     PARTIAL_HEAD,
-    STRANGERS,
-    chunks,
-    cost_no_time,
-    frames,
-    is_closed,
+    STRANGER_COUNT,
+    check_caller_latency,
+    flood_chunks,
+    flood_frames,
     non_readers,
-    open_files,
-    strangers,
+    open_file_count,
+    open_strangers,
     unreadable_upgrades,
+    wait_until_closed,
 )
 from voice_blueprint.contract.openapi import OPENAPI_PATH
 from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
@@ -55,16 +55,18 @@ async def time_to_health(gateway: GatewayProcess) -> float:
 @pytest.mark.parametrize("parts", [(PARTIAL_HEAD,), (COMPLETE_HEAD, PARTIAL_HEAD)], ids=["first head", "second head"])
 async def test_incomplete_head_times_out(start: Start, parts: tuple[bytes, ...]) -> None:
     gateway = await start(MAX_CONNECTIONS=20).ready()
-    await cost_no_time("heads", partial(time_to_health, gateway), partial(strangers, gateway.media_port, *parts))
-    async with strangers(gateway.media_port, *parts) as opened:
+    await check_caller_latency(
+        "heads", partial(time_to_health, gateway), partial(open_strangers, gateway.media_port, *parts)
+    )
+    async with open_strangers(gateway.media_port, *parts) as opened:
         async with asyncio.timeout(HEAD_TIMEOUT_S + BUSY_TIMEOUT_S):
-            assert all(await asyncio.gather(*map(is_closed, opened)))
+            assert all(await asyncio.gather(*map(wait_until_closed, opened)))
 
 
 async def test_idle_connections_are_bounded_and_the_busiest_address_loses_its_oldest(gateway: GatewayProcess) -> None:
     beyond = 100
-    async with strangers(gateway.media_port, PARTIAL_HEAD, count=MAX_IDLE_CONNECTIONS + beyond) as opened:
-        endings = [asyncio.create_task(is_closed(each)) for each in opened]
+    async with open_strangers(gateway.media_port, PARTIAL_HEAD, count=MAX_IDLE_CONNECTIONS + beyond) as opened:
+        endings = [asyncio.create_task(wait_until_closed(each)) for each in opened]
         async with asyncio.timeout(HEAD_TIMEOUT_S):  # the timeout that applies to all of them
             while sum(each.done() for each in endings) < beyond:
                 await asyncio.sleep(0.02)
@@ -76,18 +78,18 @@ async def test_idle_connections_are_bounded_and_the_busiest_address_loses_its_ol
 
 async def test_unread_responses_are_limited_in_number_and_time(start: Start) -> None:
     gateway = await start(MAX_CONNECTIONS=20).ready()
-    before = open_files(gateway.process.pid)
+    before = open_file_count(gateway.process.pid)
     requests = f"GET {OPENAPI_PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode() * 100
     more_than_its_connections = partial(non_readers, gateway.media_port, requests, count=MAX_IDLE_CONNECTIONS + 100)
-    await cost_no_time("unread answers", partial(time_to_health, gateway), more_than_its_connections)
+    await check_caller_latency("unread answers", partial(time_to_health, gateway), more_than_its_connections)
     async with more_than_its_connections(), asyncio.timeout(READ_TIMEOUT_S + BUSY_TIMEOUT_S):
-        while open_files(gateway.process.pid) > before + 20:  # connections to the store, and health checks
+        while open_file_count(gateway.process.pid) > before + 20:  # connections to the store, and health checks
             await asyncio.sleep(0.1)
 
 
 async def test_a_slowly_sent_head_times_out(gateway: GatewayProcess) -> None:
-    async with strangers(gateway.media_port, PARTIAL_HEAD) as [(reader, writer), *_]:
-        ending = asyncio.create_task(is_closed((reader, writer)))
+    async with open_strangers(gateway.media_port, PARTIAL_HEAD) as [(reader, writer), *_]:
+        ending = asyncio.create_task(wait_until_closed((reader, writer)))
         since = time.monotonic()
         while not ending.done():
             writer.write(b"x")
@@ -97,9 +99,12 @@ async def test_a_slowly_sent_head_times_out(gateway: GatewayProcess) -> None:
 
 async def test_invalid_upgrades_are_rejected_and_closed(gateway: GatewayProcess) -> None:
     for name, head in unreadable_upgrades("/v1/presence").items():
-        async with strangers(gateway.media_port, head, count=1) as [(reader, writer)], asyncio.timeout(BUSY_TIMEOUT_S):
+        async with (
+            open_strangers(gateway.media_port, head, count=1) as [(reader, writer)],
+            asyncio.timeout(BUSY_TIMEOUT_S),
+        ):
             assert (await reader.readline())[:10] == b"HTTP/1.1 4", name
-            assert await is_closed((reader, writer)), name
+            assert await wait_until_closed((reader, writer)), name
 
 
 async def test_a_client_that_disconnects_during_its_body_is_not_an_error(start: Start) -> None:
@@ -107,7 +112,7 @@ async def test_a_client_that_disconnects_during_its_body_is_not_an_error(start: 
     head = b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n%s\r\n--x\r\n"
     form = b"Content-Type: multipart/form-data; boundary=x\r\n"
     for port, path in ((gateway.http_port, b"/v1/sessions"), (gateway.media_port, TRANSCRIPTIONS.encode())):
-        async with strangers(port, head % (path, form), count=1):
+        async with open_strangers(port, head % (path, form), count=1):
             await asyncio.sleep(0.5)
     await asyncio.sleep(0.5)
     await time_to_health(gateway)
@@ -126,8 +131,8 @@ async def test_invalid_utf8_closes_the_socket_without_an_error(start: Start) -> 
 
 async def test_the_rest_of_an_answered_body_times_out(gateway: GatewayProcess) -> None:
     head = b"POST /healthz HTTP/1.1\r\nHost: gateway\r\nContent-Length: 1000\r\n\r\n"
-    async with strangers(gateway.media_port, head) as opened, asyncio.timeout(HEAD_TIMEOUT_S + BUSY_TIMEOUT_S):
-        assert all(await asyncio.gather(*map(is_closed, opened)))
+    async with open_strangers(gateway.media_port, head) as opened, asyncio.timeout(HEAD_TIMEOUT_S + BUSY_TIMEOUT_S):
+        assert all(await asyncio.gather(*map(wait_until_closed, opened)))
 
 
 async def test_slow_uploads_use_no_slot(gateway: GatewayProcess, store: Redis) -> None:
@@ -191,10 +196,10 @@ async def test_unauthenticated_uploads_are_limited_per_address(start: Start) -> 
     """More than are read at a time: the oldest of the busiest address are answered immediately."""
     gateway = await start(AUTHORIZER="iam", FORWARDED="true").ready()
     head = b"POST %s HTTP/1.1\r\nHost: gateway\r\nContent-Length: 100000\r\n\r\n" % TRANSCRIPTIONS.encode()
-    async with strangers(gateway.media_port, head) as opened:
+    async with open_strangers(gateway.media_port, head) as opened:
         answers = [asyncio.create_task(reader.readuntil(b"\r\n\r\n")) for reader, _ in opened]
         async with asyncio.timeout(DISCARD_TIMEOUT_S):  # the timeout for reading each of them
-            while sum(each.done() for each in answers) < STRANGERS - MAX_UNAUTHENTICATED_UPLOADS:
+            while sum(each.done() for each in answers) < STRANGER_COUNT - MAX_UNAUTHENTICATED_UPLOADS:
                 await asyncio.sleep(0.02)
             assert all(b" 401 " in each.result() for each in answers if each.done())
             async with gateway.client() as client:
@@ -256,8 +261,8 @@ async def _slow_uploads(gateway: GatewayProcess, count: int) -> AsyncIterator[li
 
 @pytest.mark.parametrize("kind", FRAMES)
 async def test_endless_frames_do_not_block_the_event_loop(gateway: GatewayProcess, kind: str) -> None:
-    attack = partial(frames, gateway.media_port, "/v1/presence", FRAMES[kind])
-    await cost_no_time(kind, partial(time_to_health, gateway), attack)
+    attack = partial(flood_frames, gateway.media_port, "/v1/presence", FRAMES[kind])
+    await check_caller_latency(kind, partial(time_to_health, gateway), attack)
     async with attack():
         await asyncio.sleep(HOST_DEAD_AFTER_S)
         await time_to_health(gateway)  # the store is not mistaken for silent
@@ -268,7 +273,9 @@ async def test_endless_frames_do_not_block_the_event_loop(gateway: GatewayProces
 async def test_endless_chunks_do_not_block_the_event_loop(start: Start) -> None:
     gateway = await start(AUTHORIZER="iam").ready()
     for line in ("POST /nowhere", "POST /healthz", f"POST {TRANSCRIPTIONS}"):
-        await cost_no_time(line, partial(time_to_health, gateway), partial(chunks, gateway.media_port, line))
+        await check_caller_latency(
+            line, partial(time_to_health, gateway), partial(flood_chunks, gateway.media_port, line)
+        )
 
 
 PAGES = (

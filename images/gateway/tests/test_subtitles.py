@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from voice_gateway.file_audio import SpeechSegment
-from voice_gateway.subtitles import MAX_CHARACTERS, FileTranscript, Format, footer, format_segments, header
+from voice_gateway.subtitles import (
+    MAX_SUBTITLE_CHARACTERS,
+    FileTranscript,
+    Format,
+    format_footer,
+    format_header,
+    format_segments,
+)
 from voice_runtime.file_pieces import PieceTranscript
 from voice_runtime.transcripts import TimedWord
 
@@ -25,13 +32,13 @@ def heard(*words: tuple[str, int, int], language: str | None = None) -> PieceTra
 def count_file(form: Format, *, words: bool = False) -> str:
     """Return a client's response for a file of two pieces, the second of which has no words."""
     said = FileTranscript()
-    text = header(form)
+    text = format_header(form)
     first = heard(("Hello", 0, 400), ("there.", 450, 900), ("Yes", 1000, 1299), language="en")
     for each, what in ((cut(1.25, 2), first), (cut(3661.5, 2.0004), PieceTranscript(text="Bye", language="fr"))):
         added = said.add(each, what)
         text += format_segments(form, said, added)
     said.duration_s = 3663.50049
-    return text + footer(form, said, words=words)
+    return text + format_footer(form, said, words=words)
 
 
 def test_text_has_a_line_for_each_segment() -> None:
@@ -89,7 +96,7 @@ def test_verbose_json_contains_requested_segments_and_words(words: bool) -> None
 def test_silent_segment_adds_no_subtitle() -> None:
     said = FileTranscript()
     assert said.add(cut(0, 1), PieceTranscript()) == []
-    assert json.loads(footer(Format.VERBOSE_JSON, said, words=False))["language"] == ""
+    assert json.loads(format_footer(Format.VERBOSE_JSON, said, words=False))["language"] == ""
 
 
 def segments(*words: tuple[str, int, int]) -> list[str]:
@@ -103,7 +110,7 @@ def test_a_subtitle_is_shown_for_at_most_seven_seconds() -> None:
 
 def test_a_subtitle_has_two_lines_at_most() -> None:
     first = "a" * 41
-    for length, count in ((MAX_CHARACTERS - 42, 1), (MAX_CHARACTERS - 41, 2)):
+    for length, count in ((MAX_SUBTITLE_CHARACTERS - 42, 1), (MAX_SUBTITLE_CHARACTERS - 41, 2)):
         assert len(segments((first, 0, 100), ("b" * length, 200, 300))) == count
     assert segments((("c" * 100), 0, 100)) == ["c" * 100], "a longer word is one of its own"
 

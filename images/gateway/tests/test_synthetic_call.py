@@ -37,7 +37,7 @@ async def test_a_call_needs_a_transcript(
         assert np.abs(vad.audio(ssrc)).max() > 5_000, "it is speech"
         await say(store, ssrc, *(spoken(1, text) if text else ()), event(EventKind.END, 100))
         assert await calling is succeeds
-        assert not await store.zcard(state.caller_sessions(synthetic_call.CALLER_NAME)), "the session is closed"
+        assert not await store.zcard(state.caller_sessions_key(synthetic_call.CALLER_NAME)), "the session is closed"
     assert observed(lines) == [float(succeeds)]
 
 

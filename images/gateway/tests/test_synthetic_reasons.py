@@ -29,7 +29,7 @@ async def test_a_failed_call_is_logged_with_its_reason(
 ) -> None:
     gateway = Mock()
     caller = SyntheticCaller(gateway, "wss://media.voice.test")
-    monkeypatch.setattr(caller, "_transcript", AsyncMock(side_effect=outcome))
+    monkeypatch.setattr(caller, "_transcribe_speech", AsyncMock(side_effect=outcome))
     with caplog.at_level(logging.WARNING, "voice_gateway.synthetic_call"):
         assert await caller.call() is (reason is None)
     assert [record.__dict__["fields"] for record in caplog.records] == ([{"reason": reason}] if reason else [])

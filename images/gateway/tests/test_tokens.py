@@ -83,9 +83,9 @@ def test_a_name_leads_to_its_session_with_the_key_alone(ssrc: int) -> None:
 
 
 def test_a_session_is_named_by_tokens_of_gateways_alone() -> None:
-    assert TOKENS.unverified_session(TOKENS.create("s-1")[0]) == "s-1"
-    assert TOKENS.unverified_session(jwt.encode({"sub": "s-1", "aud": "other"}, KEY, algorithm=ALGORITHM)) is None
-    assert TOKENS.unverified_session("x") is None
+    assert TOKENS.unverified_session_id(TOKENS.create("s-1")[0]) == "s-1"
+    assert TOKENS.unverified_session_id(jwt.encode({"sub": "s-1", "aud": "other"}, KEY, algorithm=ALGORITHM)) is None
+    assert TOKENS.unverified_session_id("x") is None
 
 
 def test_short_keys_are_rejected_and_keys_are_not_printed() -> None:

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from images.gateway.tests.running import GatewayProcess
 from images.gateway.tests.test_transcriptions import client_of, noise, wav
 from voice_gateway.audio import RATE
-from voice_runtime.file_pieces import FilePieces, PieceTranscript
+from voice_runtime.file_pieces import FilePieceQueue, PieceTranscript
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ async def host(store: Redis, *answers: PieceTranscript) -> AsyncIterator[None]:
     """Answer the pieces in order."""
 
     async def hear() -> None:
-        pieces = FilePieces(store)
+        pieces = FilePieceQueue(store)
         for each in answers:
             while (piece := await pieces.claim("host")) is None:
                 await asyncio.sleep(0.02)

@@ -25,12 +25,12 @@ from images.gateway.tests.running import GatewayProcess, Hosts
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import MAX_FILE_BYTES
 from voice_gateway.audio import RATE
-from voice_gateway.file_audio import MAX_LENGTH_S, MIN_LENGTH_S, AudioSplitter, split_file
+from voice_gateway.file_audio import MAX_SEGMENT_S, MIN_SEGMENT_S, AudioSplitter, split_file
 from voice_gateway.file_transcription import Upload
 from voice_gateway.gateway import MAX_CONCURRENT_FILES
 from voice_gateway.refusals import Refusal
 from voice_runtime import state
-from voice_runtime.file_pieces import FilePieces
+from voice_runtime.file_pieces import FilePieceQueue
 
 pytestmark = pytest.mark.usefixtures("hosts")
 TOO_LONG_S = 3700
@@ -135,7 +135,7 @@ async def test_third_file_is_retried_and_a_disconnect_frees_its_work(client: Asy
 
 async def test_killed_gateway_leaves_no_work_and_accepts_the_file_again(start: Start, store: Redis) -> None:
     gateway = await (await start().ready()).accepts_callers()
-    pieces = FilePieces(store)
+    pieces = FilePieceQueue(store)
 
     async def asked() -> "asyncio.Task[object]":
         asking = asyncio.create_task(client_of(gateway).audio.transcriptions.create(file=wav(noise(60)), model="any"))
@@ -313,4 +313,4 @@ def test_speech_without_a_pause_is_also_split() -> None:
     splitter = AudioSplitter()
     found = [*splitter.push(noise(60)), *splitter.flush()]
     assert sum(len(cut.samples) for cut in found) == 60 * RATE
-    assert all(MIN_LENGTH_S <= cut.end_s - cut.start_s <= MAX_LENGTH_S for cut in found[:-1])
+    assert all(MIN_SEGMENT_S <= cut.end_s - cut.start_s <= MAX_SEGMENT_S for cut in found[:-1])

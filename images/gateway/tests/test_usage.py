@@ -23,7 +23,7 @@ from images.gateway.tests.test_client_sockets import LISTEN, Client, connect, ev
 from voice_gateway.archive import Archive
 from voice_gateway.usage_report import REPORT_DELAY, UsageReport, to_csv
 from voice_runtime import state
-from voice_runtime.replies import texts
+from voice_runtime.replies import decode_fields
 from voice_runtime.sessions import Sessions
 from voice_runtime.transcripts import EventKind, Transcripts
 
@@ -39,8 +39,8 @@ def told(gateway: GatewayProcess) -> list[dict[str, Any]]:
 
 
 async def used(store: Redis, caller: str) -> dict[str, float]:
-    found = await store.hgetall(state.caller_usage(caller, datetime.now(UTC).date().isoformat()))
-    return {name: float(value) for name, value in texts(found).items()}
+    found = await store.hgetall(state.caller_usage_key(caller, datetime.now(UTC).date().isoformat()))
+    return {name: float(value) for name, value in decode_fields(found).items()}
 
 
 async def test_a_session_is_reported_once_with_its_caller(
@@ -87,7 +87,7 @@ async def test_an_active_session_is_not_reported_before_its_end(start: Start, va
 async def test_minutes_per_day_are_limited(start: Start, store: Redis) -> None:
     gateway = await (await start(CALLER_MINUTES_PER_DAY=1).ready()).accepts_callers()
     caller = "127.0.0.1"
-    key = state.caller_usage(caller, datetime.now(UTC).date().isoformat())
+    key = state.caller_usage_key(caller, datetime.now(UTC).date().isoformat())
     await store.hset(key, mapping={"audio_s": "59.5"})
     async with connect(gateway, LISTEN) as connection:
         await connection.send(SECOND)
@@ -113,8 +113,8 @@ MIDNIGHT = datetime(2026, 11, 26, tzinfo=UTC)
 async def fill(store: Redis, day: date, caller: str, heard: dict[Any, str], answered: dict[Any, str]) -> None:
     """Write the counters that gateways and agents write."""
     for members, key, counts in (
-        (state.day_callers, state.caller_usage, heard),
-        (state.agent_day_callers, state.agent_usage, answered),
+        (state.day_callers_key, state.caller_usage_key, heard),
+        (state.agent_day_callers_key, state.agent_usage_key, answered),
     ):
         if counts:
             await store.sadd(members(day.isoformat()), caller)
@@ -167,7 +167,7 @@ async def test_a_failed_daily_report_is_written_by_the_next_gateway(
     closed = UsageReport(store, Archive("s3://no-such-bucket", bucket.url))
     with pytest.raises(Exception, match="NoSuchBucket"):
         await closed.write_reports(MIDNIGHT + REPORT_DELAY)
-    claim = state.day_report(DAY.isoformat())
+    claim = state.day_report_key(DAY.isoformat())
     assert 0 < await store.ttl(claim) <= 120
     await store.delete(claim)  # simulates expiry
     await report.write_reports(MIDNIGHT + REPORT_DELAY + timedelta(days=1))
@@ -187,9 +187,11 @@ async def test_a_gateway_writes_its_own_counts(
     await holds("it is told", lambda: bool(told(gateway)))
     today, before = (datetime.now(UTC).date() - timedelta(days=days) for days in (0, 1))
     caller = told(gateway)[0]["caller"]
-    await store.rename(state.day_callers(today.isoformat()), state.day_callers(before.isoformat()))
-    await store.rename(state.caller_usage(caller, today.isoformat()), state.caller_usage(caller, before.isoformat()))
-    await store.delete(state.day_report(before.isoformat()))
+    await store.rename(state.day_callers_key(today.isoformat()), state.day_callers_key(before.isoformat()))
+    await store.rename(
+        state.caller_usage_key(caller, today.isoformat()), state.caller_usage_key(caller, before.isoformat())
+    )
+    await store.delete(state.day_report_key(before.isoformat()))
     gateway.kill()
     start_archiving()
     await holds("it is written", lambda: bool(bucket.names()))

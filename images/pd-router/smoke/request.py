@@ -16,31 +16,31 @@ from pathlib import Path
 LAUNCH = json.loads(Path("/smoke/launch.json").read_text(encoding="utf-8"))
 FRONT, PREFILL, DECODE = (int(LAUNCH["ports"][name]) for name in ("front", "prefill", "decode"))
 DEADLINE_S = 60
-seen: list[tuple[int, str]] = []
+received_requests: list[tuple[int, str]] = []
 transfers: list[dict[str, object] | None] = []
 
 
-class Engine(BaseHTTPRequestHandler):
+class FakeEngine(BaseHTTPRequestHandler):
     """Fake engine whose responses contain the fields that the router reads."""
 
     def do_GET(self) -> None:
         """Respond to health checks and requests for the list of models."""
-        self._answer({"object": "list", "data": [{"id": "model", "object": "model"}]})
+        self._respond({"object": "list", "data": [{"id": "model", "object": "model"}]})
 
     def do_POST(self) -> None:
         """Record the request, and respond."""
         port = self.connection.getsockname()[1]
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        seen.append((port, self.path))
+        received_requests.append((port, self.path))
         transfer = json.loads(body).get("kv_transfer_params") if body.startswith(b"{") else None
         transfers.append(transfer)
         choice = {"index": 0, "message": {"role": "assistant", "content": str(port)}, "finish_reason": "stop"}
-        self._answer({"id": "x", "object": "chat.completion", "choices": [choice], "kv_transfer_params": transfer})
+        self._respond({"id": "x", "object": "chat.completion", "choices": [choice], "kv_transfer_params": transfer})
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name that http.server uses
         """Log nothing."""
 
-    def _answer(self, value: object) -> None:
+    def _respond(self, value: object) -> None:
         body = json.dumps(value).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
@@ -49,9 +49,11 @@ class Engine(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def post(path: str, body: bytes, kind: str) -> bytes:
+def post(path: str, body: bytes, content_type: str) -> bytes:
     """Send a request to the front proxy, and repeat it until the proxy responds."""
-    request = urllib.request.Request(f"http://127.0.0.1:{FRONT}{path}", data=body, headers={"content-type": kind})
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{FRONT}{path}", data=body, headers={"content-type": content_type}
+    )
     end = time.monotonic() + DEADLINE_S
     while True:
         try:
@@ -66,7 +68,7 @@ def post(path: str, body: bytes, kind: str) -> bytes:
 def main() -> int:
     """Start all programs, send both requests, and check which engines received them."""
     for port in (PREFILL, DECODE):
-        server = ThreadingHTTPServer(("127.0.0.1", port), Engine)
+        server = ThreadingHTTPServer(("127.0.0.1", port), FakeEngine)
         threading.Thread(target=server.serve_forever, daemon=True).start()
     front, _ = LAUNCH["commands"]
     subprocess.run([*front, "-t"], check=True)  # noqa: S603  a launcher's command
@@ -83,8 +85,14 @@ def main() -> int:
         (PREFILL, "/v1/chat/completions"), (DECODE, "/v1/chat/completions"), (DECODE, "/v1/audio/transcriptions"),
     ]  # fmt: skip
     is_remote_prefill = bool(transfers and transfers[0] and transfers[0].get("do_remote_decode"))
-    if seen != expected or answer["choices"][0]["message"]["content"] != str(DECODE) or not is_remote_prefill:
-        print(f"asked {seen} with {transfers}, expected {expected}; the answer was {answer}", file=sys.stderr)
+    if (
+        received_requests != expected
+        or answer["choices"][0]["message"]["content"] != str(DECODE)
+        or not is_remote_prefill
+    ):
+        print(
+            f"asked {received_requests} with {transfers}, expected {expected}; the answer was {answer}", file=sys.stderr
+        )
         return 1
     return 0
 

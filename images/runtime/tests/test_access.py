@@ -12,7 +12,7 @@ from images.conftest import StoreServer
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import STATE_USERS, SessionField, ShippedField
 from voice_runtime import state
-from voice_runtime.file_pieces import FilePieces, Piece, PieceTranscript
+from voice_runtime.file_pieces import FilePiece, FilePieceQueue, PieceTranscript
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.journal import Journal
 from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
@@ -43,7 +43,7 @@ async def test_each_tier_has_the_permissions_that_it_needs(users: dict[Tier, Red
     session = Session(SSRC, "id", SessionState.OPEN, SessionKind.EXTERNAL, "caller", expires_at, srtp_key="a2V5")
     assert await Sessions(gateway).create(session, max_sessions=1)
     assert await Sessions(vad).srtp_key(SSRC) == "a2V5"
-    await vad.hset(state.shipped(SSRC), ShippedField.LAST_SEQUENCE, "4")
+    await vad.hset(state.shipped_key(SSRC), ShippedField.LAST_SEQUENCE, "4")
     await Sessions(asr).mark_refused(SSRC)
     await HostRegistry(vad, Tier.VAD).send_heartbeat(Host("v", HostKind.VAD, "10.0.0.2", 1, draining=False))
     assert [host.id for host in await HostRegistry(gateway, Tier.VAD).live_hosts()] == ["v"]
@@ -54,10 +54,10 @@ async def test_each_tier_has_the_permissions_that_it_needs(users: dict[Tier, Red
     await journal.acquire(SSRC)
     entries = await journal.append([(SSRC, b"chunk")])
     assert await journal.renew([SSRC]) == []
-    assert await journal.orphans() == []
+    assert await journal.orphaned_sessions() == []
     assert await transcripts.publish(SSRC, FINAL, 1)
     await transcripts.mark_transcribed(SSRC, 1, 1)
-    assert await journal.entries(SSRC) == [(entries[0], b"chunk")]
+    assert await journal.read_entries(SSRC) == [(entries[0], b"chunk")]
     await journal.delete(SSRC, entries)
     await journal.release(SSRC)
     found = await Sessions(asr).read(SSRC)
@@ -69,15 +69,15 @@ async def test_each_tier_has_the_permissions_that_it_needs(users: dict[Tier, Red
     assert (found.last_sequence, found.transcribed_to, bool(found.refused_at)) == (4, 1, False)
     await Sessions(asr).clear_refusal(SSRC)
 
-    piece, heard = Piece("p", bytes(2), "en"), PieceTranscript(text="yes")
-    await FilePieces(gateway).put(piece)
-    assert await FilePieces(asr).claim("a") == piece
-    assert await FilePieces(asr).renew(piece.name)
-    await FilePieces(asr).complete(piece.name, heard)
-    assert await FilePieces(gateway).result(piece.name) == heard
-    assert await FilePieces(gateway).refresh(piece.name)
-    await FilePieces(gateway).delete(piece.name)
-    assert await FilePieces(gateway).count_waiting() == 0
+    piece, heard = FilePiece("p", bytes(2), "en"), PieceTranscript(text="yes")
+    await FilePieceQueue(gateway).put(piece)
+    assert await FilePieceQueue(asr).claim("a") == piece
+    assert await FilePieceQueue(asr).renew(piece.name)
+    await FilePieceQueue(asr).complete(piece.name, heard)
+    assert await FilePieceQueue(gateway).read_result(piece.name) == heard
+    assert await FilePieceQueue(gateway).refresh(piece.name)
+    await FilePieceQueue(gateway).delete(piece.name)
+    assert await FilePieceQueue(gateway).count_waiting() == 0
 
     assert [event for _, event in await Transcripts(gateway).read(SSRC)] == [FINAL]
     await Sessions(gateway).close(session)
@@ -87,20 +87,20 @@ async def test_each_tier_has_the_permissions_that_it_needs(users: dict[Tier, Red
 async def test_tiers_cannot_access_state_of_other_tiers(users: dict[Tier, Redis]) -> None:
     for tier in (Tier.VAD, Tier.ASR, Tier.AGENT):
         with pytest.raises(NoPermissionError):
-            await users[tier].hset(state.session(SSRC), SessionField.STATE, SessionState.CLOSED)
+            await users[tier].hset(state.session_key(SSRC), SessionField.STATE, SessionState.CLOSED)
     for tier in (Tier.ASR, Tier.AGENT):
         with pytest.raises(NoPermissionError):
             await Sessions(users[tier]).srtp_key(SSRC)
     with pytest.raises(NoPermissionError):
-        await users[Tier.VAD].smembers(state.host_sessions("a"))
+        await users[Tier.VAD].smembers(state.host_sessions_key("a"))
     with pytest.raises(NoPermissionError):
         await Transcripts(users[Tier.GATEWAY]).publish(SSRC, FINAL, 1)
     with pytest.raises(NoPermissionError):
         await HostRegistry(users[Tier.GATEWAY], Tier.VAD).remove("v")
     with pytest.raises(NoPermissionError):
-        await users[Tier.VAD].xrange(state.transcript(SSRC))
+        await users[Tier.VAD].xrange(state.transcript_key(SSRC))
     with pytest.raises(NoPermissionError):
-        await users[Tier.VAD].xrange(state.audio(SSRC))
+        await users[Tier.VAD].xrange(state.audio_key(SSRC))
     for client in users.values():
         with pytest.raises(NoPermissionError):
             await client.flushall()

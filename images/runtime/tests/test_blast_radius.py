@@ -42,29 +42,31 @@ async def _lists(client: Redis, _: int) -> None:
 async def _learns_numbers(client: Redis, ssrc: int) -> None:
     """Learn a session's number, which the other attacks need, from the lists of sessions."""
     try:
-        assert await client.sismember(state.host_sessions(HELD[ssrc]), str(ssrc))
+        assert await client.sismember(state.host_sessions_key(HELD[ssrc]), str(ssrc))
     except NoPermissionError:
         assert await client.zscore(state.RESERVED_SLOTS, str(ssrc))
 
 
 async def _reads_key(client: Redis, ssrc: int) -> None:
-    assert await client.get(state.srtp_key(ssrc))
+    assert await client.get(state.srtp_entry_key(ssrc))
 
 
 async def _reads_audio(client: Redis, ssrc: int) -> None:
-    assert await client.xrange(state.audio(ssrc))
+    assert await client.xrange(state.audio_key(ssrc))
 
 
 async def _reads_transcript(client: Redis, ssrc: int) -> None:
-    assert await client.xrange(state.transcript(ssrc))
+    assert await client.xrange(state.transcript_key(ssrc))
 
 
 async def _closes(client: Redis, ssrc: int) -> None:
-    await client.hset(state.session(ssrc), SessionField.STATE, SessionState.CLOSED)
+    await client.hset(state.session_key(ssrc), SessionField.STATE, SessionState.CLOSED)
 
 
 async def _opens(client: Redis, ssrc: int) -> None:
-    await client.hset(state.session(ssrc + 1000), mapping={SessionField.ID: "x", SessionField.STATE: SessionState.OPEN})
+    await client.hset(
+        state.session_key(ssrc + 1000), mapping={SessionField.ID: "x", SessionField.STATE: SessionState.OPEN}
+    )
 
 
 async def _forges_final(client: Redis, ssrc: int) -> None:
@@ -76,7 +78,7 @@ async def _takes_lease(client: Redis, ssrc: int) -> None:
 
 
 async def _forges_counts(client: Redis, ssrc: int) -> None:
-    await client.hset(state.shipped(ssrc), ShippedField.CHUNKS, "1000")
+    await client.hset(state.shipped_key(ssrc), ShippedField.CHUNKS, "1000")
 
 
 async def _takes_places(client: Redis, ssrc: int) -> None:
@@ -90,8 +92,8 @@ async def _reads_conversation(client: Redis, ssrc: int) -> None:
 def _registers(tier: Tier) -> Attack:
     async def attack(client: Redis, ssrc: int) -> None:
         """Write a record and add its id to the list: readers ignore an id without a record."""
-        await client.hset(state.host(tier, f"forged-{ssrc}"), mapping={"heartbeat": 1})
-        await client.sadd(state.hosts(tier), f"forged-{ssrc}")
+        await client.hset(state.host_key(tier, f"forged-{ssrc}"), mapping={"heartbeat": 1})
+        await client.sadd(state.hosts_key(tier), f"forged-{ssrc}")
 
     return attack
 
@@ -139,7 +141,7 @@ async def _fill(store: Redis) -> None:
         await store.zadd(state.RESERVED_SLOTS, {str(ssrc): expires_at})
         await Journal(store, host).acquire(ssrc)
         await Journal(store, host).append([(ssrc, b"chunk")])
-        await store.xadd(state.transcript(ssrc), {"event": FINAL.model_dump_json()}, id="1-1")
+        await store.xadd(state.transcript_key(ssrc), {"event": FINAL.model_dump_json()}, id="1-1")
     for conversation in CONVERSATIONS:
         await store.rpush(f"conversation:{conversation}", json.dumps({"role": "user", "content": "secret"}))
 

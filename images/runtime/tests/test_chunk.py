@@ -27,7 +27,7 @@ def datagram(
 @given(SESSIONS, SEQUENCES, FLAGS, st.integers(0, 10), st.integers(0, 2**32 - 1))
 def test_log_mel_round_trips(session: int, sequence: int, flags: ChunkFlag, count: int, seed: int) -> None:
     mel = np.random.default_rng(seed).normal(size=(count, 80)).astype(np.float32)
-    wire = AudioChunk(session, sequence, flags, mel).datagram()
+    wire = AudioChunk(session, sequence, flags, mel).to_datagram()
     assert len(wire) == DATAGRAM_BYTES
     read = AudioChunk.parse(wire)
     assert (read.session, read.sequence, read.flags, read.kind) == (session, sequence, flags, ChunkKind.LOG_MEL)
@@ -38,7 +38,7 @@ def test_log_mel_round_trips(session: int, sequence: int, flags: ChunkFlag, coun
 @given(st.integers(0, 1600), st.integers(0, 2**32 - 1))
 def test_samples_round_trip(count: int, seed: int) -> None:
     pcm = np.random.default_rng(seed).integers(-(2**15), 2**15, count, dtype=np.int16)
-    read = AudioChunk.parse(AudioChunk(1, 2, ChunkFlag.END_OF_SPEECH, pcm).datagram())
+    read = AudioChunk.parse(AudioChunk(1, 2, ChunkFlag.END_OF_SPEECH, pcm).to_datagram())
     assert read.kind is ChunkKind.PCM16
     np.testing.assert_array_equal(read.values, pcm)
 
@@ -71,4 +71,4 @@ def test_arbitrary_bytes_are_parsed_or_rejected(wire: bytes) -> None:
         chunk = AudioChunk.parse(wire)
     except MalformedChunkError:
         return
-    assert AudioChunk.parse(chunk.datagram()).sequence == chunk.sequence
+    assert AudioChunk.parse(chunk.to_datagram()).sequence == chunk.sequence

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from voice_runtime.features import LogMel, Rows
+from voice_runtime.features import FeatureRows, LogMelExtractor
 
 GOLDEN = Path(__file__).parents[2] / "vad-dataplane/tests/features/golden.bin"
-Signal = tuple[NDArray[np.int16], Rows]
+Signal = tuple[NDArray[np.int16], FeatureRows]
 
 
 def signals() -> Iterator[Signal]:
@@ -33,8 +33,8 @@ relative error of at most 201 * 2**-24, its logarithm an error of 201 * 2**-24 /
 so two results differ by 1.8e-5 at most."""
 
 
-def streamed(sound: NDArray[np.int16], pieces: list[int]) -> Rows:
-    extractor = LogMel()
+def streamed(sound: NDArray[np.int16], pieces: list[int]) -> FeatureRows:
+    extractor = LogMelExtractor()
     rows = [extractor.push(sound[start:end]) for start, end in pairwise([0, *pieces, len(sound)])]
     return np.concatenate([*rows, extractor.flush()])
 
@@ -54,14 +54,14 @@ def test_chunk_sizes_do_not_change_features(step: int) -> None:
 
 
 def test_row_is_returned_with_its_last_sample() -> None:
-    extractor = LogMel()
+    extractor = LogMelExtractor()
     assert len(extractor.push(np.ones(199, np.int16))) == 0
     assert len(extractor.push(np.ones(1, np.int16))) == 1
     assert [len(extractor.push(np.ones(1600, np.int16))) for _ in range(3)] == [10, 10, 10]
 
 
 def test_flush_resets_the_extractor() -> None:
-    extractor = LogMel()
+    extractor = LogMelExtractor()
     sound, _ = SIGNALS[0]
     first = np.concatenate([extractor.push(sound), extractor.flush()])
     np.testing.assert_array_equal(np.concatenate([extractor.push(sound), extractor.flush()]), first)

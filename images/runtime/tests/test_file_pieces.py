@@ -4,50 +4,50 @@ import pytest
 from redis.asyncio import Redis
 
 from voice_runtime import state
-from voice_runtime.file_pieces import FilePieces, Piece, PieceTranscript
+from voice_runtime.file_pieces import FilePiece, FilePieceQueue, PieceTranscript
 
-FIRST, SECOND = Piece("first", b"\1\2", None), Piece("second", b"\3\4", "de")
+FIRST, SECOND = FilePiece("first", b"\1\2", None), FilePiece("second", b"\3\4", "de")
 
 
 @pytest.fixture
-async def pieces(store: Redis) -> FilePieces:
-    found = FilePieces(store)
+async def pieces(store: Redis) -> FilePieceQueue:
+    found = FilePieceQueue(store)
     await found.put(FIRST)
     await found.put(SECOND)
     return found
 
 
-async def test_segments_are_assigned_to_one_host_in_order(pieces: FilePieces) -> None:
+async def test_segments_are_assigned_to_one_host_in_order(pieces: FilePieceQueue) -> None:
     assert await pieces.count_waiting() == 2
     assert [await pieces.claim("a"), await pieces.claim("b"), await pieces.claim("a")] == [FIRST, SECOND, None]
-    assert await pieces.result("first") is None
+    assert await pieces.read_result("first") is None
     await pieces.complete("first", PieceTranscript(text="yes"))
-    assert await pieces.result("first") == PieceTranscript(text="yes")
+    assert await pieces.read_result("first") == PieceTranscript(text="yes")
 
 
-async def test_segments_of_dead_hosts_are_requeued(pieces: FilePieces, store: Redis) -> None:
+async def test_segments_of_dead_hosts_are_requeued(pieces: FilePieceQueue, store: Redis) -> None:
     assert await pieces.claim("dies") == FIRST
     assert await pieces.refresh("first")
     assert await pieces.count_waiting() == 1
-    await store.delete(state.file_piece_lease("first"))  # simulates expiry
+    await store.delete(state.file_piece_lease_key("first"))  # simulates expiry
     assert await pieces.refresh("first")
     assert [await pieces.claim("a"), await pieces.claim("a")] == [SECOND, FIRST]
 
 
-async def test_segments_of_a_dead_gateway_expire(pieces: FilePieces, store: Redis) -> None:
+async def test_segments_of_a_dead_gateway_expire(pieces: FilePieceQueue, store: Redis) -> None:
     for key in await store.keys("file:*"):
         assert 0 < await store.ttl(key) <= state.SESSION_RETENTION_S
-    assert await store.ttl(state.file_piece("first")) <= state.FILE_PIECE_RETENTION_S
-    await store.delete(state.file_piece("first"))  # simulates expiry
+    assert await store.ttl(state.file_piece_key("first")) <= state.FILE_PIECE_RETENTION_S
+    await store.delete(state.file_piece_key("first"))  # simulates expiry
     assert [await pieces.claim("a"), await pieces.claim("a")] == [None, SECOND]
-    await store.delete(state.file_piece("second"))
+    await store.delete(state.file_piece_key("second"))
     assert not await pieces.renew("second")
     await pieces.complete("second", PieceTranscript(text="late"))
-    assert await pieces.result("second") is None
+    assert await pieces.read_result("second") is None
     assert not await pieces.refresh("second")
 
 
-async def test_forgotten_segment_is_deleted_everywhere(pieces: FilePieces, store: Redis) -> None:
+async def test_forgotten_segment_is_deleted_everywhere(pieces: FilePieceQueue, store: Redis) -> None:
     await pieces.delete("first")
     await pieces.delete("second")
     assert await store.keys("file:*") == []
@@ -55,8 +55,8 @@ async def test_forgotten_segment_is_deleted_everywhere(pieces: FilePieces, store
 
 async def test_a_piece_that_was_queued_twice_is_claimed_once(store: Redis) -> None:
     """Two gateways may find concurrently that its host has failed."""
-    pieces = FilePieces(store)
-    await pieces.put(Piece("twice", b"audio", None))
+    pieces = FilePieceQueue(store)
+    await pieces.put(FilePiece("twice", b"audio", None))
     await store.rpush(state.FILE_PIECES, "twice")
     claimed = await pieces.claim("a host")
     assert claimed

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from voice_runtime import healthcheck
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 
 class Health(BaseHTTPRequestHandler):
@@ -46,5 +46,5 @@ def test_a_program_is_healthy_if_it_responds_with_200(status: int, code: int, mo
 @pytest.mark.usefixtures("port")
 @pytest.mark.parametrize("name", ["VOICE_HTTP_PORT", "VOICE_MEDIA_PORT"])
 def test_a_gateway_is_healthy_if_both_ports_are(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(name, str(free_port()))
+    monkeypatch.setenv(name, str(find_free_port()))
     assert healthcheck.main() == 1

@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.server import ServerState
 
 from images.conftest import BUSY_TIMEOUT_S
-from images.strangers import COMPLETE_HEAD, PARTIAL_HEAD, is_closed, non_readers, upgrade
+from images.strangers import COMPLETE_HEAD, PARTIAL_HEAD, non_readers, upgrade_head, wait_until_closed
 from voice_runtime import http, websocket
 from voice_runtime.http import client_address
 
@@ -43,7 +43,7 @@ def test_client_address_comes_from_the_proxy_header_if_any(headers: list[str], f
 async def test_a_connection_beyond_the_limit_closes_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "HEAD_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
     config = uvicorn.Config(Starlette(), ws="none")
-    protocol, state = http.PromptProtocol.with_connection_limit(2), ServerState()
+    protocol, state = http.HeadTimeoutProtocol.with_connection_limit(2), ServerState()
     server = await asyncio.get_running_loop().create_server(lambda: protocol(config, state, {}), "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
@@ -52,7 +52,7 @@ async def test_a_connection_beyond_the_limit_closes_the_oldest(monkeypatch: pyte
             opened.append(await asyncio.open_connection("127.0.0.1", port))
             opened[-1][1].write(PARTIAL_HEAD)
         async with asyncio.timeout(BUSY_TIMEOUT_S):
-            assert await is_closed(opened[0])
+            assert await wait_until_closed(opened[0])
         assert not any(reader.at_eof() for reader, _ in opened[1:])
         for _, writer in opened:
             writer.close()
@@ -84,7 +84,7 @@ async def _serving(room: int) -> AsyncIterator[tuple[int, ServerState]]:
     )
     sockets = websocket.PacedWebSocket.with_limits({"/listen": 4 << 20})
     config = uvicorn.Config(app, ws=sockets, ws_max_size=1 << 16, timeout_keep_alive=2 * BUSY_TIMEOUT_S)
-    protocol, state = http.PromptProtocol.with_connection_limit(room), ServerState()
+    protocol, state = http.HeadTimeoutProtocol.with_connection_limit(room), ServerState()
     async with await asyncio.get_running_loop().create_server(
         lambda: protocol(config, state, {}), "127.0.0.1", 0
     ) as server:
@@ -108,7 +108,7 @@ async def test_connections_with_unread_responses_are_limited(monkeypatch: pytest
         await _until_no_more_than(0, state)
 
 
-@pytest.mark.parametrize("head", [b"", upgrade("/talk")], ids=["http", "websocket"])
+@pytest.mark.parametrize("head", [b"", upgrade_head("/talk")], ids=["http", "websocket"])
 async def test_a_client_that_reads_nothing_is_closed(monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
     monkeypatch.setattr(websocket, "READ_TIMEOUT_S", 0.5)
     async with _serving(room=100) as (port, state), non_readers(port, b"" if head else COMPLETE_HEAD, head, count=5):

@@ -28,8 +28,8 @@ def ok(_: Request) -> PlainTextResponse:
     return PlainTextResponse("ok")
 
 
-def protocol_for(state: ServerState) -> Callable[[], http.PromptProtocol]:
-    kind = http.PromptProtocol.with_connection_limit(2)
+def protocol_for(state: ServerState) -> Callable[[], http.HeadTimeoutProtocol]:
+    kind = http.HeadTimeoutProtocol.with_connection_limit(2)
     config = uvicorn.Config(Starlette(routes=[Route("/healthz", ok)]), ws="none", timeout_keep_alive=2 * BUSY_TIMEOUT_S)
     return lambda: kind(config, state, {})
 
@@ -75,7 +75,7 @@ async def test_only_a_request_that_has_begun_is_timed(monkeypatch: pytest.Monkey
         reader, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
         await until(lambda: bool(state.connections))
         [protocol] = state.connections
-        assert isinstance(protocol, http.PromptProtocol)
+        assert isinstance(protocol, http.HeadTimeoutProtocol)
         assert protocol._timer is not None, "a new connection"
         writer.write(COMPLETE_HEAD)
         assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")

@@ -7,7 +7,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message
 
 from voice_runtime import lingering_close
-from voice_runtime.lingering_close import LINGER_BYTES, LingeringClose
+from voice_runtime.lingering_close import MAX_LINGER_BYTES, LingeringClose
 
 PART = bytes(1 << 20)
 
@@ -43,12 +43,12 @@ class Client:
 async def test_endless_body_is_read_up_to_a_limit() -> None:
     client = Client(float("inf"))
     assert await client.request({"Connection": "close"}) == b"refused"
-    assert client.read * len(PART) == LINGER_BYTES
+    assert client.read * len(PART) == MAX_LINGER_BYTES
     assert client.read_when_answered == [0], "the response precedes the rest of the body"
 
 
 async def test_silent_client_is_awaited_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lingering_close, "LINGER_S", 0.05)
+    monkeypatch.setattr(lingering_close, "MAX_LINGER_S", 0.05)
     client = Client(2)
     assert await client.request({"Connection": "close"}) == b"refused"
     assert client.read == 2

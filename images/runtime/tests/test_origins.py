@@ -4,7 +4,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Scope
 
-from voice_runtime.origins import OriginCheck, is_local
+from voice_runtime.origins import OriginCheck, is_local_host
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from voice_runtime.origins import OriginCheck, is_local
      ("localhost.evil.test", False), ("10.0.0.1", False), ("", False), ("notlocalhost", False)],
 )  # fmt: skip
 def test_local_names_are_recognized(name: str, local: bool) -> None:
-    assert is_local(name) is local
+    assert is_local_host(name) is local
 
 
 async def status(arrived: str, host: str, origin: str | None, *, same_origin: bool = False, path: str = "/") -> int:

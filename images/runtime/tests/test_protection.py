@@ -18,9 +18,9 @@ from redis.exceptions import ConnectionError as NotYet
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import REVISION_KEYS, STATE_USERS
 from voice_runtime.protection import (
-    AGENT_URI,
+    AGENT_URI_VARIABLE,
     MAX_PROTECTION_AFTER_REPLACEMENT_S,
-    METADATA_URI,
+    METADATA_URI_VARIABLE,
     RENEW_INTERVAL_S,
     TaskProtection,
 )
@@ -102,7 +102,7 @@ class Task:
     def __init__(self, agent: EcsAgent, port: int, tier: Tier) -> None:
         self.calls = 0
         self.store = AsyncRedis(port=port, username="tier", password="any")
-        environment = {AGENT_URI: agent.url, METADATA_URI: agent.url}
+        environment = {AGENT_URI_VARIABLE: agent.url, METADATA_URI_VARIABLE: agent.url}
         self.protection = TaskProtection(self.store, tier, lambda: self.calls > 0, environment)
 
     async def update(self, now: float) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voice_runtime.redaction import Redaction, digits_at_end, find_spans, redact_text, redact_transcript
+from voice_runtime.redaction import Redaction, count_trailing_digits, find_spans, redact_text, redact_transcript
 from voice_runtime.transcripts import EventKind, TimedWord, Transcript
 
 ALL = frozenset(Redaction)
@@ -62,11 +62,11 @@ def test_digits_are_held_back_until_they_are_classified() -> None:
 def test_a_number_across_two_finals_is_redacted_in_both() -> None:
     first, second = ["my", "card", "is", "4111", "1111"], ["1111", "1111", "is", "it"]
     assert find_spans(first, ALL, is_final=True)[0].label == "[card]"
-    before = digits_at_end(first)
+    before = count_trailing_digits(first)
     assert before == 8
     assert find_spans(second, ALL, is_final=True, digits_before=before)[0].end == 2
-    assert digits_at_end(["1111"], before) == 12
-    assert digits_at_end(second, before) == 0
+    assert count_trailing_digits(["1111"], before) == 12
+    assert count_trailing_digits(second, before) == 0
 
 
 @given(st.text("0123456789", min_size=12, max_size=19), st.data())

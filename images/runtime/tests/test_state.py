@@ -52,7 +52,7 @@ async def test_live_sessions_per_caller_are_limited(store: Redis) -> None:
     )
     assert sum(outcome is True for outcome in outcomes) <= 5
     assert sum(isinstance(outcome, TooManySessionsError) for outcome in outcomes) >= 15
-    assert await store.zcard(state.caller_sessions("a")) <= 5
+    assert await store.zcard(state.caller_sessions_key("a")) <= 5
     assert await sessions.create(session(99, "b"), max_sessions=5)
 
 
@@ -61,7 +61,7 @@ async def test_a_callers_session_list_expires_with_its_last_session(store: Redis
     for ssrc, seconds in ((1, 500), (2, 60), (3, 900)):
         assert await sessions.create(replace(session(ssrc), expires_at=now + seconds), max_sessions=5)
         longest = max(500, seconds)
-        left = await store.expiretime(state.caller_sessions("a"))
+        left = await store.expiretime(state.caller_sessions_key("a"))
         assert left == now + longest + state.SESSION_RETENTION_S
 
 
@@ -88,7 +88,7 @@ async def test_closed_session_frees_its_slot_and_rejects_audio(store: Redis) -> 
 async def test_session_is_done_when_finals_cover_all_sent_audio(store: Redis) -> None:
     sessions, transcripts = Sessions(store), Transcripts(store)
     await sessions.create(session(), max_sessions=1)
-    await store.hset(state.shipped(SSRC), ShippedField.LAST_SEQUENCE, "40")
+    await store.hset(state.shipped_key(SSRC), ShippedField.LAST_SEQUENCE, "40")
     await transcripts.mark_transcribed(SSRC, 35, 1)
     unfinished = await sessions.read(SSRC)
     await transcripts.mark_transcribed(SSRC, 40, 1)
@@ -100,9 +100,9 @@ async def test_session_is_done_when_finals_cover_all_sent_audio(store: Redis) ->
 
 async def test_cover_creates_no_record_without_expiry(store: Redis) -> None:
     await Transcripts(store).mark_transcribed(SSRC, 35, 1)
-    await Transcripts(store).add_lost(SSRC, 500)
-    assert not await store.exists(state.session(SSRC))
-    assert 0 < await store.ttl(state.transcribed(SSRC)) <= state.SESSION_RETENTION_S
+    await Transcripts(store).add_lost_audio(SSRC, 500)
+    assert not await store.exists(state.session_key(SSRC))
+    assert 0 < await store.ttl(state.transcribed_key(SSRC)) <= state.SESSION_RETENTION_S
 
 
 async def test_srtp_key_is_stored_separately_and_expires_with_its_session(store: Redis) -> None:
@@ -111,7 +111,7 @@ async def test_srtp_key_is_stored_separately_and_expires_with_its_session(store:
     await sessions.create(made, max_sessions=1)
     assert await sessions.read(SSRC) == replace(made, srtp_key=None)
     assert await sessions.srtp_key(SSRC) == "a2V5"
-    assert 0 < await store.ttl(state.srtp_key(SSRC)) <= 60 + state.SESSION_RETENTION_S
+    assert 0 < await store.ttl(state.srtp_entry_key(SSRC)) <= 60 + state.SESSION_RETENTION_S
     await sessions.close(made)
     assert await sessions.srtp_key(SSRC) is None
 
@@ -124,7 +124,7 @@ async def test_everything_expires(store: Redis) -> None:
     await journal.append([(SSRC, b"chunk")])
     await HostRegistry(store, Tier.ASR).send_heartbeat(Host("h1", HostKind.GPU, "10.0.0.1", 3, draining=False))
     forever = [key for key in await store.keys() if await store.ttl(key) < 0]
-    assert forever == [state.hosts(Tier.ASR).encode()], "the set of hosts, whose readers tidy it"
+    assert forever == [state.hosts_key(Tier.ASR).encode()], "the set of hosts, whose readers tidy it"
 
 
 async def test_transcript_is_followed_without_gap_or_duplicate(store: Redis) -> None:
@@ -151,7 +151,7 @@ async def test_transcript_length_is_limited(store: Redis) -> None:
     transcripts = Transcripts(store)
     for utterance in range(state.MAX_TRANSCRIPT_EVENTS + 600):
         await transcripts.publish(SSRC, said(utterance), 1)
-    assert await store.xlen(state.transcript(SSRC)) <= state.MAX_TRANSCRIPT_EVENTS + 200, "trimmed by whole nodes"
+    assert await store.xlen(state.transcript_key(SSRC)) <= state.MAX_TRANSCRIPT_EVENTS + 200, "trimmed by whole nodes"
 
 
 @pytest.mark.parametrize("text", ["", "5", "5-", "-5", "a-b", "1-2-3", "+1-2", f"{2**64}-1", "\u0661-\u0661"])
@@ -164,7 +164,7 @@ async def test_one_survivor_takes_over_when_the_lease_has_run_out(store: Redis) 
     await Journal(store, "dead").acquire(SSRC)
     survivors = [Journal(store, f"h{i}") for i in range(5)]
     assert not any([await survivor.claim_session(SSRC) for survivor in survivors])
-    await store.delete(state.lease(SSRC))
+    await store.delete(state.lease_key(SSRC))
     assert sum(await asyncio.gather(*(survivor.claim_session(SSRC) for survivor in survivors))) == 1
 
 
@@ -172,12 +172,12 @@ async def test_renewal_keeps_held_leases_and_releases_expired_ones(store: Redis)
     journal = Journal(store, "h1")
     for ssrc in (1, 2):
         await journal.acquire(ssrc)
-    await store.delete(state.lease(1))
-    await store.expire(state.lease(2), 1)
+    await store.delete(state.lease_key(1))
+    await store.expire(state.lease_key(2), 1)
     assert await journal.renew([1, 2]) == []
     for ssrc in (1, 2):
-        assert await store.get(state.lease(ssrc)) == b"h1"
-        assert await store.ttl(state.lease(ssrc)) > 1
+        assert await store.get(state.lease_key(ssrc)) == b"h1"
+        assert await store.ttl(state.lease_key(ssrc)) > 1
 
 
 async def test_host_is_notified_of_lost_leases(store: Redis) -> None:
@@ -196,18 +196,18 @@ async def test_orphans_are_the_sessions_of_dead_hosts(store: Redis) -> None:
         await registry.send_heartbeat(Host(host, HostKind.GPU, "10.0.0.1", 3, draining=False))
     await dead.acquire(1)
     await alive.acquire(2)
-    assert await Journal(store, "me").orphans() == []
-    await store.delete(state.host(Tier.ASR, "dead"))
-    assert await Journal(store, "me").orphans() == [1]
+    assert await Journal(store, "me").orphaned_sessions() == []
+    await store.delete(state.host_key(Tier.ASR, "dead"))
+    assert await Journal(store, "me").orphaned_sessions() == [1]
 
 
 async def test_unfinished_audio_is_stored_in_order_until_it_is_deleted(store: Redis) -> None:
     journal = Journal(store, "h")
     ids = await journal.append([(SSRC, bytes([i])) for i in range(5)])
     await journal.delete(SSRC, ids[:3])
-    assert await journal.entries(SSRC) == [(ids[3], b"\3"), (ids[4], b"\4")]
-    await journal.append([(SSRC, bytes(8)) for _ in range(3 * state.AUDIO_CHUNKS)])
-    assert await store.xlen(state.audio(SSRC)) <= state.AUDIO_CHUNKS + 200
+    assert await journal.read_entries(SSRC) == [(ids[3], b"\3"), (ids[4], b"\4")]
+    await journal.append([(SSRC, bytes(8)) for _ in range(3 * state.MAX_AUDIO_CHUNKS)])
+    assert await store.xlen(state.audio_key(SSRC)) <= state.MAX_AUDIO_CHUNKS + 200
 
 
 def test_a_record_of_a_host_that_is_incomplete_has_careful_defaults() -> None:
@@ -230,8 +230,8 @@ async def test_registry_lists_live_hosts(store: Redis) -> None:
     registry = HostRegistry(store, Tier.ASR)
     host = Host("h1", HostKind.NEURON, "10.0.0.1", 3, draining=False)
     await registry.send_heartbeat(host)
-    await store.sadd(state.hosts(Tier.ASR), "expired", "malformed")
-    await store.hset(state.host(Tier.ASR, "malformed"), "kind", "abacus")
+    await store.sadd(state.hosts_key(Tier.ASR), "expired", "malformed")
+    await store.hset(state.host_key(Tier.ASR, "malformed"), "kind", "abacus")
     (found,) = await registry.live_hosts()
     assert replace(found, heartbeat="") == host
     await registry.remove("h1")
@@ -242,20 +242,20 @@ async def test_orphans_are_found_after_other_hosts_cleaned_the_registry(store: R
     registry, survivor = HostRegistry(store, Tier.ASR), Journal(store, "me")
     await registry.send_heartbeat(Host("dead", HostKind.GPU, "10.0.0.1", 3, draining=False))
     await Journal(store, "dead").acquire(1)
-    assert await survivor.orphans() == []
+    assert await survivor.orphaned_sessions() == []
     await registry.remove("dead")
-    assert await survivor.orphans() == [1]
+    assert await survivor.orphaned_sessions() == [1]
 
 
 async def test_adopted_orphan_is_no_longer_listed(store: Redis) -> None:
     survivor = Journal(store, "me")
-    await store.sadd(state.hosts(Tier.ASR), "dead")
+    await store.sadd(state.hosts_key(Tier.ASR), "dead")
     await Journal(store, "dead").acquire(1)
-    await store.delete(state.lease(1))
-    assert await survivor.orphans() == [1]
+    await store.delete(state.lease_key(1))
+    assert await survivor.orphaned_sessions() == [1]
     assert await survivor.claim_session(1)
     await survivor.release(1)
-    assert await survivor.orphans() == []
+    assert await survivor.orphaned_sessions() == []
 
 
 async def test_renewal_does_not_affect_a_new_owner_of_the_session(
@@ -279,7 +279,7 @@ async def test_renewal_does_not_affect_a_new_owner_of_the_session(
 async def test_entries_are_deleted_individually(store: Redis) -> None:
     journal = Journal(store, "h")
     ids = await journal.append([(SSRC, b"a"), (SSRC, b"b"), (SSRC, b"c")])
-    assert await journal.entries(SSRC) == list(zip(ids, (b"a", b"b", b"c"), strict=True))
+    assert await journal.read_entries(SSRC) == list(zip(ids, (b"a", b"b", b"c"), strict=True))
     await journal.delete(SSRC, [ids[0], ids[2]])
     await journal.delete(SSRC, [])
-    assert await journal.entries(SSRC) == [(ids[1], b"b")]
+    assert await journal.read_entries(SSRC) == [(ids[1], b"b")]

@@ -14,9 +14,9 @@ from voice_blueprint.contract.environment import ENVIRONMENT
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import PROMETHEUS
 
-TELEMETRY = [sys.executable, "-m", "voice_telemetry"]
+TELEMETRY_COMMAND = [sys.executable, "-m", "voice_telemetry"]
 DEADLINE_S = 60
-SET = {
+VARIABLES = {
     "VOICE_PROMETHEUS_PORT": str(PROMETHEUS.number),
     "VOICE_TELEMETRY_SOURCES": "dataplane,gpu,neuron",
     "VOICE_VALKEY_PORT": "6379",
@@ -41,14 +41,14 @@ def expect(name: str, actual: object, expected: object) -> None:
 
 def start() -> None:
     """Start telemetry with an invalid and then with a valid environment, and stop it."""
-    contract = {variable.name: SET.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.TELEMETRY]}
+    contract = {variable.name: VARIABLES.get(variable.name, "smoke") for variable in ENVIRONMENT[Image.TELEMETRY]}
     environment = {**os.environ, **contract, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
     # The store's address is set directly, since this container has no file with it.
     del environment["VOICE_VALKEY_PASSWORD_FILE"], environment["VOICE_VALKEY_HOST_FILE"]
     environment["VOICE_VALKEY_HOST"] = "127.0.0.1"
     wrong = {**environment, "VOICE_TELEMETRY_SOURCES": "tea"}
-    expect("wrong source", subprocess.run(TELEMETRY, env=wrong, check=False).returncode, 2)  # noqa: S603  telemetry
-    program = subprocess.Popen(TELEMETRY, env=environment)  # noqa: S603  telemetry
+    expect("wrong source", subprocess.run(TELEMETRY_COMMAND, env=wrong, check=False).returncode, 2)  # noqa: S603  telemetry
+    program = subprocess.Popen(TELEMETRY_COMMAND, env=environment)  # noqa: S603  telemetry
     end = time.monotonic() + DEADLINE_S
     while not scrape() and time.monotonic() < end:
         time.sleep(0.2)

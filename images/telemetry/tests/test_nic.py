@@ -12,10 +12,10 @@ import pytest
 from tests.isolation import unshare
 from voice_blueprint.contract.metrics import Allowance
 from voice_telemetry.sources import SourceError, nic
-from voice_telemetry.sources.nic import Nic
+from voice_telemetry.sources.nic import NicSource
 
 ROOT = Path(__file__).parents[3]
-COUNTERS = nic.counters
+COUNTERS = nic.read_counters
 # Output of `ethtool -S` on an instance, from AWS's guide to network performance monitoring.
 ENA = """\
 NIC statistics:
@@ -51,7 +51,9 @@ def in_own_network(script: str) -> str:
 
 
 def test_counters_match_ethtool() -> None:
-    code = 'import json; from voice_telemetry.sources import nic; print(json.dumps(nic.counters("veth-of-15-long")))'
+    code = (
+        'import json; from voice_telemetry.sources import nic; print(json.dumps(nic.read_counters("veth-of-15-long")))'
+    )
     read = shlex.join([sys.executable, "-c", code])
     script = f"ip link add veth-of-15-long type veth peer name v1 && {read} && ethtool -S veth-of-15-long"
     ours, ethtool = in_own_network(script).split("\n", 1)
@@ -72,9 +74,9 @@ def test_the_interface_of_the_default_route_is_used() -> None:
 
 async def test_increments_are_reported_by_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
     told = [printed(ENA), printed(ENA) | {"pps_allowance_exceeded": 70}, printed(ENA)]
-    monkeypatch.setattr(nic, "counters", lambda _: told.pop(0))
+    monkeypatch.setattr(nic, "read_counters", lambda _: told.pop(0))
     monkeypatch.setattr(nic, "default_interface", lambda: "ens5")
-    source = Nic()
+    source = NicSource()
     assert await source.read() == [], "since when is not known yet"
     assert {sample.part: sample.value for sample in await source.read()} == {
         allowance: 70 if allowance is Allowance.PACKETS else 0 for allowance in Allowance
@@ -85,11 +87,11 @@ async def test_increments_are_reported_by_allowance(monkeypatch: pytest.MonkeyPa
 async def test_an_unsupported_interface_is_reported_with_its_missing_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     interfaces = iter(["ens5", "lo", "nothere"])
     monkeypatch.setattr(nic, "default_interface", lambda: next(interfaces))
-    monkeypatch.setattr(nic, "counters", lambda _: {"peer_ifindex": 3})
+    monkeypatch.setattr(nic, "read_counters", lambda _: {"peer_ifindex": 3})
     with pytest.raises(SourceError, match="ens5 is no ENA interface, or its driver is too old: no bw_in_allowance"):
-        await Nic().read()
-    monkeypatch.setattr(nic, "counters", COUNTERS)
+        await NicSource().read()
+    monkeypatch.setattr(nic, "read_counters", COUNTERS)
     with pytest.raises(SourceError, match="lo tells no counters: "):
-        await Nic().read()
+        await NicSource().read()
     with pytest.raises(SourceError, match="nothere tells no counters: No such device"):
-        await Nic().read()
+        await NicSource().read()

@@ -25,19 +25,19 @@ from pydantic import ValidationError
 from images.telemetry.tests.stand_ins import control_socket, counters
 from voice_blueprint.contract.metrics import METRICS, NAMESPACE
 from voice_runtime.store import StoreSettings
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 from voice_telemetry import __main__ as telemetry
-from voice_telemetry.__main__ import Readers, _cloudwatch, make, run
+from voice_telemetry.__main__ import SourceReader, _create_cloudwatch, create_source, run
 from voice_telemetry.cloudwatch import CloudWatch
-from voice_telemetry.prometheus import LatestValues, serve
+from voice_telemetry.prometheus import LatestValues, start_server
 from voice_telemetry.sample import Sample
 from voice_telemetry.settings import Settings, SourceName
 from voice_telemetry.sources import engine
-from voice_telemetry.sources.dataplane import DataPlane
-from voice_telemetry.sources.engine import Engine
-from voice_telemetry.sources.gpu import Gpu
-from voice_telemetry.sources.neuron import Neuron
-from voice_telemetry.sources.nic import Nic
+from voice_telemetry.sources.dataplane import DataPlaneSource
+from voice_telemetry.sources.engine import EngineSource
+from voice_telemetry.sources.gpu import GpuSource
+from voice_telemetry.sources.neuron import NeuronSource
+from voice_telemetry.sources.nic import NicSource
 
 DEPLOYMENT, FLEET = "production", "vad"
 
@@ -80,16 +80,16 @@ async def test_values_are_buffered_during_a_cloudwatch_outage() -> None:
             assert len(request["MetricData"]) <= 1000, "PutMetricData accepts no more"
             sent.extend(datum["Value"] for datum in request["MetricData"])
 
-    cloudwatch = CloudWatch(Away(), deployment=DEPLOYMENT, fleet=FLEET, max_kept=2500)  # type: ignore[arg-type]
-    assert cloudwatch.pause_s(5) == 5
+    cloudwatch = CloudWatch(Away(), deployment=DEPLOYMENT, fleet=FLEET, max_buffered=2500)  # type: ignore[arg-type]
+    assert cloudwatch.next_pause_s(5) == 5
     for start in range(0, 3000, 500):
         cloudwatch.add([Sample("VadSessions", value) for value in range(start, start + 500)])
         await cloudwatch.publish()
-    assert (cloudwatch.waiting, cloudwatch.lost) == (2500, 500)
+    assert (cloudwatch.waiting_count, cloudwatch.lost_count) == (2500, 500)
     away = False
     await cloudwatch.publish()
     assert sent == list(range(500, 3000))
-    assert cloudwatch.pause_s(5) == 5
+    assert cloudwatch.next_pause_s(5) == 5
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ async def test_refused_values_do_not_block_later_ones(code: str, status: int, ke
         stub.add_client_error("put_metric_data", code, http_status_code=status)
         cloudwatch.add([Sample("VadSessions", 1)])
         await cloudwatch.publish()
-    assert (cloudwatch.waiting, cloudwatch.lost) == (kept, 1 - kept)
+    assert (cloudwatch.waiting_count, cloudwatch.lost_count) == (kept, 1 - kept)
 
 
 async def test_pauses_double_up_to_a_minute_while_cloudwatch_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ async def test_pauses_double_up_to_a_minute_while_cloudwatch_fails(monkeypatch: 
         for _ in range(5):
             stub.add_client_error("put_metric_data", "InternalServiceFault", http_status_code=500)
             await cloudwatch.publish()
-            pauses.append(cloudwatch.pause_s(5))
+            pauses.append(cloudwatch.next_pause_s(5))
     assert pauses == [(5, 10), (10, 20), (20, 40), (30, 60), (30, 60)]
 
 
@@ -144,10 +144,10 @@ async def test_each_batch_is_sent_once_per_pause(monkeypatch: pytest.MonkeyPatch
         for name, value in (("ENDPOINT_URL", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"),
                             ("ACCESS_KEY_ID", "x"), ("SECRET_ACCESS_KEY", "x")):  # fmt: skip
             monkeypatch.setenv(f"AWS_{name}", value)
-        cloudwatch = _cloudwatch(Settings(**OWN | {"prometheus_port": 9400}))  # type: ignore[arg-type]
+        cloudwatch = _create_cloudwatch(Settings(**OWN | {"prometheus_port": 9400}))  # type: ignore[arg-type]
         cloudwatch.add([Sample("VadSessions", 1)])
         await cloudwatch.publish()
-    assert (requests, cloudwatch.waiting) == (1, 1)
+    assert (requests, cloudwatch.waiting_count) == (1, 1)
 
 
 def test_the_publisher_needs_no_type_stubs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,8 +163,8 @@ def scrape(port: int) -> str:
 
 
 def test_prometheus_exports_the_newest_values_until_they_expire() -> None:
-    newest, port = LatestValues(deployment=DEPLOYMENT, fleet=FLEET), free_port()
-    server = serve(newest, port)
+    newest, port = LatestValues(deployment=DEPLOYMENT, fleet=FLEET), find_free_port()
+    server = start_server(newest, port)
     now = time.time()
     newest.update([Sample("RxDropped", 4, "shed", now), Sample("VadSessions", 3, read_at=now)], now - 10)
     newest.update([Sample("RxDropped", 1, "shed", now), Sample("VadSessions", 2, read_at=now)], now - 10)
@@ -203,7 +203,7 @@ OWN = {key.removeprefix("VOICE_").lower(): value for key, value in GOOD.items() 
 
 @pytest.mark.parametrize("region", ["us-east-1", ""])
 async def test_program_publishes_to_the_configured_target_and_stops(region: str, tmp_path: Path) -> None:
-    port, called = free_port(), asyncio.Event()
+    port, called = find_free_port(), asyncio.Event()
 
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         called.set()
@@ -250,17 +250,17 @@ async def test_remaining_values_are_sent_before_the_end(tmp_path: Path) -> None:
     store = StoreSettings(host="127.0.0.1", port=1, user="vad")
     async with control_socket(tmp_path / "s", [counters()]), asyncio.timeout(60):
         running = asyncio.create_task(run(settings, store, cloudwatch, newest, stop))
-        while not cloudwatch.waiting:
+        while not cloudwatch.waiting_count:
             await asyncio.sleep(0.01)
         stop.set()
         await running
     assert sent
-    assert not cloudwatch.waiting
+    assert not cloudwatch.waiting_count
 
 
 async def test_a_source_that_is_unavailable_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    readers = Readers({"dataplane": DataPlane(tmp_path / "s")}, limit_s=60)
+    readers = SourceReader({"dataplane": DataPlaneSource(tmp_path / "s")}, timeout_s=60)
     assert [await readers.read() for _ in range(3)] == [[], [], []]
     async with control_socket(tmp_path / "s", [counters()] * 2):
         assert all([await readers.read() for _ in range(2)])
@@ -271,16 +271,16 @@ async def test_a_source_that_is_unavailable_is_logged_once(tmp_path: Path, caplo
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        (SourceName.DATAPLANE, DataPlane),
-        (SourceName.NIC, Nic),
-        (SourceName.NEURON, Neuron),
-        (SourceName.GPU, Gpu),
-        (SourceName.ENGINE, Engine),
+        (SourceName.DATAPLANE, DataPlaneSource),
+        (SourceName.NIC, NicSource),
+        (SourceName.NEURON, NeuronSource),
+        (SourceName.GPU, GpuSource),
+        (SourceName.ENGINE, EngineSource),
     ],
 )
 async def test_each_source_can_be_configured(name: SourceName, kind: type) -> None:
     settings = Settings(**OWN | {"prometheus_port": "9400"})  # type: ignore[arg-type]
-    source = make(name, settings, StoreSettings(host="127.0.0.1", port=1, user="vad"))
+    source = create_source(name, settings, StoreSettings(host="127.0.0.1", port=1, user="vad"))
     assert type(source) is kind
     await source.close()
 
@@ -320,7 +320,7 @@ async def test_missed_readings_are_skipped(monkeypatch: pytest.MonkeyPatch, tmp_
         if len(pauses) == 4:
             stop.set()
 
-    monkeypatch.setattr(telemetry, "_sleep", pause)
+    monkeypatch.setattr(telemetry, "_sleep_until_stopped", pause)
     monkeypatch.setattr(telemetry, "time", SimpleNamespace(monotonic=lambda: clock, time=lambda: 1000.0))
     newest = LatestValues(deployment=DEPLOYMENT, fleet=FLEET)
     monkeypatch.setattr(newest, "update", lambda _, min_time: gone.append(min_time))

@@ -19,10 +19,10 @@ from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.store import connect
 from voice_telemetry.sample import Sample
 from voice_telemetry.sources import SourceError, neuron
-from voice_telemetry.sources.dataplane import DataPlane
-from voice_telemetry.sources.engine import Engine
-from voice_telemetry.sources.gpu import Gpu
-from voice_telemetry.sources.neuron import Neuron
+from voice_telemetry.sources.dataplane import DataPlaneSource
+from voice_telemetry.sources.engine import EngineSource
+from voice_telemetry.sources.gpu import GpuSource
+from voice_telemetry.sources.neuron import NeuronSource
 
 
 def values(samples: list[Sample]) -> dict[tuple[str, str], float]:
@@ -38,7 +38,7 @@ async def test_data_plane_counters_are_increments(tmp_path: Path) -> None:
         events={"ship": {"sent": 150}, "vad": {"traps": 2}},
     )
     async with control_socket(path, [counters(), later]) as asked:
-        source = DataPlane(path)
+        source = DataPlaneSource(path)
         first, second = values(await source.read()), values(await source.read())
     assert asked == [b'{"command": "counters"}\n'] * 2
     assert first == {
@@ -58,7 +58,7 @@ async def test_packets_shaped_by_ec2_are_reported_with_dpdk(tmp_path: Path) -> N
     ena = dict.fromkeys(Allowance, 7)
     told = [ena, ena | {Allowance.PACKETS: 70}, {}, ena]
     async with control_socket(path, [counters(events={"allowances": each} if each else {}) for each in told]):
-        source = DataPlane(path)
+        source = DataPlaneSource(path)
         read = [values(await source.read()) for _ in told]
     found = [{part: value for (name, part), value in one.items() if name == "AllowanceExceeded"} for one in read]
     assert found == [{}, dict.fromkeys(Allowance, 0) | {Allowance.PACKETS: 63}, {}, {}], "since when is not known"
@@ -68,7 +68,7 @@ async def test_a_burst_is_not_a_sustained_load(tmp_path: Path) -> None:
     path = tmp_path / "s"
     peaks = [100.0, *[40.0] * 9, 60.0]
     async with control_socket(path, [counters(rx_ring_percent=peak) for peak in peaks]):
-        source = DataPlane(path)
+        source = DataPlaneSource(path)
         told = [values(await source.read()).get(("RxRingSustained", "")) for _ in peaks]
     assert told == [None] * 9 + [40.0, 40.0]
 
@@ -77,7 +77,7 @@ async def test_restarted_data_plane_starts_counting_again(tmp_path: Path) -> Non
     path = tmp_path / "s"
     fresh = counters(drops={}, vad={"frames": 3, "silent_frames": 1, "stopped": 0})
     async with control_socket(path, [counters(), fresh]):
-        source = DataPlane(path)
+        source = DataPlaneSource(path)
         await source.read()
         assert ("RxDropped", "shed") not in values(await source.read())
 
@@ -87,7 +87,7 @@ async def test_an_idle_data_plane_reports_its_drops(tmp_path: Path) -> None:
     path = tmp_path / "s"
     before = {"late": 9}
     async with control_socket(path, [counters(drops=before), counters(drops={"late": 1, "shed": 4})]):
-        source = DataPlane(path)
+        source = DataPlaneSource(path)
         await source.read()
         told = values(await source.read())
     assert (told["RxDropped", "shed"], told["RxDropped", "late"]) == (4, 0)
@@ -96,13 +96,13 @@ async def test_an_idle_data_plane_reports_its_drops(tmp_path: Path) -> None:
 
 async def test_missing_or_refusing_data_plane_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="not there"):
-        await DataPlane(tmp_path / "none").read()
+        await DataPlaneSource(tmp_path / "none").read()
     async with control_socket(tmp_path / "s", [{"ok": False, "error": "no"}]):
         with pytest.raises(SourceError, match="refuses"):
-            await DataPlane(tmp_path / "s").read()
+            await DataPlaneSource(tmp_path / "s").read()
     async with control_socket(tmp_path / "t", [{"ok": True, "result": {"sessions": "many"}}]):
         with pytest.raises(ValidationError):
-            await DataPlane(tmp_path / "t").read()
+            await DataPlaneSource(tmp_path / "t").read()
 
 
 @asynccontextmanager
@@ -124,14 +124,14 @@ async def http(bodies: str | list[str], status: str = "200 OK") -> AsyncIterator
 @pytest.fixture
 async def engine_of(
     store: Redis, store_server: StoreServer, tmp_path: Path
-) -> AsyncIterator[Callable[[str], Awaitable[Engine]]]:
-    made: list[Engine] = []
+) -> AsyncIterator[Callable[[str], Awaitable[EngineSource]]]:
+    made: list[EngineSource] = []
 
-    async def make(url: str) -> Engine:
+    async def make(url: str) -> EngineSource:
         await HostRegistry(store, Tier.ASR).send_heartbeat(
             Host("i-1", HostKind.GPU, "10.0.0.1", 17, draining=False, slots=68)
         )
-        made.append(Engine(url, connect(store_server.settings), "i-1", tmp_path / "phases"))
+        made.append(EngineSource(url, connect(store_server.settings), "i-1", tmp_path / "phases"))
         return made[-1]
 
     yield make
@@ -140,7 +140,7 @@ async def engine_of(
 
 
 async def test_queues_come_from_the_engine_and_slots_from_the_registry(
-    engine_of: Callable[[str], Awaitable[Engine]],
+    engine_of: Callable[[str], Awaitable[EngineSource]],
 ) -> None:
     body = json.dumps(
         {"EncoderQueueDepth": 3, "DecoderQueueDepth": 1, "RealTimeFactor": None, "EngineStuck": 1, "other": 5}
@@ -156,7 +156,7 @@ async def test_queues_come_from_the_engine_and_slots_from_the_registry(
     }
 
 
-async def test_engine_losses_are_increments(engine_of: Callable[[str], Awaitable[Engine]]) -> None:
+async def test_engine_losses_are_increments(engine_of: Callable[[str], Awaitable[EngineSource]]) -> None:
     counted = {"refused": {"full": 40, "unknown-session": 900}, "lost_chunks": 3, "partials_shed": 7}
     bodies = [
         json.dumps({"counters": counters})
@@ -178,7 +178,7 @@ async def test_engine_losses_are_increments(engine_of: Callable[[str], Awaitable
 
 @pytest.mark.parametrize(("body", "status"), [("{", "200 OK"), ("[]", "200 OK"), ("{}", "503 Service Unavailable")])
 async def test_unresponsive_engine_is_reported(
-    engine_of: Callable[[str], Awaitable[Engine]], body: str, status: str
+    engine_of: Callable[[str], Awaitable[EngineSource]], body: str, status: str
 ) -> None:
     async with http(body, status) as url:
         engine = await engine_of(url)
@@ -187,7 +187,7 @@ async def test_unresponsive_engine_is_reported(
 
 
 async def test_an_engine_that_hangs_is_reported_with_the_kind_of_error(
-    engine_of: Callable[[str], Awaitable[Engine]], monkeypatch: pytest.MonkeyPatch
+    engine_of: Callable[[str], Awaitable[EngineSource]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("voice_telemetry.sources.engine._TIMEOUT_S", 0.05)
 
@@ -201,7 +201,9 @@ async def test_an_engine_that_hangs_is_reported_with_the_kind_of_error(
             await engine.read()
 
 
-async def test_start_is_reported_once_at_its_end(engine_of: Callable[[str], Awaitable[Engine]], tmp_path: Path) -> None:
+async def test_start_is_reported_once_at_its_end(
+    engine_of: Callable[[str], Awaitable[EngineSource]], tmp_path: Path
+) -> None:
     phases = tmp_path / "phases"
     async with http("{}") as url:
         engine = await engine_of(url)
@@ -216,7 +218,7 @@ async def test_start_is_reported_once_at_its_end(engine_of: Callable[[str], Awai
     assert "ColdStart" not in {name for name, _ in again}
 
 
-async def read_first(source: Neuron) -> list[Sample]:
+async def read_first(source: NeuronSource) -> list[Sample]:
     for _ in range(200):
         try:
             return await source.read()
@@ -227,7 +229,7 @@ async def read_first(source: Neuron) -> list[Sample]:
 
 async def test_neuron_cores_are_averaged(tmp_path: Path) -> None:
     line = json.dumps(json.loads((DATA / "neuron-monitor.json").read_text()))
-    source = Neuron(monitor(tmp_path, f"test -s \"$2\" && echo garbage && echo '{line}' && exec sleep 60"))
+    source = NeuronSource(monitor(tmp_path, f"test -s \"$2\" && echo garbage && echo '{line}' && exec sleep 60"))
     told = values(await read_first(source))
     await source.close()
     assert told == {("NeuronUtilization", ""): 70, ("NeuronHeadroom", ""): 30}
@@ -236,7 +238,7 @@ async def test_neuron_cores_are_averaged(tmp_path: Path) -> None:
 async def test_unused_neuron_cores_are_idle(tmp_path: Path) -> None:
     document = json.loads((DATA / "neuron-monitor.json").read_text())
     document["neuron_hardware_info"]["neuron_device_count"] = 2
-    source = Neuron(monitor(tmp_path, f"echo '{json.dumps(document)}'; exec sleep 60"))
+    source = NeuronSource(monitor(tmp_path, f"echo '{json.dumps(document)}'; exec sleep 60"))
     told = values(await read_first(source))
     await source.close()
     assert told[("NeuronUtilization", "")] == 35
@@ -244,7 +246,7 @@ async def test_unused_neuron_cores_are_idle(tmp_path: Path) -> None:
 
 async def test_without_a_runtime_neuron_cores_are_not_reported(tmp_path: Path) -> None:
     document = json.loads((DATA / "neuron-monitor.json").read_text()) | {"neuron_runtime_data": []}
-    source = Neuron(monitor(tmp_path, f"echo '{json.dumps(document)}'; exec sleep 60"))
+    source = NeuronSource(monitor(tmp_path, f"echo '{json.dumps(document)}'; exec sleep 60"))
     told = await read_first(source)
     await source.close()
     assert told == []
@@ -254,7 +256,7 @@ async def test_without_a_runtime_neuron_cores_are_not_reported(tmp_path: Path) -
 
 async def test_neuron_monitor_that_ends_is_started_again(tmp_path: Path) -> None:
     line = json.dumps(json.loads((DATA / "neuron-monitor.json").read_text()))
-    source = Neuron(monitor(tmp_path, f"echo x >>{tmp_path}/starts; echo '{line}'"))
+    source = NeuronSource(monitor(tmp_path, f"echo x >>{tmp_path}/starts; echo '{line}'"))
     for _ in range(3):
         await read_first(source)
         await asyncio.sleep(0.1)
@@ -264,7 +266,9 @@ async def test_neuron_monitor_that_ends_is_started_again(tmp_path: Path) -> None
 
 async def test_the_configuration_of_neuron_monitor_is_in_a_private_folder(tmp_path: Path) -> None:
     """Another user's program on the machine has a separate one."""
-    source = Neuron(monitor(tmp_path, f'stat -c "%a %n" "${{2%/*}}" >{tmp_path}/folder; echo "{{}}"; exec sleep 60'))
+    source = NeuronSource(
+        monitor(tmp_path, f'stat -c "%a %n" "${{2%/*}}" >{tmp_path}/folder; echo "{{}}"; exec sleep 60')
+    )
     await read_first(source)
     mode, folder = (tmp_path / "folder").read_text().split()
     await source.close()
@@ -272,7 +276,7 @@ async def test_the_configuration_of_neuron_monitor_is_in_a_private_folder(tmp_pa
 
 
 async def test_missing_neuron_monitor_is_reported(tmp_path: Path) -> None:
-    source = Neuron(tmp_path / "none")
+    source = NeuronSource(tmp_path / "none")
     with pytest.raises(SourceError, match="does not start"):
         await source.read()
     await source.close()
@@ -280,7 +284,7 @@ async def test_missing_neuron_monitor_is_reported(tmp_path: Path) -> None:
 
 async def test_silent_neuron_monitor_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = json.dumps(json.loads((DATA / "neuron-monitor.json").read_text()))
-    source = Neuron(monitor(tmp_path, f"echo '{line}'; exec sleep 60"))
+    source = NeuronSource(monitor(tmp_path, f"echo '{line}'; exec sleep 60"))
     await read_first(source)
     monkeypatch.setattr(neuron, "_STALE_AFTER_S", 1.1)
     await asyncio.sleep(1.2)
@@ -293,9 +297,9 @@ async def test_silent_neuron_monitor_is_reported(tmp_path: Path, monkeypatch: py
 async def test_a_document_of_neuron_monitor_counts_for_five_seconds(
     tmp_path: Path, age_s: float, *, is_stale: bool
 ) -> None:
-    source = Neuron(monitor(tmp_path, "exec sleep 60"))
+    source = NeuronSource(monitor(tmp_path, "exec sleep 60"))
     document = neuron.Document.model_validate_json((DATA / "neuron-monitor.json").read_text())
-    source._newest = (asyncio.get_running_loop().time() - age_s, document)
+    source._latest = (asyncio.get_running_loop().time() - age_s, document)
     if is_stale:
         with pytest.raises(SourceError, match="of late"):
             await source.read()
@@ -306,7 +310,7 @@ async def test_a_document_of_neuron_monitor_counts_for_five_seconds(
 
 async def test_one_gpu_has_activity_and_no_links() -> None:
     driver = Driver([{1: 83.0}])
-    source = Gpu(driver)
+    source = GpuSource(driver)
     assert await source.read() == [], "activity is between two samples"
     assert values(await source.read()) == {("GpuBusy", ""): 83}
     for _ in range(50):
@@ -318,31 +322,31 @@ async def test_one_gpu_has_activity_and_no_links() -> None:
 
 async def test_a_driver_that_was_never_opened_is_not_closed() -> None:
     driver = Driver([])
-    await Gpu(driver).close()
+    await GpuSource(driver).close()
     assert driver.shutdowns == 0
 
 
 async def test_several_gpus_are_averaged_and_their_links_added() -> None:
-    source = Gpu(Driver([{1: 80.0, 60: 10.0, 61: 20.0}, {1: 40.0, 60: 30.0, 61: 40.0}]))
+    source = GpuSource(Driver([{1: 80.0, 60: 10.0, 61: 20.0}, {1: 40.0, 60: 30.0, 61: 40.0}]))
     await source.read()
     assert values(await source.read()) == {("GpuBusy", ""): 60, ("GpuLinkTraffic", ""): 100 * 2**20}
 
 
 async def test_gpu_without_performance_monitor_reports_the_coarser_share() -> None:
-    assert values(await Gpu(Driver([{1: 55.0}], gpm=False)).read()) == {("GpuBusy", ""): 55}
-    two = Gpu(Driver([{1: 55.0}, {1: 45.0}], gpm=False))
+    assert values(await GpuSource(Driver([{1: 55.0}], gpm=False)).read()) == {("GpuBusy", ""): 55}
+    two = GpuSource(Driver([{1: 55.0}, {1: 45.0}], gpm=False))
     assert values(await two.read()) == {("GpuBusy", ""): 50, ("GpuLinkTraffic", ""): 0}
 
 
 async def test_gpus_without_links_have_no_traffic() -> None:
-    source = Gpu(Driver([{1: 80.0}, {1: 40.0}]))
+    source = GpuSource(Driver([{1: 80.0}, {1: 40.0}]))
     await source.read()
     assert values(await source.read()) == {("GpuBusy", ""): 60, ("GpuLinkTraffic", ""): 0}
 
 
 async def test_gpu_without_driver_is_reported() -> None:
     with pytest.raises(SourceError, match="driver"):
-        await Gpu().read()
+        await GpuSource().read()
 
 
 def test_sample_without_an_alarm_dimension_is_rejected() -> None:

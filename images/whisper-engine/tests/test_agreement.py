@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from voice_blueprint.contract.chunk import ChunkKind
 from voice_runtime.chunk import AudioChunk
-from voice_whisper.agreement import Agreement, join_words, sounds_over
+from voice_whisper.agreement import Agreement, ends_sentence, join_words
 from voice_whisper.backends.base import Word
 from voice_whisper.session_audio import SessionAudio
-from voice_whisper.utterance import STEADY_FRAMES, Utterance
+from voice_whisper.utterance import MIN_STEADY_FRAMES, Utterance
 
 WORD_S = 0.4
 
@@ -34,7 +34,7 @@ def test_repeated_words_are_stable_except_the_last() -> None:
     assert join_words(said.committed) == "Please hold the line, while"
     said.add_hypothesis(words("please hold the line, while"))
     assert join_words(said.words) == "Please hold the line, while", "the last word may have been cut"
-    said.end(words("lease fold the line while we connect"))
+    said.finish(words("lease fold the line while we connect"))
     assert join_words(said.words) == "Please hold the line, while we connect"
 
 
@@ -44,7 +44,7 @@ def test_a_tentative_last_word_that_ends_later_is_omitted(at_s: float, told: str
     assert said.words_before(at_s) == []
     said.add_hypothesis(words("please hold"))
     assert join_words(said.words_before(at_s)) == told
-    said.end(words("please hold"))
+    said.finish(words("please hold"))
     assert join_words(said.words_before(at_s)) == "please hold", "it is not tentative"
 
 
@@ -60,15 +60,15 @@ def test_text_after_a_split_has_no_repetition() -> None:
     said = Agreement()
     said.add_hypothesis(words("please hold the line while"))
     said.add_hypothesis(words("please hold the line while"))
-    rest = said.rest()
+    rest = said.remainder()
     # Recognized again from the third word on, slightly late.
-    rest.end(words("the line while we connect", start=2.2 * WORD_S))
+    rest.finish(words("the line while we connect", start=2.2 * WORD_S))
     assert join_words(said.committed + rest.committed) == "please hold the line while we connect"
 
 
 def test_trailing_loops_are_removed_but_inner_repetitions_are_not() -> None:
     said = Agreement()
-    said.end(words("no no no no that is it is it is it is it"))
+    said.finish(words("no no no no that is it is it is it is it"))
     assert join_words(said.words) == "no no no no that is it"
 
 
@@ -86,7 +86,7 @@ def test_trailing_loops_are_removed_but_inner_repetitions_are_not() -> None:
 def test_a_loop_repeats_up_to_five_words_three_times(said: str, told: str) -> None:
     """Digits occur so in numbers of cards and telephones."""
     agreement = Agreement()
-    agreement.end(words(said))
+    agreement.finish(words(said))
     assert join_words(agreement.words) == told.strip()
 
 
@@ -98,14 +98,14 @@ def test_a_loop_repeats_up_to_five_words_three_times(said: str, told: str) -> No
 def test_words_that_are_recognized_again_after_a_cut_are_said_once(start: float, told: str) -> None:
     """Times are uncertain by up to a second; after it, the speaker repeats the word."""
     rest = Agreement(words("a b c"))
-    rest.end(words("c d e f", start=start + 0.2 - 1e-9))
+    rest.finish(words("c d e f", start=start + 0.2 - 1e-9))
     assert join_words(rest.words) == told
 
 
 @pytest.mark.parametrize(("end", "told"), [(1.29, ""), (1.31, "d")])
 def test_a_word_that_ends_within_a_tenth_of_a_second_after_the_last_one_is_that_one(end: float, told: str) -> None:
     rest = Agreement(words("a b c"))
-    rest.end([Word(" d", 1.0, end, 0.9)])
+    rest.finish([Word(" d", 1.0, end, 0.9)])
     assert join_words(rest.words) == told
 
 
@@ -121,7 +121,7 @@ def test_a_word_that_ends_within_a_tenth_of_a_second_after_the_last_one_is_that_
     ],
 )
 def test_a_sentence_is_over_at_its_punctuation(text: str, *, is_over: bool) -> None:
-    assert sounds_over(text) is is_over
+    assert ends_sentence(text) is is_over
 
 
 def test_looping_hypothesis_is_discarded() -> None:
@@ -157,11 +157,11 @@ def test_noise_and_tones_are_classified_as_steady_but_speech_is_not() -> None:
             draw.normal(0, 2000, 5 * 16000),
             3000 * np.sin(2 * np.pi * 440 * seconds) + draw.normal(0, 20, len(seconds)),
         ):
-            assert heard(steady, kind).is_stationary_noise(STEADY_FRAMES)
+            assert heard(steady, kind).is_stationary_noise(MIN_STEADY_FRAMES)
         speech = sound()[: 5 * 16000]
-        assert not heard(speech, kind).is_stationary_noise(STEADY_FRAMES)
+        assert not heard(speech, kind).is_stationary_noise(MIN_STEADY_FRAMES)
         noisy = np.clip(speech + draw.normal(0, 300, len(speech)), -32768, 32767)
-        assert not heard(noisy, kind).is_stationary_noise(STEADY_FRAMES)
+        assert not heard(noisy, kind).is_stationary_noise(MIN_STEADY_FRAMES)
 
 
 def test_split_assigns_each_chunk_once_with_two_seconds_of_overlap() -> None:
@@ -188,18 +188,18 @@ def test_split_assigns_each_chunk_once_with_two_seconds_of_overlap() -> None:
         assert {"later", "latest"} <= rest.entries.keys()
         for chunk in chunks[60:]:
             audio.add(chunk, 0.0)
-        assert audio.finished(0.0) == [rest]
+        assert audio.pop_finished(0.0) == [rest]
         (of_all,) = all_of(chunks)
         rows, expected = (each.features(80, until_end=True) for each in (rest, of_all))
         np.testing.assert_allclose(rows[20:-20], expected[len(expected) - len(rows) + 20 : -20], atol=1e-3)
-        assert rest.lost == 0
+        assert rest.lost_chunks == 0
 
 
 def all_of(chunks: list[AudioChunk]) -> list[Utterance]:
     audio = SessionAudio()
     for chunk in chunks:
         audio.add(chunk, 0.0)
-    return audio.finished(0.0)
+    return audio.pop_finished(0.0)
 
 
 def test_repeated_groups_of_a_number_are_kept() -> None:
@@ -207,5 +207,5 @@ def test_repeated_groups_of_a_number_are_kept() -> None:
     number = words("my card is 4111 1111 1111 1111")
     for count in (4, 5, 6, 7):
         said.add_hypothesis(number[:count])
-    said.end(words("my card is 4111 1111 1111 1111 thanks"))
+    said.finish(words("my card is 4111 1111 1111 1111 thanks"))
     assert join_words(said.words) == "my card is 4111 1111 1111 1111 thanks"

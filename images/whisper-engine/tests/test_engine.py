@@ -128,9 +128,9 @@ async def test_utterances_are_published_in_order_and_leave_no_data(engine: Engin
     said = await finals(store, ssrc, 4)
     assert [final.utterance for final in said] == [0, 400, 800, 1200]
     await asyncio.sleep(0.3)
-    covered = await store.hget(state.transcribed(ssrc), TranscribedField.TRANSCRIBED_TO)
+    covered = await store.hget(state.transcribed_key(ssrc), TranscribedField.TRANSCRIBED_TO)
     assert int(covered or -1) == chunks[-1].sequence
-    assert await store.xlen(state.audio(ssrc)) == 0
+    assert await store.xlen(state.audio_key(ssrc)) == 0
 
 
 async def test_late_duplicate_and_lost_chunks_are_tolerated(engine: EngineHost, store: Redis, ssrc: int) -> None:

@@ -64,11 +64,11 @@ async def test_killed_host_loses_nothing(start: Start, engine: EngineHost, store
     await engine.say(chunks_of(finished, sound()))
     await asyncio.sleep(0.15)
     engine.kill()
-    assert 0 < await store.ttl(state.host(Tier.ASR, engine.host)) <= HOST_EXPIRES_S
+    assert 0 < await store.ttl(state.host_key(Tier.ASR, engine.host)) <= HOST_EXPIRES_S
     await other.say(chunks[38:])
     assert words_wrong((await one_final(store, torn)).text) <= 0.15
     # No host sends the other session's audio again: the surviving host finds it when the dead host's record expires.
-    await store.delete(state.host(Tier.ASR, engine.host))
+    await store.delete(state.host_key(Tier.ASR, engine.host))
     assert words_wrong((await one_final(store, finished)).text) <= 0.15
     assert other.counted("adopted") == 1
     engine.start()
@@ -106,5 +106,5 @@ async def test_session_adopted_by_another_host_is_dropped(engine: EngineHost, st
     await engine.say(chunks_of(ssrc, sound())[:20])
     wait_for("the session", lambda: bool(engine.counted("chunks")))
     lost = engine.counted("lost_leases")
-    await store.set(state.lease(ssrc), "another", ex=60)
+    await store.set(state.lease_key(ssrc), "another", ex=60)
     wait_for("a lost lease", lambda: engine.counted("lost_leases") == lost + 1)

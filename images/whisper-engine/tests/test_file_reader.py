@@ -13,12 +13,12 @@ from redis.asyncio import Redis
 from images.conftest import BUSY_TIMEOUT_S
 from voice_blueprint.contract.chunk import CHUNK_SAMPLES
 from voice_runtime import state, tasks
-from voice_runtime.file_pieces import FilePieces, Piece, PieceTranscript
+from voice_runtime.file_pieces import FilePiece, FilePieceQueue, PieceTranscript
 from voice_runtime.transcripts import TimedWord
 from voice_whisper import file_reader
 from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
-from voice_whisper.file_reader import FileReader, utterance_of
+from voice_whisper.file_reader import FileReader, create_utterance
 from voice_whisper.job import JobFailedError, Priority, WindowTranscript
 from voice_whisper.utterance import Utterance
 
@@ -54,17 +54,17 @@ async def reader(
     store: Redis, engine: Scripted, has_time: Callable[[], bool] = lambda: True
 ) -> AsyncIterator[Counters]:
     counters = Counters()
-    host = FileReader("h1", FilePieces(store), engine, counters)  # type: ignore[arg-type]  # what it asks of one
+    host = FileReader("h1", FilePieceQueue(store), engine, counters)  # type: ignore[arg-type]  # what it asks of one
     running = asyncio.create_task(host.run(has_time))
     yield counters
-    await tasks.cancel([running])
+    await tasks.cancel_all([running])
 
 
-async def answer(store: Redis, piece: Piece) -> PieceTranscript:
-    pieces = FilePieces(store)
+async def answer(store: Redis, piece: FilePiece) -> PieceTranscript:
+    pieces = FilePieceQueue(store)
     await pieces.put(piece)
     async with asyncio.timeout(BUSY_TIMEOUT_S):
-        while (found := await pieces.result(piece.name)) is None:
+        while (found := await pieces.read_result(piece.name)) is None:
             await asyncio.sleep(0.02)
     await pieces.delete(piece.name)
     return found
@@ -73,7 +73,7 @@ async def answer(store: Redis, piece: Piece) -> PieceTranscript:
 async def test_a_piece_is_transcribed_with_its_callers_hints(store: Redis) -> None:
     engine = Scripted(heard("Hello there.", Word(" Hello", 0.1, 0.4567, 0.9), Word(" there.", 0.5, 0.9, 0.5)))
     async with reader(store, engine) as counters:
-        found = await answer(store, Piece("p", SPEECH, "de", "Valkey"))
+        found = await answer(store, FilePiece("p", SPEECH, "de", "Valkey"))
     assert found == PieceTranscript(
         text="Hello there.",
         language="en",
@@ -84,39 +84,39 @@ async def test_a_piece_is_transcribed_with_its_callers_hints(store: Redis) -> No
     )
     assert engine.asked == [("de", Priority.FILE, "Valkey")]
     assert counters.events == {"file_pieces": 1}
-    assert not await store.exists(state.file_piece_lease("p"))
+    assert not await store.exists(state.file_piece_lease_key("p"))
 
 
 async def test_noise_is_not_transcribed_and_has_no_words(store: Redis) -> None:
     engine = Scripted(heard("."))
     async with reader(store, engine):
-        assert await answer(store, Piece("noise", NOISE, None)) == PieceTranscript()
+        assert await answer(store, FilePiece("noise", NOISE, None)) == PieceTranscript()
         assert engine.asked == []
-        assert await answer(store, Piece("a full stop", SPEECH, None)) == PieceTranscript(language="en")
+        assert await answer(store, FilePiece("a full stop", SPEECH, None)) == PieceTranscript(language="en")
 
 
 async def test_a_piece_that_the_engine_gives_up_has_failed(store: Redis) -> None:
     async with reader(store, Scripted(heard("given up"))) as counters:
         for number in range(2):
-            assert await answer(store, Piece(str(number), SPEECH, None)) == PieceTranscript(failed=True)
+            assert await answer(store, FilePiece(str(number), SPEECH, None)) == PieceTranscript(failed=True)
     assert counters.events == {"file_pieces": 2, "given_up": 2}
 
 
 async def test_files_wait_for_live_calls(store: Redis) -> None:
     live = [True]
     async with reader(store, Scripted(heard("Hello.")), lambda: not live):
-        answering = asyncio.create_task(answer(store, Piece("p", SPEECH, None)))
+        answering = asyncio.create_task(answer(store, FilePiece("p", SPEECH, None)))
         await asyncio.sleep(0.3)
-        assert await FilePieces(store).count_waiting() == 1
+        assert await FilePieceQueue(store).count_waiting() == 1
         live.clear()
         assert (await answering).text == "Hello."
 
 
 async def test_a_lease_is_renewed_while_its_piece_is_needed(store: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_reader, "FILE_PIECE_LEASE_S", 0.2)
-    engine, pieces, lease = Scripted(), FilePieces(store), state.file_piece_lease("long")
+    engine, pieces, lease = Scripted(), FilePieceQueue(store), state.file_piece_lease_key("long")
     async with reader(store, engine) as counters, asyncio.timeout(BUSY_TIMEOUT_S):
-        await pieces.put(Piece("long", SPEECH, None))
+        await pieces.put(FilePiece("long", SPEECH, None))
         while not engine.asked:
             await asyncio.sleep(0.02)
         await store.persist(lease)
@@ -124,14 +124,14 @@ async def test_a_lease_is_renewed_while_its_piece_is_needed(store: Redis, monkey
             await asyncio.sleep(0.02)
         await pieces.delete("long")
         engine.heard = heard("Next.")
-        assert (await answer(store, Piece("next", SPEECH, None))).text == "Next."
+        assert (await answer(store, FilePiece("next", SPEECH, None))).text == "Next."
     assert counters.events["file_pieces"] == 2
 
 
 @pytest.mark.parametrize("samples", [1, CHUNK_SAMPLES, CHUNK_SAMPLES + 1, 3 * CHUNK_SAMPLES])
 def test_a_piece_is_a_complete_utterance_with_its_samples(samples: int) -> None:
     audio = np.arange(1, samples + 1, dtype="<i2")
-    utterance = utterance_of(audio.tobytes())
+    utterance = create_utterance(audio.tobytes())
     assert utterance.is_whole
     assert (utterance.start, utterance.frames) == (0, -(-samples // 320))
     assert utterance.next_number == -(-samples // CHUNK_SAMPLES)

@@ -16,7 +16,7 @@ from voice_whisper.utterance import Utterance
 async def test_chunks_that_wait_for_the_store_are_limited(
     store: Redis, ssrc: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_batch, "MAX_WAITING", 3)
+    monkeypatch.setattr(journal_batch, "MAX_WAITING_CHUNKS", 3)
     counters, journal = Counters(), Journal(store, "a host")
     batch = JournalBatch(journal, counters)
     utterance = Utterance(ssrc, ChunkKind.PCM16, opened=True)
@@ -26,6 +26,6 @@ async def test_chunks_that_wait_for_the_store_are_limited(
         batch.add(ssrc, utterance, chunk, str(number).encode())
     await batch.flush()
     await batch.flush()
-    kept = [datagram for _, datagram in await journal.entries(ssrc)]
+    kept = [datagram for _, datagram in await journal.read_entries(ssrc)]
     assert kept == [b"2", b"3", b"4"], "the oldest are left out"
     assert counters.events["not_journalled"] == 2

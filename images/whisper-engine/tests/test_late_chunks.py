@@ -9,7 +9,7 @@ from engine_host import FRAME, chunks_of
 
 from voice_blueprint.contract.chunk import ChunkKind
 from voice_whisper.job import Priority
-from voice_whisper.streaming import Streams
+from voice_whisper.streaming import StreamingTranscriber
 from voice_whisper.utterance import Utterance
 
 FIRST, FRAMES = 10, 45
@@ -38,6 +38,6 @@ async def test_a_partial_stops_before_a_chunk_that_was_due_in_the_last_200_ms(
     stream.finish.return_value = "words"
     recognizer = SimpleNamespace(longest_s=60.0, is_stuck=False, run=Mock(), ready=Mock())
     recognizer.open = AsyncMock(return_value=stream)
-    heard = await Streams(recognizer).transcribe(utterance, None, wanted)
+    heard = await StreamingTranscriber(recognizer).transcribe(utterance, None, wanted)
     assert heard.text == "words"
     assert sum(len(call.args[0]) for call in stream.send.await_args_list) == frames * FRAME

@@ -25,8 +25,8 @@ from voice_whisper.counters import Counters
 from voice_whisper.job import Priority, WindowTranscript
 from voice_whisper.journal_batch import JournalBatch
 from voice_whisper.live_session import LiveSession, Services
-from voice_whisper.maintenance import Keeper
-from voice_whisper.session_audio import REORDER_S
+from voice_whisper.maintenance import HostMaintenance
+from voice_whisper.session_audio import MAX_REORDER_S
 from voice_whisper.settings import EngineSettings
 from voice_whisper.utterance import OVERLAP_FRAMES, Utterance
 from voice_whisper.window import MAX_FRAMES
@@ -101,7 +101,7 @@ async def say(
 ) -> None:
     for number, chunk in enumerate(chunks):
         await asyncio.sleep(pause(number))
-        session.add_chunk(chunk, chunk.datagram())
+        session.add_chunk(chunk, chunk.to_datagram())
 
 
 async def test_word_split_by_a_commit_is_published_whole_with_the_next_text(store: Redis, ssrc: int) -> None:
@@ -192,7 +192,7 @@ async def test_incomplete_utterance_is_published_before_partials_of_the_next(sto
         await say(
             session,
             numbered[:5] + numbered[8:],
-            pause=lambda number: 0.001 + 2 * REORDER_S * (number == before_end - 3),
+            pause=lambda number: 0.001 + 2 * MAX_REORDER_S * (number == before_end - 3),
         )
         await finals(store, ssrc, 2)
     events = [event for _, event in await Transcripts(store).read(ssrc)]
@@ -210,16 +210,16 @@ async def test_a_session_is_adopted_once_and_only_with_a_free_slot(store: Redis,
     for number in range(3):
         await open_session(store, ssrc + number)
     await admission.adopt(ssrc, is_own=True)
-    adopted = admission.live[ssrc]
+    adopted = admission.live_sessions[ssrc]
     await admission.adopt(ssrc, is_own=True)
-    assert admission.live[ssrc] is adopted
+    assert admission.live_sessions[ssrc] is adopted
     admission.is_closed = True
     await admission.adopt(ssrc + 1, is_own=True)
     admission.is_closed = False
-    assert list(admission.live) == [ssrc]
+    assert list(admission.live_sessions) == [ssrc]
     for number in (1, 2):
         await admission.adopt(ssrc + number, is_own=True)
-    assert list(admission.live) == [ssrc, ssrc + 1]
+    assert list(admission.live_sessions) == [ssrc, ssrc + 1]
     assert admission.free_slots == 0
     assert services.counters.events["adopted"] == 2
 
@@ -229,7 +229,7 @@ async def test_a_session_without_a_record_is_not_adopted(store: Redis, ssrc: int
     await Journal(store, "h1").acquire(ssrc)
     await admission.adopt(ssrc, is_own=True)
     assert admission.is_empty
-    assert not await store.exists(state.lease(ssrc))
+    assert not await store.exists(state.lease_key(ssrc))
 
 
 async def test_first_partial_comes_after_0_7_s_without_a_word_that_is_cut_off(store: Redis, ssrc: int) -> None:
@@ -251,16 +251,18 @@ async def test_a_stuck_host_leaves_and_is_back_with_its_sessions(store: Redis, s
     admission, registry = Admission(2, Sessions(store), services), HostRegistry(store, Tier.ASR)
     address = {"host": "h1", "host_address": "127.0.0.1", "host_kind": "gpu"}
     settings = EngineSettings.model_validate({**address, "chunk_port": 1, "health_port": 1, "drain_timeout_s": 1})
-    keeper = Keeper(settings, admission, registry, services.journal, Sessions(store), is_stuck=lambda: bool(stuck))
+    keeper = HostMaintenance(
+        settings, admission, registry, services.journal, Sessions(store), is_stuck=lambda: bool(stuck)
+    )
     await open_session(store, ssrc)
     await services.journal.acquire(ssrc)
     await admission.adopt(ssrc, is_own=True)
     stuck.append(True)
     await keeper.send_heartbeat()
-    assert (list(admission.live), admission.is_closed, await registry.live_hosts()) == ([], True, [])
+    assert (list(admission.live_sessions), admission.is_closed, await registry.live_hosts()) == ([], True, [])
     stuck.clear()
     await keeper.send_heartbeat()
-    assert (list(admission.live), admission.is_closed) == ([ssrc], False)
+    assert (list(admission.live_sessions), admission.is_closed) == ([ssrc], False)
     (host,) = await registry.live_hosts()
     assert (host.id, host.free_slots, host.slots, host.draining) == ("h1", 1, 64, False)
     keeper.is_draining = True

@@ -7,7 +7,7 @@ import pytest
 
 from voice_runtime.hosts import Host
 from voice_whisper import maintenance
-from voice_whisper.maintenance import QUIET_S, Keeper
+from voice_whisper.maintenance import QUIET_TIMEOUT_S, HostMaintenance
 
 NOW = 1000.0
 SETTINGS = SimpleNamespace(host="h1", host_kind="gpu", host_address="10.0.0.1", zone="a", sessions=4)
@@ -17,10 +17,10 @@ class Work:
     """A keeper and its parts."""
 
     def __init__(self) -> None:
-        self.admission = Mock(live={}, is_closed=False, free_slots=3, languages=("de",))
+        self.admission = Mock(live_sessions={}, is_closed=False, free_slots=3, languages=("de",))
         self.admission.release = AsyncMock()
         self.registry, self.journal, self.sessions = AsyncMock(), AsyncMock(), AsyncMock()
-        self.keeper = Keeper(
+        self.keeper = HostMaintenance(
             SETTINGS,  # type: ignore[arg-type]
             self.admission,
             self.registry,
@@ -48,11 +48,11 @@ async def test_a_draining_host_announces_no_free_slots() -> None:
 @pytest.mark.parametrize(
     ("quiet_s", "is_busy", "is_over", "released"),
     [
-        (QUIET_S, False, True, True),
-        (QUIET_S, False, False, False),
-        (QUIET_S, True, True, False),
-        (QUIET_S - 0.5, False, True, False),
-        (QUIET_S + 0.5, False, True, True),
+        (QUIET_TIMEOUT_S, False, True, True),
+        (QUIET_TIMEOUT_S, False, False, False),
+        (QUIET_TIMEOUT_S, True, True, False),
+        (QUIET_TIMEOUT_S - 0.5, False, True, False),
+        (QUIET_TIMEOUT_S + 0.5, False, True, True),
     ],
 )
 async def test_a_closed_session_is_released_after_two_seconds_without_speech(
@@ -60,9 +60,9 @@ async def test_a_closed_session_is_released_after_two_seconds_without_speech(
 ) -> None:
     monkeypatch.setattr(maintenance, "time", SimpleNamespace(monotonic=lambda: NOW))
     work = Work()
-    work.admission.live[7] = SimpleNamespace(is_busy=is_busy, last_audio_at=NOW - quiet_s)
+    work.admission.live_sessions[7] = SimpleNamespace(is_busy=is_busy, last_audio_at=NOW - quiet_s)
     work.sessions.read.return_value = SimpleNamespace(is_over=is_over)
     await work.keeper._release_closed()
     assert [call.args for call in work.admission.release.await_args_list] == ([(7,)] if released else [])
-    is_queried = quiet_s >= QUIET_S and not is_busy
+    is_queried = quiet_s >= QUIET_TIMEOUT_S and not is_busy
     assert work.sessions.read.await_count == is_queried, "the store is not queried during speech"

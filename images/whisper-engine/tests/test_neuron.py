@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from voice_whisper.backends import on_neuron
-from voice_whisper.backends.base import Decoded, ModelLoadError, Role
+from voice_whisper.backends.base import DecodedText, ModelLoadError, Role
 from voice_whisper.settings import ModelSettings
 from voice_whisper.window import MAX_WINDOW_ROWS
 
@@ -118,8 +118,8 @@ def test_windows_are_encoded_and_decoded_one_by_one(settings: ModelSettings) -> 
     assert np.array_equal(hidden[:, :, :2], features)
     assert not hidden[:, :, 2:].any(), "silence follows"
     assert backend.decode(hidden, ["de", None], [2, 2]) == [
-        Decoded("256 after None", "de"),
-        Decoded("512 after None", "fr"),
+        DecodedText("256 after None", "de"),
+        DecodedText("512 after None", "fr"),
     ]
     assert backend.decode(hidden[:1], ["de"], [2], "Trikafta")[0].text == "256 after Trikafta"
 

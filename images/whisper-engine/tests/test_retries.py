@@ -30,7 +30,7 @@ class Store:
 async def test_an_operation_is_repeated_until_it_succeeds_and_its_outage_logged_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retries, "PAUSE_S", 0.001)
+    monkeypatch.setattr(retries, "RETRY_PAUSE_S", 0.001)
     assert await retry_until_done("a final", Store(None).call) == "done"
     assert caplog.messages == []
     assert await retry_until_done("a final", Store(OUTAGE, OSError("no route"), OUTAGE, None).call) == "done"

@@ -21,7 +21,7 @@ from voice_blueprint.contract.chunk import ChunkKind
 from voice_runtime.features import SAMPLE_RATE
 from voice_whisper import streaming, vllm_realtime, vllm_watch
 from voice_whisper.job import Priority
-from voice_whisper.streaming import OVERLAP, StreamError, Streams, join_texts
+from voice_whisper.streaming import OVERLAP_SAMPLES, StreamError, StreamingTranscriber, join_texts
 from voice_whisper.utterance import Utterance
 from voice_whisper.vllm_realtime import VllmRealtime
 
@@ -96,15 +96,15 @@ class Realtime:
 @pytest.fixture
 async def vllm(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Realtime, str]]:
     monkeypatch.setattr(streaming, "RETRY_PAUSE_S", 0.01)
-    monkeypatch.setattr(vllm_watch, "QUIET_S", BUSY_TIMEOUT_S)
+    monkeypatch.setattr(vllm_watch, "PROBE_AFTER_S", BUSY_TIMEOUT_S)
     found = Realtime()
     async with websockets.serve(found.serve, "127.0.0.1", 0, process_request=found.models) as server:
         yield found, f"http://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}"
 
 
 @pytest.fixture
-async def streams(vllm: tuple[Realtime, str]) -> AsyncIterator[Streams]:
-    transcriber = Streams(VllmRealtime(vllm[1]))
+async def streams(vllm: tuple[Realtime, str]) -> AsyncIterator[StreamingTranscriber]:
+    transcriber = StreamingTranscriber(VllmRealtime(vllm[1]))
     running = asyncio.create_task(transcriber.run())
     async with asyncio.timeout(BUSY_TIMEOUT_S):
         await transcriber.ready()
@@ -112,7 +112,7 @@ async def streams(vllm: tuple[Realtime, str]) -> AsyncIterator[Streams]:
     running.cancel()
 
 
-async def said(streams: Streams, utterance: Utterance, wanted: Priority = Priority.FINAL) -> str:
+async def said(streams: StreamingTranscriber, utterance: Utterance, wanted: Priority = Priority.FINAL) -> str:
     return (await streams.transcribe(utterance, None, wanted)).text
 
 
@@ -129,10 +129,10 @@ async def test_a_hanging_engine_is_reported_with_the_kind_of_error(
 
 
 async def test_a_hanging_engine_is_stuck_until_it_processes_silence(
-    vllm: tuple[Realtime, str], streams: Streams, monkeypatch: pytest.MonkeyPatch
+    vllm: tuple[Realtime, str], streams: StreamingTranscriber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its server still accepts sockets and reports success."""
-    for name, seconds in (("QUIET_S", 0.2), ("POLL_INTERVAL_S", 0.05), ("LIMIT_S", 0.5)):
+    for name, seconds in (("PROBE_AFTER_S", 0.2), ("POLL_INTERVAL_S", 0.05), ("PROBE_TIMEOUT_S", 0.5)):
         monkeypatch.setattr(vllm_watch, name, seconds)
     await asyncio.sleep(2)
     assert not streams.is_stuck
@@ -145,7 +145,9 @@ async def test_a_hanging_engine_is_stuck_until_it_processes_silence(
             await asyncio.sleep(0.05)
 
 
-async def test_no_word_is_lost_or_repeated_between_streams(vllm: tuple[Realtime, str], streams: Streams) -> None:
+async def test_no_word_is_lost_or_repeated_between_streams(
+    vllm: tuple[Realtime, str], streams: StreamingTranscriber
+) -> None:
     utterance, partials = Utterance(0, ChunkKind.PCM16, opened=True), []
     for number, chunk in enumerate(chunks_of(1, speech(90), kind=ChunkKind.PCM16)):
         utterance.add(chunk, 0.0)
@@ -156,11 +158,13 @@ async def test_no_word_is_lost_or_repeated_between_streams(vllm: tuple[Realtime,
     lengths = vllm[0].streams
     assert len(lengths) > 4
     assert max(lengths) <= 10 * SAMPLE_RATE, "longer than the context holds"
-    assert sum(lengths) == speech(90).size + (len(lengths) - 1) * OVERLAP, "each second is heard once"
+    assert sum(lengths) == speech(90).size + (len(lengths) - 1) * OVERLAP_SAMPLES, "each second is heard once"
     assert len(partials[-1].split()) > 75
 
 
-async def test_speech_after_a_pause_is_transcribed_from_there(vllm: tuple[Realtime, str], streams: Streams) -> None:
+async def test_speech_after_a_pause_is_transcribed_from_there(
+    vllm: tuple[Realtime, str], streams: StreamingTranscriber
+) -> None:
     utterance, texts = Utterance(0, ChunkKind.PCM16, opened=True), []
     chunks = chunks_of(1, speech(12), kind=ChunkKind.PCM16)
     half = len(speech(6)) // 320
@@ -173,7 +177,9 @@ async def test_speech_after_a_pause_is_transcribed_from_there(vllm: tuple[Realti
     assert sum(vllm[0].streams) == speech(12).size
 
 
-async def test_interrupted_engine_processes_all_audio_again(vllm: tuple[Realtime, str], streams: Streams) -> None:
+async def test_interrupted_engine_processes_all_audio_again(
+    vllm: tuple[Realtime, str], streams: StreamingTranscriber
+) -> None:
     utterance = Utterance(0, ChunkKind.PCM16, opened=True)
     for chunk in chunks_of(1, speech(12), kind=ChunkKind.PCM16):
         utterance.add(chunk, 0.0)
@@ -182,7 +188,7 @@ async def test_interrupted_engine_processes_all_audio_again(vllm: tuple[Realtime
     assert len(vllm[0].streams) == 4
 
 
-async def test_stream_ends_with_its_utterance(vllm: tuple[Realtime, str], streams: Streams) -> None:
+async def test_stream_ends_with_its_utterance(vllm: tuple[Realtime, str], streams: StreamingTranscriber) -> None:
     """Another host may take a session in the middle of a sentence."""
     utterance = Utterance(0, ChunkKind.PCM16, opened=True)
     for chunk in chunks_of(1, speech(3), kind=ChunkKind.PCM16):

@@ -16,14 +16,14 @@ from voice_runtime.chunk import AudioChunk
 from voice_whisper.session_audio import (
     INCOMPLETE_SENTENCE_FACTOR,
     MAX_CHUNK_GAP_S,
-    REORDER_S,
+    MAX_REORDER_S,
     TRANSCRIBE_AFTER_S,
     TRANSCRIBE_SOON_AFTER_S,
-    Dropped,
+    DropReason,
     SessionAudio,
 )
-from voice_whisper.utterance import SILENCE, Utterance
-from voice_whisper.window import window_of, window_s
+from voice_whisper.utterance import SILENCE_LEVEL, Utterance
+from voice_whisper.window import create_window, window_length_s
 
 SSRC = 1
 LOG10_ULP = 4
@@ -37,7 +37,7 @@ def heard(chunks: Iterable[AudioChunk], audio: SessionAudio | None = None, *, no
     audio = audio or SessionAudio()
     for chunk in chunks:
         audio.add(chunk, now)
-    return audio.finished(now)
+    return audio.pop_finished(now)
 
 
 @KINDS
@@ -45,9 +45,9 @@ def heard(chunks: Iterable[AudioChunk], audio: SessionAudio | None = None, *, no
 def test_assembled_features_match_the_reference_extractor(kind: ChunkKind, frames: int) -> None:
     speech = sound()[8000 : 8000 + frames * 320]
     (utterance,) = heard(chunks_of(SSRC, speech, first=7, kind=kind))
-    assert (utterance.start, utterance.frames, utterance.lost) == (7, frames, 0)
+    assert (utterance.start, utterance.frames, utterance.lost_chunks) == (7, frames, 0)
     reference = FeatureExtractor()(speech.astype(np.float32) / 32768)
-    window = window_of(utterance.features(80, until_end=True))
+    window = create_window(utterance.features(80, until_end=True))
     np.testing.assert_allclose(window[:, : reference.shape[1]], reference, atol=1e-3)
     assert not window[:, reference.shape[1] :].any()
 
@@ -68,7 +68,7 @@ def test_chunk_order_and_repetition_do_not_matter(kind: ChunkKind, seed: int) ->
         audio.add(chunk, 0.0)
         if audio.current:
             audio.current.features(80, until_end=False)
-    (utterance,) = audio.finished(0.0)
+    (utterance,) = audio.pop_finished(0.0)
     features = [each.features(80, until_end=True) for each in (in_order, utterance)]
     np.testing.assert_allclose(features[1], features[0], atol=1e-4)
 
@@ -79,11 +79,11 @@ def test_lost_chunk_is_replaced_by_silence(kind: ChunkKind) -> None:
     (whole,) = heard(chunks)
     audio = SessionAudio()
     assert heard([*chunks[:8], *chunks[9:]], audio) == [], "it may come still"
-    (utterance,) = audio.finished(REORDER_S)
-    assert utterance.lost == 1
+    (utterance,) = audio.pop_finished(MAX_REORDER_S)
+    assert utterance.lost_chunks == 1
     rows, expected = utterance.features(80, until_end=True), whole.features(80, until_end=True)
     assert len(rows) == len(expected)
-    silence = np.full((5, 80), SILENCE, np.float32)
+    silence = np.full((5, 80), SILENCE_LEVEL, np.float32)
     np.testing.assert_array_max_ulp(rows[82:87], silence, maxulp=LOG10_ULP)
     np.testing.assert_array_equal(np.delete(rows, slice(77, 92), axis=0), np.delete(expected, slice(77, 92), axis=0))
 
@@ -92,26 +92,26 @@ def test_chunk_after_the_end_of_its_utterance_is_late() -> None:
     chunks = chunks_of(SSRC, sound()[:32000])
     audio = SessionAudio()
     heard([*chunks[:8], *chunks[9:]], audio)
-    assert len(audio.finished(REORDER_S)) == 1
-    assert audio.add(chunks[8], REORDER_S) is Dropped.LATE
-    assert audio.add(chunks[-1], REORDER_S) is Dropped.LATE
+    assert len(audio.pop_finished(MAX_REORDER_S)) == 1
+    assert audio.add(chunks[8], MAX_REORDER_S) is DropReason.LATE
+    assert audio.add(chunks[-1], MAX_REORDER_S) is DropReason.LATE
     assert audio.current is None
 
 
 def test_other_kind_in_an_utterance_is_dropped() -> None:
     audio = SessionAudio()
     audio.add(chunks_of(SSRC, sound()[:32000])[0], 0.0)
-    assert audio.add(chunks_of(SSRC, sound()[:32000], kind=ChunkKind.PCM16)[1], 0.0) is Dropped.MIXED_KIND
+    assert audio.add(chunks_of(SSRC, sound()[:32000], kind=ChunkKind.PCM16)[1], 0.0) is DropReason.MIXED_KIND
 
 
 def test_unended_utterance_ends_with_the_next_one_or_a_timeout() -> None:
     first, second = chunks_of(SSRC, sound()[:16000]), chunks_of(SSRC, sound()[:16000], first=60)
     audio = SessionAudio()
     heard([*first[:-2], second[0]], audio)
-    (before,) = audio.finished(REORDER_S)
+    (before,) = audio.pop_finished(MAX_REORDER_S)
     assert (before.start, before.frames) == (0, 45)
-    assert audio.finished(MAX_CHUNK_GAP_S - 0.01) == []
-    (after,) = audio.finished(MAX_CHUNK_GAP_S)
+    assert audio.pop_finished(MAX_CHUNK_GAP_S - 0.01) == []
+    (after,) = audio.pop_finished(MAX_CHUNK_GAP_S)
     assert (after.start, after.frames) == (60, 5)
 
 
@@ -142,14 +142,14 @@ def test_short_pause_is_kept_as_silence(kind: ChunkKind) -> None:
         audio.add(chunk, 0.0)
         if audio.current:  # transcribed during the pause as if it were complete
             audio.current.features(80, until_end=audio.current.end is not None)
-    assert audio.finished(0.0) == [], "nothing has said that the sentence is over"
-    (utterance,) = audio.finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
-    assert (utterance.start, utterance.frames, utterance.lost, utterance.next_number) == (0, 150, 0, len(chunks))
+    assert audio.pop_finished(0.0) == [], "nothing has said that the sentence is over"
+    (utterance,) = audio.pop_finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
+    assert (utterance.start, utterance.frames, utterance.lost_chunks, utterance.next_number) == (0, 150, 0, len(chunks))
     parts = [all_of(in_two(kind, 400), place) for place in range(2)]
     rows = utterance.features(80, until_end=True)
     np.testing.assert_allclose(rows[:118], parts[0].features(80, until_end=True)[:118], atol=1e-3)
     np.testing.assert_allclose(rows[162:298], parts[1].features(80, until_end=True)[2:138], atol=1e-3)
-    assert (rows[124:156] <= SILENCE + 1e-3).all()
+    assert (rows[124:156] <= SILENCE_LEVEL + 1e-3).all()
 
 
 def all_of(chunks: list[AudioChunk], place: int) -> Utterance:
@@ -161,12 +161,12 @@ def test_silence_ends_complete_sentences_sooner() -> None:
         audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
         for chunk in chunks_of(SSRC, sound()[:32000]):
             audio.add(chunk, 0.0)
-        assert audio.next_utterance(TRANSCRIBE_AFTER_S - 0.01) is None
-        silent = audio.next_utterance(TRANSCRIBE_AFTER_S)
+        assert audio.silent_utterance(TRANSCRIBE_AFTER_S - 0.01) is None
+        silent = audio.silent_utterance(TRANSCRIBE_AFTER_S)
         assert silent
         silent.is_transcript_complete = says_all
-        assert audio.finished(ends_at - 0.01) == []
-        assert audio.finished(ends_at) == [silent]
+        assert audio.pop_finished(ends_at - 0.01) == []
+        assert audio.pop_finished(ends_at) == [silent]
 
 
 def test_commits_shorten_the_next_silence() -> None:
@@ -175,11 +175,11 @@ def test_commits_shorten_the_next_silence() -> None:
     asked[-1] = replace(asked[-1], flags=asked[-1].flags | ChunkFlag.COMMIT | ChunkFlag.END_OF_SPEECH)
     for chunk in asked:
         audio.add(chunk, 0.0)
-    assert len(audio.finished(0.0)) == 1
+    assert len(audio.pop_finished(0.0)) == 1
     for chunk in next_:
         audio.add(chunk, 0.0)
-    assert audio.next_utterance(TRANSCRIBE_SOON_AFTER_S - 0.01) is None
-    assert audio.next_utterance(TRANSCRIBE_SOON_AFTER_S) is audio.current
+    assert audio.silent_utterance(TRANSCRIBE_SOON_AFTER_S - 0.01) is None
+    assert audio.silent_utterance(TRANSCRIBE_SOON_AFTER_S) is audio.current
 
 
 @KINDS
@@ -190,8 +190,8 @@ def test_loss_around_a_pause_is_reported_as_a_gap(kind: ChunkKind) -> None:
         audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
         for chunk in [chunk for chunk in chunks if chunk not in chunks[missing]]:
             audio.add(chunk, 0.0)
-        (utterance,) = audio.finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
-        assert utterance.lost
+        (utterance,) = audio.pop_finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
+        assert utterance.lost_chunks
         assert len(utterance.gaps) == 1
         assert gap in {None, utterance.gaps[0]}
 
@@ -204,7 +204,7 @@ def test_mark_in_a_pause_ends_the_utterance_at_once() -> None:
     (utterance,) = heard([*chunks, mark], audio)
     assert (utterance.frames, utterance.last, utterance.next_number) == (150, 159, len(chunks) + 1)
     assert utterance.marks == ChunkFlag.COMMIT
-    assert audio.add(mark, 0.0) is Dropped.DUPLICATE
+    assert audio.add(mark, 0.0) is DropReason.DUPLICATE
 
 
 def test_speech_after_a_long_pause_starts_a_new_utterance() -> None:
@@ -223,8 +223,8 @@ def test_order_does_not_matter_around_a_pause(kind: ChunkKind, seed: int) -> Non
     audio = SessionAudio(end_of_turn_s=END_OF_TURN_S)
     for chunk in shuffled:
         audio.add(chunk, 0.0)
-    (utterance,) = audio.finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
-    assert (utterance.start, utterance.frames, utterance.lost) == (0, 150, 0)
+    (utterance,) = audio.pop_finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
+    assert (utterance.start, utterance.frames, utterance.lost_chunks) == (0, 150, 0)
 
 
 def test_a_session_that_begins_with_a_silence_has_no_gap() -> None:
@@ -244,7 +244,7 @@ def test_split_position_is_the_same_on_every_host() -> None:
     audio = SessionAudio(transcribed_until=1410)
     for chunk in chunks:
         audio.add(chunk, 0.0)
-    assert [(each.start, each.frames) for each in audio.finished(0.0)] == cut[1:]
+    assert [(each.start, each.frames) for each in audio.pop_finished(0.0)] == cut[1:]
 
 
 @KINDS
@@ -255,7 +255,7 @@ def test_utterance_that_just_fits_is_not_cut(kind: ChunkKind) -> None:
 
 
 def test_window_has_silence_after_the_words() -> None:
-    assert [window_s(rows) for rows in (1, 800, 801, 1300, 1301, 1800, 1801, 2800)] == [
+    assert [window_length_s(rows) for rows in (1, 800, 801, 1300, 1301, 1800, 1801, 2800)] == [
         10, 10, 15, 15, 20, 20, 30, 30,
     ]  # fmt: skip
 
@@ -273,11 +273,11 @@ def test_arbitrary_chunks_do_not_break_a_session(chunks: list[tuple[int, int, Ch
         values = np.zeros((count, 80), np.float32) if kind is ChunkKind.LOG_MEL else np.zeros(count * 160, np.int16)
         audio.add(AudioChunk(SSRC, sequence, ChunkFlag(flags), values), now)
         now += 0.05
-        starts += [each.start for each in audio.finished(now)]
-    over = audio.finished(now + MAX_CHUNK_GAP_S)
+        starts += [each.start for each in audio.pop_finished(now)]
+    over = audio.pop_finished(now + MAX_CHUNK_GAP_S)
     assert audio.current is None
     for utterance in over:
-        assert window_of(utterance.features(80, until_end=True)).shape[1] in {500, 1000, 1500, 2000, 3000}
+        assert create_window(utterance.features(80, until_end=True)).shape[1] in {500, 1000, 1500, 2000, 3000}
     starts += [each.start for each in over]
     assert starts == sorted(set(starts)), "Valkey refuses what is not in order"
 
@@ -292,8 +292,8 @@ def test_cuts_in_speech_get_surrounding_audio(kind: ChunkKind) -> None:
     audio = SessionAudio(overlap_frames=KEPT)
     first, second = heard(cut(SSRC, speech, at, first=10, kind=kind), audio)
     assert (first.start, first.frames, first.is_cut) == (10, at, True)
-    assert (second.start, second.frames, second.is_cut, second.lost) == (10 + at, 300 - at, False, 0)
-    assert second.before is first
+    assert (second.start, second.frames, second.is_cut, second.lost_chunks) == (10 + at, 300 - at, False, 0)
+    assert second.split_from is first
     assert at + 10 - KEPT <= second.begin <= at + 10 - KEPT + 5
     (whole,) = heard(chunks_of(SSRC, speech, first=10, kind=kind))
     rows, expected = (each.features(80, until_end=True) for each in (second, whole))
@@ -312,7 +312,7 @@ def test_speech_after_a_pause_is_a_separate_utterance(kind: ChunkKind) -> None:
         chunks_of(SSRC, sound()[32000:64000], first=130, kind=kind),
     )
     _, after = heard([*first, *[replace(chunk, number=20 + place) for place, chunk in enumerate(second)]], audio)
-    assert (after.start, after.begin, after.before) == (130, 130, None)
+    assert (after.start, after.begin, after.split_from) == (130, 130, None)
 
 
 @KINDS
@@ -321,5 +321,5 @@ def test_late_chunk_is_not_added_to_the_next_utterance(kind: ChunkKind) -> None:
     audio = SessionAudio(overlap_frames=KEPT)
     late = chunks.pop(17)
     first, second = heard([*chunks[:-1], late, chunks[-1]], audio)
-    assert (first.lost, second.lost) == (0, 0)
+    assert (first.lost_chunks, second.lost_chunks) == (0, 0)
     assert (second.start, second.frames) == (100, 100)

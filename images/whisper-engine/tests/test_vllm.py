@@ -26,7 +26,7 @@ from voice_whisper import vllm_backend, vllm_watch
 from voice_whisper.job import JobFailedError, Priority
 from voice_whisper.utterance import Utterance
 from voice_whisper.vllm_backend import VllmBackend
-from voice_whisper.vllm_watch import VllmWatch, is_loopback
+from voice_whisper.vllm_watch import VllmWatch, is_loopback_url
 from voice_whisper.window import FRAME_MS
 
 MODEL = "openai/whisper-large-v3"
@@ -172,9 +172,9 @@ async def test_an_error_response_is_not_retried(vllm: Vllm, answer: tuple[int, A
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_watch, "QUIET_S", 0.2)
+    monkeypatch.setattr(vllm_watch, "PROBE_AFTER_S", 0.2)
     monkeypatch.setattr(vllm_watch, "POLL_INTERVAL_S", 0.05)
-    monkeypatch.setattr(vllm_watch, "LIMIT_S", 0.5)
+    monkeypatch.setattr(vllm_watch, "PROBE_TIMEOUT_S", 0.5)
 
 
 async def until(what: str, happens: Callable[[], bool]) -> None:
@@ -205,7 +205,7 @@ async def test_a_vllm_that_is_busy_is_not_stuck(caplog: pytest.LogCaptureFixture
     running = asyncio.create_task(watch.run())
     for _ in range(40):
         await asyncio.sleep(0.1)
-        watch.answered()
+        watch.record_answer()
         assert not watch.is_stuck
     await until("stuck", lambda: watch.is_stuck)
     running.cancel()
@@ -240,7 +240,7 @@ async def test_vllms_responses_to_silence(vllm: Vllm, status: int, stuck: bool) 
 )
 def test_only_a_local_vllm_is_watched(address: str, local: bool) -> None:
     """Behind a router, a hanging engine is one of several, and the router excludes it."""
-    assert is_loopback(address) is local
+    assert is_loopback_url(address) is local
 
 
 async def test_sessions_leave_a_host_with_a_hanging_vllm_until_it_recovers(

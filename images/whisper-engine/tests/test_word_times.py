@@ -8,15 +8,15 @@ from engine_host import sound
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voice_runtime.features import LogMel, Rows
+from voice_runtime.features import FeatureRows, LogMelExtractor
 from voice_whisper.backends.base import Word
-from voice_whisper.word_times import PAUSE_ROWS, SHORTEST_S, tighten_words
+from voice_whisper.word_times import MAX_PAUSE_ROWS, MIN_WORD_S, tighten_words
 
 RATE = 16_000
 
 
-def rows_of(*parts: np.ndarray) -> Rows:
-    extractor = LogMel()
+def rows_of(*parts: np.ndarray) -> FeatureRows:
+    extractor = LogMelExtractor()
     audio = np.concatenate(parts).astype(np.int16)
     return np.concatenate([extractor.push(audio), extractor.flush()])
 
@@ -61,7 +61,7 @@ def test_words_stay_in_order_and_have_a_duration(edges: list[int], level: float)
         assert before.start <= after.start
         assert before.end <= after.start + 1e-9
     if len(words) == 1:
-        assert found[0].end - found[0].start >= min(SHORTEST_S, PAUSE_ROWS) - 1e-9
+        assert found[0].end - found[0].start >= min(MIN_WORD_S, MAX_PAUSE_ROWS) - 1e-9
 
 
 def test_without_audio_no_words_are_reported() -> None:
@@ -71,7 +71,7 @@ def test_without_audio_no_words_are_reported() -> None:
 LOUD, QUIET = 0.0, -5.0
 
 
-def levels(*parts: tuple[float, int]) -> Rows:
+def levels(*parts: tuple[float, int]) -> FeatureRows:
     """Return rows of 10 ms with these levels, each for a number of rows."""
     return np.concatenate([np.full((count, 80), level, np.float32) for level, count in parts])
 

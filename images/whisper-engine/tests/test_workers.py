@@ -22,18 +22,18 @@ from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, ChunkKind
 from voice_whisper import pool as pool_module
 from voice_whisper import process as process_module
 from voice_whisper import stage as stage_module
-from voice_whisper.backends.base import Decoded, Role
-from voice_whisper.backends.on_ctranslate2 import TOKENS_PER_S, max_length_for
+from voice_whisper.backends.base import DecodedText, Role
+from voice_whisper.backends.on_ctranslate2 import MAX_TOKENS_PER_S, max_length_for
 from voice_whisper.job import MAX_ATTEMPTS, Job, JobFailedError, JobQueue, Priority, StaleError
 from voice_whisper.memory import SharedSlots
-from voice_whisper.messages import Request, States
+from voice_whisper.messages import BatchRequest, StatesLayout
 from voice_whisper.pool import WorkerPool
 from voice_whisper.process import Process, WorkerDiedError
 from voice_whisper.settings import EngineSettings
 from voice_whisper.stage import Stage
-from voice_whisper.utterance import LONG_FRAMES, Utterance
-from voice_whisper.window import ROWS_PER_S, window_of
-from voice_whisper.worker import answer
+from voice_whisper.utterance import SPLIT_THRESHOLD_FRAMES, Utterance
+from voice_whisper.window import ROWS_PER_S, create_window
+from voice_whisper.worker import process_batch
 
 SLOTS = 3
 ROWS = 1000
@@ -63,16 +63,16 @@ def put_speech(memory: SharedSlots) -> None:
     utterance = Utterance(0, ChunkKind.LOG_MEL, opened=True)
     for chunk in chunks_of(1, first_sentence()):
         utterance.add(chunk, 0.0)
-    window = window_of(utterance.features(80, until_end=True))
+    window = create_window(utterance.features(80, until_end=True))
     for slot in range(SLOTS):
-        memory.features(slot, *window.shape)[:] = window
+        memory.features_view(slot, *window.shape)[:] = window
 
 
-def batch(*slots: int, states: States | None = None) -> Request:
+def batch(*slots: int, states: StatesLayout | None = None) -> BatchRequest:
     """Return a request for these slots; the language of the first must be detected."""
     languages = [None, "de"][: len(slots)]
     rows = [ROWS] * len(slots)
-    return Request(slots=list(slots), bins=80, rows=ROWS, states=states, languages=languages, audio_rows=rows)
+    return BatchRequest(slots=list(slots), bins=80, rows=ROWS, states=states, languages=languages, audio_rows=rows)
 
 
 async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: Process) -> None:
@@ -80,7 +80,7 @@ async def test_batch_passes_through_shared_memory(memory: SharedSlots, encoder: 
     encoded = await encoder.send_request(batch(2, 0))
     assert encoded.states
     assert encoded.states.shape == (ROWS / 2, 384)
-    hidden = [memory.hidden(slot, encoded.states.shape, encoded.states.dtype) for slot in range(SLOTS)]
+    hidden = [memory.hidden_view(slot, encoded.states.shape, encoded.states.dtype) for slot in range(SLOTS)]
     assert [bool(states.any()) for states in hidden] == [True, False, True]
     decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
     decoded = await decoder.send_request(batch(0, 2, states=encoded.states))
@@ -95,7 +95,7 @@ async def test_colocated_worker_gives_the_same_result_without_a_transfer(memory:
     reply = await colocated.send_request(batch(2, 0))
     await colocated.stop()
     assert min(reply.stages_ms["encode"], reply.stages_ms["decode"]) > 0
-    assert not any(memory.hidden(slot, (ROWS // 2, 384), "float32").any() for slot in range(SLOTS))
+    assert not any(memory.hidden_view(slot, (ROWS // 2, 384), "float32").any() for slot in range(SLOTS))
     encoded = await encoder.send_request(batch(2, 0))
     decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
     decoded = await decoder.send_request(batch(2, 0, states=encoded.states))
@@ -113,21 +113,21 @@ class Slow:
         time.sleep(0.05)
         return np.zeros((len(features), 2, 3), np.float32)
 
-    def decode(self, hidden: np.ndarray, *_: object) -> list[Decoded]:
+    def decode(self, hidden: np.ndarray, *_: object) -> list[DecodedText]:
         time.sleep(0.1)
-        return [Decoded("yes", "en")] * len(hidden)
+        return [DecodedText("yes", "en")] * len(hidden)
 
 
 def test_a_worker_measures_its_stages(memory: SharedSlots) -> None:
     model: Any = Slow()
     since = time.perf_counter()
-    both = answer(Role.COLOCATED, model, memory, batch(0)).stages_ms
+    both = process_batch(Role.COLOCATED, model, memory, batch(0)).stages_ms
     total_ms = 1000 * (time.perf_counter() - since)
     assert both["encode"] >= 50
     assert both["decode"] >= 100
     assert sum(both.values()) <= total_ms
-    encoded = answer(Role.ENCODER, model, memory, batch(0))
-    decoded = answer(Role.DECODER, model, memory, batch(0, states=encoded.states))
+    encoded = process_batch(Role.ENCODER, model, memory, batch(0))
+    decoded = process_batch(Role.DECODER, model, memory, batch(0, states=encoded.states))
     assert [list(each.stages_ms) for each in (encoded, decoded)] == [["encode"], ["decode"]]
     assert decoded.stages_ms["decode"] >= 100
     assert [said.text for said in decoded.texts] == ["yes"]
@@ -136,8 +136,8 @@ def test_a_worker_measures_its_stages(memory: SharedSlots) -> None:
 async def test_unresponsive_worker_is_killed(
     memory: SharedSlots, encoder: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_module, "ANSWER_TIMEOUT_S", 0.2)
-    memory.features(0, 80, ROWS)[:] = 0
+    monkeypatch.setattr(process_module, "BATCH_TIMEOUT_S", 0.2)
+    memory.features_view(0, 80, ROWS)[:] = 0
     os.kill(encoder.pid, signal.SIGSTOP)
     with pytest.raises(WorkerDiedError, match=r"did not answer for 0\.2 s"):
         await encoder.send_request(batch(0))
@@ -176,11 +176,11 @@ def job(rows: int = ROWS, wanted: Priority = Priority.FINAL) -> Job:
 def test_a_slot_has_room_for_the_largest_model(memory: SharedSlots) -> None:
     shape = (1500, 1280)
     for slot in range(SLOTS):
-        memory.features(slot, 128, 3000)[:] = slot
-        memory.hidden(slot, shape, "float32")[:] = -slot
+        memory.features_view(slot, 128, 3000)[:] = slot
+        memory.hidden_view(slot, shape, "float32")[:] = -slot
     for slot in range(SLOTS):
-        assert (memory.features(slot, 128, 3000) == slot).all()
-        assert (memory.hidden(slot, shape, "float32") == -slot).all()
+        assert (memory.features_view(slot, 128, 3000) == slot).all()
+        assert (memory.hidden_view(slot, shape, "float32") == -slot).all()
 
 
 async def test_a_window_has_its_share_of_the_batches_that_it_was_in() -> None:
@@ -188,8 +188,8 @@ async def test_a_window_has_its_share_of_the_batches_that_it_was_in() -> None:
     waited.requested_at -= 10
     waited.add_durations({"encode": 1000.0}, 4)
     waited.add_durations({"decode": 3000.0, "align": 1000.0}, 2)
-    waited.answer(Decoded("yes", "en"))
-    waited.answer(Decoded("no", "en"))
+    waited.set_result(DecodedText("yes", "en"))
+    waited.set_result(DecodedText("no", "en"))
     heard = await waited.result
     assert (heard.text, heard.processing_s) == ("yes", 0.25 + 2.0)
     assert heard.stages_ms == {"queue": pytest.approx(5000, abs=500), "encode": 1000, "decode": 3000, "align": 1000}
@@ -231,7 +231,7 @@ async def test_only_a_window_that_kills_workers_is_abandoned(encoder: Process) -
         if poison in batch:
             raise WorkerDiedError("died")
         for each in batch:
-            each.answer(Decoded("yes", "en"))
+            each.set_result(DecodedText("yes", "en"))
 
     async def start(_: int) -> Process:
         return encoder
@@ -256,7 +256,7 @@ async def test_decoder_batches_other_streams_and_a_cpu_encoder_does_not(
     encoder: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full batch does not wait; a stage that one window keeps busy does not get two."""
-    monkeypatch.setattr(stage_module, "GATHER_S", BUSY_TIMEOUT_S)
+    monkeypatch.setattr(stage_module, "BATCH_GATHER_S", BUSY_TIMEOUT_S)
 
     async def batches(role: Role) -> list[int]:
         sizes: list[int] = []
@@ -264,7 +264,7 @@ async def test_decoder_batches_other_streams_and_a_cpu_encoder_does_not(
         async def work(_: Process, batch: list[Job]) -> None:
             sizes.append(len(batch))
             for each in batch:
-                each.answer(Decoded("yes", "en"))
+                each.set_result(DecodedText("yes", "en"))
 
         async def start(_: int) -> Process:
             return encoder
@@ -287,7 +287,7 @@ async def test_decoder_batches_other_streams_and_a_cpu_encoder_does_not(
 
 
 async def test_decoder_does_not_wait_while_no_work_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage_module, "GATHER_S", BUSY_TIMEOUT_S)
+    monkeypatch.setattr(stage_module, "BATCH_GATHER_S", BUSY_TIMEOUT_S)
     utterance = Utterance(0, ChunkKind.LOG_MEL, opened=True)
     for chunk in chunks_of(1, first_sentence()):
         utterance.add(chunk, 0.0)
@@ -306,16 +306,16 @@ async def test_decoder_does_not_wait_while_no_work_is_pending(monkeypatch: pytes
 
 async def test_unneeded_partials_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without partials nothing of a long utterance would be cut off, and eight simultaneous monologues did not end."""
-    monkeypatch.setattr(pool_module, "STALE_S", 0.05)
+    monkeypatch.setattr(pool_module, "MAX_PARTIAL_WAIT_S", 0.05)
     settings: dict[str, Any] = {"host": "h", "host_address": "127.0.0.1", "host_kind": "gpu"}
     ports = {"chunk_port": 1, "health_port": 1, "drain_timeout_s": 1}
     pool = WorkerPool(EngineSettings.model_validate(settings | ports))  # none of whose workers is free
     short, long = (Utterance(0, ChunkKind.LOG_MEL, opened=True) for _ in range(2))
     speech = np.concatenate([first_sentence()] * 10)
-    for utterance, frames in ((short, LONG_FRAMES), (long, LONG_FRAMES + 5)):
+    for utterance, frames in ((short, SPLIT_THRESHOLD_FRAMES), (long, SPLIT_THRESHOLD_FRAMES + 5)):
         for chunk in chunks_of(1, speech[: frames * CHUNK_FRAME_SAMPLES]):
             utterance.add(chunk, 0.0)
-    assert short.received_frames <= LONG_FRAMES < long.received_frames
+    assert short.transcribed_frames <= SPLIT_THRESHOLD_FRAMES < long.transcribed_frames
     hearing = asyncio.create_task(pool.transcribe(long, "en", Priority.PARTIAL))
     with pytest.raises(StaleError):
         await pool.transcribe(short, "en", Priority.PARTIAL)
@@ -329,8 +329,8 @@ async def test_a_stopped_worker_makes_its_host_stuck_until_another_does_its_work
 ) -> None:
     """An idle stopped worker is not noticed; one with work is killed, and another does its work."""
     monkeypatch.setattr(pool_module, "POLL_INTERVAL_S", 0.1)
-    monkeypatch.setattr(pool_module, "STALLED_S", 1)
-    monkeypatch.setattr(process_module, "ANSWER_TIMEOUT_S", 5)
+    monkeypatch.setattr(pool_module, "STALL_TIMEOUT_S", 1)
+    monkeypatch.setattr(process_module, "BATCH_TIMEOUT_S", 5)
     utterance = Utterance(0, ChunkKind.LOG_MEL, opened=True)
     for chunk in chunks_of(1, first_sentence()):
         utterance.add(chunk, 0.0)
@@ -372,4 +372,4 @@ def test_token_limit_of_a_window_allows_fast_speech() -> None:
         max_length=max_length_for(hidden),
         suppress_tokens=[-1, tokenizer.token_to_id("<|endoftext|>")],
     )
-    assert len(result.sequences_ids[0]) == ROWS / ROWS_PER_S * TOKENS_PER_S
+    assert len(result.sequences_ids[0]) == ROWS / ROWS_PER_S * MAX_TOKENS_PER_S

@@ -15,7 +15,7 @@ from voice_stacks.aws.state import StateStack
 from voice_stacks.aws.vad import VadStack
 
 
-def build(app: App, deployment: Deployment) -> list[VoiceStack]:
+def build_stacks(app: App, deployment: Deployment) -> list[VoiceStack]:
     """Create the stacks of a deployment in one region, in the order of their dependencies."""
     network = NetworkStack(app, deployment)
     registry = RegistryStack(app, deployment)

@@ -8,7 +8,7 @@ from voice_blueprint.file.model.agents import AwsAgents
 from voice_blueprint.file.model.deployment import Deployment
 from voice_constructs.aws.agents import Agents, AgentsProps
 from voice_constructs.aws.domain import HostDomain
-from voice_constructs.aws.edge import edge_context
+from voice_constructs.aws.edge import create_edge_context
 from voice_constructs.aws.public_load_balancer import TlsLoadBalancer
 from voice_stacks.aws.edge import EdgeStack
 from voice_stacks.aws.network import NetworkStack
@@ -35,7 +35,7 @@ class AgentsStack(VoiceStack):
         edge: EdgeStack,
     ) -> None:
         super().__init__(app, deployment)
-        context = edge_context(self, deployment=deployment, network=network.network, retention=self.retention)
+        context = create_edge_context(self, deployment=deployment, network=network.network, retention=self.retention)
         domain_config = deployment.aws.edge.domain
         domain = (
             HostDomain(self, "Domain", zone_id=domain_config.zone_id, hosts=(agent_host(domain_config),))

@@ -9,12 +9,12 @@ import voice_blueprint
 from voice_blueprint import checks
 from voice_blueprint.checks import Finding, Level
 from voice_blueprint.file.model.deployment import Deployment
-from voice_constructs.aws.acknowledge import acknowledged
-from voice_stacks.aws import build
+from voice_constructs.aws.acknowledge import take_acknowledgments
+from voice_stacks.aws import build_stacks
 
 DEPLOYMENT_CONTEXT = "deployment"
 VALIDATE_CONTEXT = "validate"
-REFUSED = 2
+REFUSED_EXIT_CODE = 2
 """Exit code for a deployment file that cannot be deployed."""
 
 
@@ -37,8 +37,8 @@ def make_app(deployment: Deployment, *, validate: bool = False, outdir: str | No
         # each command.
         context={"aws:cdk:disable-creation-stack-traces": True},
     )
-    first, *_ = [stack for regional in deployment.in_regions() for stack in build(app, regional)]
-    acknowledgments = acknowledged()
+    first, *_ = [stack for regional in deployment.region_deployments() for stack in build_stacks(app, regional)]
+    acknowledgments = take_acknowledgments()
     if validate:
         # Imported here, since the import of the rules takes as long as a synth.
         from aws_cdk import Validations  # noqa: PLC0415
@@ -48,7 +48,7 @@ def make_app(deployment: Deployment, *, validate: bool = False, outdir: str | No
         for construct, acknowledgment in acknowledgments:
             Validations.of(construct).acknowledge(acknowledgment)
     annotations = Annotations.of(first)
-    for finding in checks.run(deployment):
+    for finding in checks.run_checks(deployment):
         _annotate(annotations, finding)
     return app
 
@@ -57,7 +57,7 @@ def _annotate(annotations: Annotations, finding: Finding) -> None:
     text = f"{finding.violation.message}. {finding.violation.remedy}"
     if finding.check.level is Level.INFO:
         annotations.add_info_v2(finding.check.id, text)
-    elif finding.accepted_because is None:
+    elif finding.acceptance_reason is None:
         annotations.add_warning_v2(finding.check.id, text)
 
 
@@ -77,7 +77,7 @@ def synthesize() -> None:
         _refuse([str(problem) for problem in error.problems])
     if deployment.aws_section is None:
         _refuse([f"{path}: has no section `aws`; deploy its section `azure` with pulumi (stacks/voice_stacks/azure)"])
-    reasons = checks.refusals(deployment)
+    reasons = checks.blocking_messages(deployment)
     if reasons:
         _refuse(reasons)
     make_app(deployment, validate=context.try_get_context(VALIDATE_CONTEXT) == "true").synth()
@@ -85,4 +85,4 @@ def synthesize() -> None:
 
 def _refuse(reasons: list[str]) -> NoReturn:
     sys.stderr.writelines(f"{reason}\n" for reason in reasons)
-    raise SystemExit(REFUSED)
+    raise SystemExit(REFUSED_EXIT_CODE)

@@ -28,7 +28,7 @@ class AsrStack(FleetStack):
     ) -> None:
         super().__init__(app, deployment, network=network, registry=registry, state=state)
         group = self.context.log_group
-        self.export(group.log_group_name, group.log_group_arn, self.context.key.key_arn)
+        self.export_values(group.log_group_name, group.log_group_arn, self.context.key.key_arn)
         for fleet in deployment.aws.asr:
             if fleet.artifacts and not lacks_digests(deployment, asr_images(fleet)):
                 props = AcceleratorFleetProps(fleet=fleet, context=self.context)
@@ -42,7 +42,7 @@ class AcceleratorStack(VoiceStack):
     """
 
     def __init__(self, app: App, *, fleet: AsrFleet, asr: AsrStack) -> None:
-        self.tier = names.fleet_tier(fleet.name)
+        self.tier = names.fleet_stack_suffix(fleet.name)
         self.description_text = f"speech recognition on {fleet.instance_type}"
         super().__init__(app, asr.deployment)
         self.fleet = AcceleratorFleet(

@@ -4,7 +4,7 @@ from aws_cdk import App, CfnOutput
 
 from voice_blueprint.file.model.deployment import Deployment
 from voice_constructs.aws.domain import EdgeDomain
-from voice_constructs.aws.edge import edge_context
+from voice_constructs.aws.edge import create_edge_context
 from voice_constructs.aws.gateway import Gateway, GatewayProps
 from voice_constructs.aws.public_load_balancer import PublicLoadBalancer
 from voice_constructs.aws.session_api import SessionApi
@@ -32,7 +32,7 @@ class EdgeStack(VoiceStack):
         vad: VadStack,
     ) -> None:
         super().__init__(app, deployment)
-        context = edge_context(self, deployment=deployment, network=network.network, retention=self.retention)
+        context = create_edge_context(self, deployment=deployment, network=network.network, retention=self.retention)
         domain_config = deployment.aws.edge.domain
         domain = EdgeDomain(self, "Domain", domain=domain_config) if domain_config else None
         self.load_balancer = PublicLoadBalancer(
@@ -53,7 +53,7 @@ class EdgeStack(VoiceStack):
             ),
         )
         link, gateway = self.api.link, self.gateway
-        self.export(
+        self.export_values(
             self.load_balancer.load_balancer.load_balancer_full_name,
             self.load_balancer.targets.target_group_full_name,
             link.load_balancer.load_balancer_dns_name,

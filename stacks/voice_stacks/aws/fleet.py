@@ -6,7 +6,7 @@ from aws_cdk import App
 
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
-from voice_constructs.aws.fleet import fleet_context
+from voice_constructs.aws.fleet import create_fleet_context
 from voice_stacks.aws.network import NetworkStack
 from voice_stacks.aws.registry import RegistryStack
 from voice_stacks.aws.stack import VoiceStack
@@ -26,7 +26,7 @@ class FleetStack(VoiceStack):
         self, app: App, deployment: Deployment, *, network: NetworkStack, registry: RegistryStack, state: StateStack
     ) -> None:
         super().__init__(app, deployment)
-        self.context = fleet_context(
+        self.context = create_fleet_context(
             self,
             tier=self.hosts,
             deployment=deployment,

@@ -31,7 +31,7 @@ class NetworkStack(VoiceStack):
             ),
         )
         vpc = self.network.vpc
-        self.export(
+        self.export_values(
             vpc.vpc_id,
             *(subnet.subnet_id for subnet in (*vpc.public_subnets, *vpc.private_subnets, *vpc.isolated_subnets)),
             *(group.security_group_id for group in self.network.security_groups.values()),
@@ -39,7 +39,7 @@ class NetworkStack(VoiceStack):
         )
         # The alarms are in this stack, since a NAT gateway that another stack refers to cannot be removed. They use the
         # topic's ARN, since the topic is created last.
-        topic = f"arn:{PARTITION}:sns:{deployment.aws.region}:{ACCOUNT_ID}:{names.alert_topic(deployment)}"
+        topic = f"arn:{PARTITION}:sns:{deployment.aws.region}:{ACCOUNT_ID}:{names.alert_topic_name(deployment)}"
         AlertAlarms(
             self,
             "Alarms",

@@ -38,12 +38,12 @@ class ObservabilityStack(VoiceStack):
         agents: AgentsStack | None,
     ) -> None:
         super().__init__(app, deployment)
-        resources = _resources(vad, edge) | (_agent_resources(agents) if agents else {})
+        resources = _dimension_values(vad, edge) | (_agent_dimension_values(agents) if agents else {})
         self.topic = AlertTopic(
             self,
             "Topic",
             props=AlertTopicProps(
-                name=names.alert_topic(deployment),
+                name=names.alert_topic_name(deployment),
                 observability=deployment.aws.observability,
                 key_policy=self.retention.keys,
             ),
@@ -83,7 +83,7 @@ class ObservabilityStack(VoiceStack):
                 self,
                 "Budget",
                 props=CostBudgetProps(
-                    name=names.budget(deployment),
+                    name=names.budget_name(deployment),
                     limit_usd=deployment.aws.observability.monthly_budget_usd,
                     topic_arn=self.topic.arn,
                     runbook_url=names.runbook_url(deployment, BUDGET),
@@ -91,7 +91,7 @@ class ObservabilityStack(VoiceStack):
             )
 
 
-def _resources(vad: VadStack, edge: EdgeStack) -> dict[Resource, str]:
+def _dimension_values(vad: VadStack, edge: EdgeStack) -> dict[Resource, str]:
     """Return the dimension values that are only known after AWS has created the resources."""
     public, link = edge.load_balancer, edge.api.link
     return {
@@ -107,7 +107,7 @@ def _resources(vad: VadStack, edge: EdgeStack) -> dict[Resource, str]:
     }
 
 
-def _agent_resources(stack: AgentsStack) -> dict[Resource, str]:
+def _agent_dimension_values(stack: AgentsStack) -> dict[Resource, str]:
     balancer = stack.load_balancer
     return {
         Resource.AGENT_LOAD_BALANCER: balancer.load_balancer.load_balancer_full_name,

@@ -17,6 +17,6 @@ class RegistryStack(VoiceStack):
         super().__init__(app, deployment)
         self.registry = ImageRegistry(self, "Registry", prefix=deployment.name, removal_policy=self.retention.keys)
         for repository in self.registry.repositories.values():
-            self.export(repository.repository_arn, repository.repository_name)
+            self.export_values(repository.repository_arn, repository.repository_name)
         bucket, key = self.registry.artifacts.bucket, self.registry.artifacts.key
-        self.export(bucket.bucket_arn, bucket.bucket_name, key.key_arn)
+        self.export_values(bucket.bucket_arn, bucket.bucket_name, key.key_arn)

@@ -6,7 +6,7 @@ from voice_blueprint.aws import names
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import STATE_USERS
 from voice_blueprint.file.model.deployment import Deployment
-from voice_constructs.aws.state import StateStoreProps, ValkeyStore
+from voice_constructs.aws.state import ValkeyStore, ValkeyStoreProps
 from voice_stacks.aws.network import NetworkStack
 from voice_stacks.aws.stack import VoiceStack
 
@@ -22,13 +22,13 @@ class StateStack(VoiceStack):
         self.store = ValkeyStore(
             self,
             "Store",
-            props=StateStoreProps(
-                name=names.state_prefix(deployment),
-                group=names.state_group(deployment),
+            props=ValkeyStoreProps(
+                name=names.state_user_prefix(deployment),
+                group=names.state_group_id(deployment),
                 # The agents' user also exists without agents, since they can be removed from the file while tasks still
                 # use it.
                 users=STATE_USERS,
-                host_parameter=names.state_host(deployment),
+                host_parameter=names.state_host_parameter(deployment),
                 region=deployment.aws.region,
                 store=deployment.aws.state,
                 vpc=network.network.vpc,
@@ -39,4 +39,4 @@ class StateStack(VoiceStack):
                 removal_policy=self.retention.store,
             ),
         )
-        self.export(self.store.key.key_arn, *(secret.secret_arn for secret in self.store.secrets.values()))
+        self.export_values(self.store.key.key_arn, *(secret.secret_arn for secret in self.store.secrets.values()))

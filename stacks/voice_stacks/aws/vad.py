@@ -23,6 +23,8 @@ class VadStack(FleetStack):
     ) -> None:
         super().__init__(app, deployment, network=network, registry=registry, state=state)
         self.fleet = VadFleet(self, "Fleet", context=self.context)
-        targets = self.fleet.by_instance, self.fleet.by_address
-        self.export(*(value for group in targets for value in (group.target_group_arn, group.target_group_full_name)))
-        self.export(self.context.log_group.log_group_name)
+        targets = self.fleet.instance_targets, self.fleet.address_targets
+        self.export_values(
+            *(value for group in targets for value in (group.target_group_arn, group.target_group_full_name))
+        )
+        self.export_values(self.context.log_group.log_group_name)

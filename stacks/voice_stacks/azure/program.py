@@ -11,7 +11,7 @@ from voice_blueprint.file.model.deployment import Deployment
 DEPLOYMENT_KEY = "deployment"
 
 
-def configured_deployment() -> Deployment:
+def load_configured_deployment() -> Deployment:
     """Load the deployment file of ``<project>:deployment``, and run the checks.
 
     Warnings are logged unless the file accepts them.
@@ -32,11 +32,11 @@ def configured_deployment() -> Deployment:
             f"{file}: deployment {deployment.name} has no section `azure`, so there is nothing to deploy"
         )
     blocking = []
-    for finding in checks.run(deployment):
-        text = finding.text(deployment.source)
-        if finding.blocks:
+    for finding in checks.run_checks(deployment):
+        text = finding.format_line(deployment.source)
+        if finding.is_blocking:
             blocking.append(text)
-        elif finding.accepted_because is None and finding.check.level is not checks.Level.INFO:
+        elif finding.acceptance_reason is None and finding.check.level is not checks.Level.INFO:
             pulumi.log.warn(text)
     if blocking:
         raise pulumi.RunError("\n".join(blocking))

@@ -59,7 +59,7 @@ def findings(deployment: Deployment, case: Case) -> list[Finding]:
     """Return the findings of the case's check at the case's location."""
     return [
         finding
-        for finding in checks.run(deployment)
+        for finding in checks.run_checks(deployment)
         if finding.check.id == case.check and finding.violation.location == location(case.at)
     ]
 
@@ -70,8 +70,8 @@ def test_a_violating_file_triggers_its_check(case: Case, load: Load) -> None:
     found = findings(deployment, case)
     assert found
     for finding in found:
-        assert finding.blocks == (finding.check.level is Level.ERROR)
-        assert finding.accepted_because is None or finding.check.id == "ena-express-hops"
+        assert finding.is_blocking == (finding.check.level is Level.ERROR)
+        assert finding.acceptance_reason is None or finding.check.id == "ena-express-hops"
 
 
 @EACH_CASE
@@ -84,7 +84,7 @@ def test_a_finding_has_a_value_a_remedy_and_a_location(case: Case, load: Load) -
     deployment = load(case.trips, case.base)
     document = parse_yaml(deployment.source.file.read_text(encoding="utf-8"))
     words = {str(place[-1]) for place in setting_locations(document)} | set(re.findall(r"[\w.-]+", str(document)))
-    for finding in nonempty(checks.run(deployment)):
+    for finding in nonempty(checks.run_checks(deployment)):
         violation = finding.violation
         # A file for one cloud does not refer to the documentation of the other.
         assert deployment.aws_section or "aws.amazon.com" not in finding.check.source, finding.check.id
@@ -150,12 +150,12 @@ def test_check_has_a_description_and_a_source(check: checks.Check) -> None:
     ],
 )
 def test_base_document_only_has_informational_findings(base: str, informs: set[str], load: Load) -> None:
-    assert {finding.check.id for finding in checks.run(load({}, base))} == informs
+    assert {finding.check.id for finding in checks.run_checks(load({}, base))} == informs
 
 
 def test_errors_come_before_other_findings(load: Load) -> None:
     edits = {"aws.vad.data_path.mtu": 1300, "aws.network.nat_gateways": 1, "aws.vad.ena_express.enabled": True}
-    levels = [finding.check.level for finding in checks.run(load(edits))]
+    levels = [finding.check.level for finding in checks.run_checks(load(edits))]
     assert levels == sorted(levels, key=list(Level).index)
     assert set(levels) == set(Level)
 
@@ -170,15 +170,15 @@ def accept_finding(check: str, reason: str = "measured, and it is fine") -> Edit
 
 
 def blocking_checks(deployment: Deployment) -> set[str]:
-    return {finding.check.id for finding in checks.run(deployment) if finding.blocks}
+    return {finding.check.id for finding in checks.run_checks(deployment) if finding.is_blocking}
 
 
 def test_an_accepted_error_stays_visible_and_does_not_block(load: Load) -> None:
     assert blocking_checks(load(SMALL_MTU)) == {"chunk-fits-mtu"}
     deployment = load({**SMALL_MTU, **accept_finding("chunk-fits-mtu")})
     assert blocking_checks(deployment) == set()
-    (finding,) = [finding for finding in checks.run(deployment) if finding.check.id == "chunk-fits-mtu"]
-    assert finding.accepted_because == "measured, and it is fine"
+    (finding,) = [finding for finding in checks.run_checks(deployment) if finding.check.id == "chunk-fits-mtu"]
+    assert finding.acceptance_reason == "measured, and it is fine"
 
 
 def test_accepting_one_check_does_not_accept_another(load: Load) -> None:
@@ -259,7 +259,7 @@ def test_shipped_deployment_is_not_blocked(name: str) -> None:
 
 
 def test_sandbox_has_a_digest_for_every_image() -> None:
-    found = {finding.check.id for finding in checks.run(voice_blueprint.load(DEPLOYMENTS / "sandbox.yaml"))}
+    found = {finding.check.id for finding in checks.run_checks(voice_blueprint.load(DEPLOYMENTS / "sandbox.yaml"))}
     assert found == {"neuron-lifecycle", "quota-need", "store-holds-calls", "tiers-balanced"}
 
 
@@ -281,7 +281,7 @@ def test_sandbox_has_a_digest_for_every_image() -> None:
 def test_the_seed_file_is_rejected_with_reasons(check: str, at: str, messages: tuple[str, ...]) -> None:
     seed = voice_blueprint.load(DEPLOYMENTS / "seed.yaml")
     (finding,) = findings(seed, Case(check, at, {}, {}))
-    assert finding.blocks
+    assert finding.is_blocking
     for words in messages:
         assert words in finding.violation.message
     assert location(at) in seed.source.lines
@@ -289,7 +289,7 @@ def test_the_seed_file_is_rejected_with_reasons(check: str, at: str, messages: t
 
 def test_correct_settings_of_the_seed_file_have_no_finding() -> None:
     seed = voice_blueprint.load(DEPLOYMENTS / "seed.yaml")
-    peers = [f.violation.location for f in checks.run(seed) if f.check.id == "ena-express-peers-supported"]
+    peers = [f.violation.location for f in checks.run_checks(seed) if f.check.id == "ena-express-peers-supported"]
     assert location("aws.asr.2.instance_type") not in peers  # p5.4xlarge has ENA Express
     assert "alarm-period" not in blocking_checks(seed)
     assert "instance-type-in-region" not in blocking_checks(seed)

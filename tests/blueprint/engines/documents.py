@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from tests.blueprint.engines.values import value_problems
-from voice_blueprint.engines.published.release import EngineTable, Setting, published
+from voice_blueprint.engines.published.release import EngineTable, Setting, published_table
 from voice_blueprint.file.suggestion import suggestion
 
 _TRANSFER_FLAGS = {"KVTransferConfig": "kv", "ECTransferConfig": "ec"}
@@ -74,10 +74,10 @@ def _multi_problems(table: EngineTable, config: str, extra: object, where: str) 
 
 def _setting_problems(table: EngineTable, extra: Mapping[str, object], where: str) -> Iterator[str]:
     """Yield misspelled settings of LMCache's connector; the other connectors' settings have no common prefix."""
-    known = {*table.connector_settings, *published("lmcache").connector_settings}
+    known = {*table.connector_settings, *published_table("lmcache").connector_settings}
     for key in extra:
         if key.startswith("lmcache.mp.") and key not in known:
-            yield f"{where}: {published('lmcache').release} has no setting `{key}`{suggestion(key, known)}"
+            yield f"{where}: {published_table('lmcache').release} has no setting `{key}`{suggestion(key, known)}"
 
 
 def _is_engine_setting(table: EngineTable, key: str) -> bool:

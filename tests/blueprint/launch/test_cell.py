@@ -129,7 +129,7 @@ def test_front_accepts_bodies_as_large_as_the_engines_and_upgrades_websockets(ce
     audio = cell.decode.audio
     assert taken
     assert audio
-    assert int(taken[1]) * 2**20 >= audio.body_bytes
+    assert int(taken[1]) * 2**20 >= audio.max_body_bytes
     assert "proxy_set_header Upgrade $http_upgrade;" in text
     assert "access_log off;" in text
 
@@ -143,7 +143,7 @@ def test_router_lists_both_engines_and_is_reachable_only_inside_the_pod(cell: Ce
 
 def test_an_engine_that_uses_the_whole_node_is_not_numa_bound() -> None:
     placement = place_engine(catalog.vm_sizes()[CELL], (0, 1, 2, 3))
-    assert placement.prefix() == ()
+    assert placement.command_prefix() == ()
 
 
 def test_an_lmcache_server_without_storage_is_refused() -> None:

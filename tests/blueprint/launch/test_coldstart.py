@@ -10,10 +10,17 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import METRICS, PHASE_DIMENSION, START_PHASES_FILE, StartPhase
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.launch import Launcher, services
-from voice_blueprint.engines.launch.coldstart import BUDGETS, Lever, PhaseBudget, start_budget, start_seconds, table
-from voice_blueprint.engines.launch.vllm import START_LOG
+from voice_blueprint.engines.launch.coldstart import (
+    BUDGETS,
+    Lever,
+    PhaseBudget,
+    budget_table,
+    start_budget,
+    start_seconds,
+)
+from voice_blueprint.engines.launch.vllm import START_LOG_PREFIXES
 from voice_blueprint.file.model.azure import ChatService, TtsService
-from voice_userdata import render, unpacked
+from voice_userdata import render, unpack
 
 PAGE = ROOT / "docs" / "cold-start.md"
 TABLE_MARKER = "<!-- table -->\n"
@@ -33,7 +40,7 @@ def launcher_for(image: Image) -> Launcher:
 
 def render_optimization(image: Image, lever: Lever) -> str:
     if lever.wired_in.startswith("userdata/"):
-        return unpacked(render(hosts.asr_neuron() if image is Image.ASR_NEURON else hosts.asr_gpu()))
+        return unpack(render(hosts.asr_neuron() if image is Image.ASR_NEURON else hosts.asr_gpu()))
     launcher = launcher_for(image)
     return " ".join([*launcher.command(), *(f"{name}={value}" for name, value in launcher.environment().items())])
 
@@ -91,16 +98,18 @@ def test_hosts_report_every_phase_that_the_budget_has() -> None:
     assert metric.publisher is Image.TELEMETRY
     assert metric.tiers == (Tier.ASR,)
     assert PHASE_DIMENSION in metric.dimensions
-    script = unpacked(render(hosts.asr_gpu()))
+    script = unpack(render(hosts.asr_gpu()))
     assert START_PHASES_FILE == "/run/voice/cold-start/phases"
     assert "PHASES=$RUN/cold-start/phases" in script
-    reported = {phase for phase in StartPhase if phase in START_LOG or f'"{phase}"' in script or f'"{phase} ' in script}
+    reported = {
+        phase for phase in StartPhase if phase in START_LOG_PREFIXES or f'"{phase}"' in script or f'"{phase} ' in script
+    }
     assert reported == set(StartPhase)
 
 
 def test_page_shows_the_current_budget() -> None:
     text = PAGE.read_text()
-    fresh = text[: text.index(TABLE_MARKER) + len(TABLE_MARKER)] + "\n" + table() + "\n"
+    fresh = text[: text.index(TABLE_MARKER) + len(TABLE_MARKER)] + "\n" + budget_table() + "\n"
     if os.environ.get("UPDATE_GOLDEN") == "1":
         PAGE.write_text(fresh)
         text = fresh

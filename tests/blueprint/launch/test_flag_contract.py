@@ -15,7 +15,7 @@ from voice_blueprint.engines.launch.omni import OmniServer
 from voice_blueprint.engines.launch.pd_router import DISAGGREGATED_PATHS, PdRouter
 from voice_blueprint.engines.launch.placement import Placement
 from voice_blueprint.engines.launch.vllm import VllmServer
-from voice_blueprint.engines.published.release import Command, EngineTable, published
+from voice_blueprint.engines.published.release import Command, EngineTable, published_table
 
 PROGRAMS: dict[type[Launcher], tuple[str, tuple[str, ...], str]] = {
     VllmServer: ("vllm", ("vllm",), "serve"),
@@ -35,7 +35,7 @@ def problems(launcher: Launcher, changed: EngineTable | None = None) -> Iterator
     if type(launcher) not in PROGRAMS:
         return
     name, program, command = PROGRAMS[type(launcher)]
-    table = changed or published(name)
+    table = changed or published_table(name)
     argv = command_without_placement(launcher)
     if isinstance(launcher, LmcacheServer) and launcher.peers:
         program = ("lmcache",)
@@ -51,7 +51,7 @@ def problems(launcher: Launcher, changed: EngineTable | None = None) -> Iterator
 def command_without_placement(launcher: Launcher) -> tuple[str, ...]:
     """Return the command without its placement."""
     placement = getattr(launcher, "placement", None)
-    prefix = placement.prefix() if isinstance(placement, Placement) else ()
+    prefix = placement.command_prefix() if isinstance(placement, Placement) else ()
     argv = launcher.command()
     return argv[len(prefix) :] if argv[: len(prefix)] == prefix else argv
 
@@ -70,7 +70,7 @@ def test_launchers_of_golden_files_satisfy_the_contract(name: str) -> None:
 
 @pytest.mark.parametrize("path", DISAGGREGATED_PATHS)
 def test_disaggregated_paths_are_vllm_endpoints(path: str) -> None:
-    assert list(check_endpoint(published("vllm"), "POST", path)) == []
+    assert list(check_endpoint(published_table("vllm"), "POST", path)) == []
 
 
 def test_lmcache_supports_the_configured_disk_tier() -> None:
@@ -91,7 +91,7 @@ LAUNCHERS_BY_PART = {part: launcher for name in ("prefill-decode-cell", "tts") f
 )
 def test_a_removed_connector_is_detected(part: str, kind: str, name: str) -> None:
     launcher = LAUNCHERS_BY_PART[part]
-    table = published(PROGRAMS[type(launcher)][0])
+    table = published_table(PROGRAMS[type(launcher)][0])
     left = tuple(each for each in table.connectors[kind] if each != name)
     without = table.model_copy(update={"connectors": table.connectors | {kind: left}})
     assert list(problems(launcher)) == []
@@ -110,7 +110,7 @@ def flags_in(launcher: Launcher) -> set[str]:
 def test_a_release_without_one_of_the_flags_is_detected(part: str) -> None:
     launcher = LAUNCHERS_BY_PART[part]
     name, _, command = PROGRAMS[type(launcher)]
-    table = published(name)
+    table = published_table(name)
     there = table.commands[command]
     for flag in nonempty(flags_in(launcher)):
         known = there.flag(flag)
@@ -122,6 +122,6 @@ def test_a_release_without_one_of_the_flags_is_detected(part: str) -> None:
 
 def test_a_variable_that_the_release_does_not_read_is_detected() -> None:
     (problem,) = check_environment(
-        published("vllm"), [*LAUNCHERS_BY_PART["voxtral-cells: decode"].environment(), "VLLM_CACHE_DIR"]
+        published_table("vllm"), [*LAUNCHERS_BY_PART["voxtral-cells: decode"].environment(), "VLLM_CACHE_DIR"]
     )
     assert "VLLM_CACHE_DIR" in problem

@@ -8,7 +8,7 @@ import pytest
 from tests.blueprint.launch.samples import ROOT, azure_service, deployment
 from voice_blueprint.engines.launch.omni import OmniServer
 from voice_blueprint.engines.launch.services import tts_launch
-from voice_blueprint.engines.published.release import published
+from voice_blueprint.engines.published.release import published_table
 from voice_blueprint.file.model.azure import TtsService
 
 FOLDERS = ("voice_blueprint", "constructs", "stacks", "userdata", "voice_ops")
@@ -32,7 +32,7 @@ COMMON_FLAGS = {
 
 
 def engine_flags() -> set[str]:
-    commands = [command for engine in ENGINES for command in published(engine).commands.values()]
+    commands = [command for engine in ENGINES for command in published_table(engine).commands.values()]
     return {name for command in commands for name in command.names if name.startswith("--")} - COMMON_FLAGS
 
 

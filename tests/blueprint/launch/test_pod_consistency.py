@@ -8,7 +8,7 @@ import pytest
 
 from tests.blueprint.launch.samples import azure_service, deployment
 from voice_blueprint.engines.launch.base import Launcher
-from voice_blueprint.engines.launch.pod_consistency import COMMON_FLAGS, check_together
+from voice_blueprint.engines.launch.pod_consistency import COMMON_FLAGS, check_consistency
 from voice_blueprint.engines.launch.services import CellLaunch, aggregated_launch, cell_launch
 from voice_blueprint.file.model.azure import AggregatedService, PrefillDecodeCell
 
@@ -58,7 +58,7 @@ def set_variables(pod: Pod, name: str, **values: str | None) -> Pod:
 
 
 def test_launches_in_shipped_cells_are_consistent() -> None:
-    check_together(cell())
+    check_consistency(cell())
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_launches_in_shipped_cells_are_consistent() -> None:
 def test_an_inconsistent_cell_is_refused_with_the_differing_setting(plant: Callable[[Pod], Pod], message: str) -> None:
     pod = plant(cell())
     with pytest.raises(ValueError, match=re.escape(message)):
-        check_together(pod)
+        check_consistency(pod)
 
 
 @pytest.mark.parametrize("flag", COMMON_FLAGS)
@@ -158,7 +158,7 @@ def test_engines_agree_on_each_flag(flag: str) -> None:
     else:
         prefill += [flag, "64"]
     with pytest.raises(ValueError, match=f"differ in {flag}: prefill has 64"):
-        check_together(pod | {"prefill": ChangedLauncher(pod["prefill"], lambda _: "\n".join(prefill))})
+        check_consistency(pod | {"prefill": ChangedLauncher(pod["prefill"], lambda _: "\n".join(prefill))})
 
 
 def test_all_reasons_are_in_one_message() -> None:
@@ -166,7 +166,7 @@ def test_all_reasons_are_in_one_message() -> None:
         replace_in_command(cell(), "decode", "kv_consumer", "kv_producer"), "decode", PYTHONHASHSEED="7"
     )
     with pytest.raises(ValueError, match=r"PYTHONHASHSEED .*; NIXL needs one kv_producer"):
-        check_together(pod)
+        check_consistency(pod)
 
 
 def test_launches_are_validated_on_construction() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.blueprint.launch.samples import deployment
 from voice_blueprint.contract.network import VLLM
 from voice_blueprint.engines.launch.download import download_command
-from voice_blueprint.engines.launch.services import fleet_launch, preparation
+from voice_blueprint.engines.launch.services import fleet_launch, preparation_launch
 from voice_blueprint.file.model.aws import AsrFleet, Engine
 from voice_blueprint.file.model.serving import VllmOptions
 
@@ -45,7 +45,7 @@ def run(folder: Path, **programs: str) -> tuple[int, list[str]]:
         (folder / name).chmod(0o755)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    launch, seen = preparation(fleet()), folder / "seen"
+    launch, seen = preparation_launch(fleet()), folder / "seen"
     seen.touch()
     command = [word.replace(f"/{VLLM.number})", f"/{port})") for word in launch.command()]
     path = f"{folder}:{os.environ['PATH']}"
@@ -69,7 +69,7 @@ def test_the_job_downloads_and_starts_vllm_like_a_host_and_stops_it(tmp_path: Pa
         ],
     )
     # Cache keys contain a hash of the environment, so job and hosts must use the same.
-    assert preparation(fleet()).environment() == fleet_launch(fleet()).environment()
+    assert preparation_launch(fleet()).environment() == fleet_launch(fleet()).environment()
 
 
 @pytest.mark.parametrize("broken", ["hf", "vllm"])

@@ -8,7 +8,7 @@ import pytest
 
 from voice_blueprint import catalog
 from voice_blueprint.engines.launch.audio import AudioLimits, audio_limits
-from voice_blueprint.engines.launch.base import flags
+from voice_blueprint.engines.launch.base import format_flags
 from voice_blueprint.engines.launch.fabric import NixlFabric
 from voice_blueprint.engines.launch.kv_transfer import KvTransfer, Role
 from voice_blueprint.engines.launch.vllm import VllmServer
@@ -132,8 +132,8 @@ def test_a_request_to_voxtral_accepts_forty_minutes_of_audio() -> None:
     limits = engine().audio
     assert limits == AudioLimits(2400)
     # At 16 kHz and 16 bits the file has 76.8 MB; base64 adds a third.
-    assert limits.file_mib * 2**20 >= 76_800_000
-    assert limits.body_bytes >= 76_800_000 * 4 / 3
+    assert limits.max_file_mib * 2**20 >= 76_800_000
+    assert limits.max_body_bytes >= 76_800_000 * 4 / 3
     assert limits.environment()["VLLM_MAX_AUDIO_DECODE_BYTES"] == str(2400 * 48_000 * 4)
 
 
@@ -145,5 +145,5 @@ def test_audio_is_limited_by_the_context_of_audio_language_models_only() -> None
 
 
 def test_flags_are_formatted_by_the_type_of_their_value() -> None:
-    spelled = flags({"--a": None, "--b": True, "--c": False, "--d": 0.90, "--e": {"x": [1]}, "--f": ("u", "v")})
+    spelled = format_flags({"--a": None, "--b": True, "--c": False, "--d": 0.90, "--e": {"x": [1]}, "--f": ("u", "v")})
     assert spelled == ("--b", "--no-c", "--d", "0.9", "--e", '{"x":[1]}', "--f", "u", "v")

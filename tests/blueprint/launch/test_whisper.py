@@ -4,14 +4,14 @@ import pytest
 from pydantic import ValidationError
 
 from tests.contract.sources import deployment
-from voice_blueprint.capacity.bounds import asr_host, binding_bound
+from voice_blueprint.capacity.bounds import asr_host_bounds, limiting_bound
 from voice_blueprint.engines.launch import whisper
 from voice_blueprint.engines.launch.whisper import WhisperEngine
 from voice_blueprint.file.model.aws import AsrFleet
 
 
 def whisper_engine(fleet: AsrFleet) -> WhisperEngine:
-    return whisper.whisper_engine(fleet, binding_bound(asr_host(fleet)).calls)
+    return whisper.whisper_engine(fleet, limiting_bound(asr_host_bounds(fleet)).calls)
 
 
 def fleet(name: str, **changes: object) -> AsrFleet:

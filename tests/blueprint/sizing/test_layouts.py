@@ -21,12 +21,12 @@ from tests.blueprint.sizing.cases import (
 from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.catalog.inference import Gpu, ModelCard
 from voice_blueprint.engines.sizing.layouts import (
-    CELL,
+    CELL_LAYOUT,
     EngineRequirements,
     Layout,
     RefusedLayout,
     aggregated_layout,
-    cell_groups,
+    cell_gpu_groups,
     cell_layout,
     engines_per_node,
     layouts,
@@ -49,7 +49,7 @@ def test_voxtral_on_four_a100_cell_and_aggregated_side_by_side() -> None:
     assert isinstance(cell, Layout)
     assert isinstance(pairs, Layout)
     assert isinstance(singles, Layout)
-    assert (cell.name, pairs.name, singles.name) == (CELL, "aggregated TP2 x 2", "aggregated TP1 x 4")
+    assert (cell.name, pairs.name, singles.name) == (CELL_LAYOUT, "aggregated TP2 x 2", "aggregated TP1 x 4")
     assert (cell.sessions_per_node, pairs.sessions_per_node, singles.sessions_per_node) == (403, 806, 408)
     assert (cell.nodes, pairs.nodes, singles.nodes) == (2, 1, 2)
     assert (cell.replicas, pairs.replicas, singles.replicas) == (2, 2, 5)
@@ -112,7 +112,7 @@ def test_tp4_across_pairs_is_refused() -> None:
 @pytest.mark.parametrize("vm", [NC24, NC48, NC80, ND_H200], ids=lambda vm: vm.name)
 def test_a_cell_uses_two_pairs_of_one_node(vm: VmSize) -> None:
     with pytest.raises(DoesNotFitError, match="requires two NVLink pairs of one node"):
-        cell_groups(vm)
+        cell_gpu_groups(vm)
 
 
 def test_a_model_with_cross_attention_has_no_cell() -> None:

@@ -8,8 +8,8 @@ from voice_blueprint.engines.sizing.memory import (
     GIB,
     cross_attention_bytes,
     kv_bytes_per_token,
+    kv_head_copies,
     kv_memory,
-    replication,
     session_bytes,
     weights_gib,
 )
@@ -80,17 +80,17 @@ def test_kv_tokens_of_voxtral_on_a100(
     tensor_parallel: int, quantization: Quantization, tokens: int, tolerance: float
 ) -> None:
     memory = kv_memory(VOXTRAL, A100, tensor_parallel=tensor_parallel, quantization=quantization)
-    assert memory.bytes // kv_bytes_per_token(VOXTRAL) == pytest.approx(tokens, rel=tolerance)
+    assert memory.total_bytes // kv_bytes_per_token(VOXTRAL) == pytest.approx(tokens, rel=tolerance)
 
 
 def test_no_kv_cache_remains_if_the_weights_do_not_fit() -> None:
     memory = kv_memory(VOXTRAL, A4500)
     assert memory.per_gpu_gib < 0
-    assert memory.bytes == 0
+    assert memory.total_bytes == 0
 
 
 def test_kv_heads_are_replicated_across_more_gpus() -> None:
-    assert [replication(QWEN_7B, width) for width in (1, 2, 4, 8)] == [1, 1, 1, 2]
+    assert [kv_head_copies(QWEN_7B, width) for width in (1, 2, 4, 8)] == [1, 1, 1, 2]
 
 
 def test_the_calculation_is_shown() -> None:

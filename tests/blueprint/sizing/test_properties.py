@@ -55,7 +55,7 @@ def test_memory_is_never_exceeded(
     if engine is None:
         return
     cache = engine.sessions * session_bytes(model, engine.max_model_len)
-    assert cache <= kv_memory(model, gpu, tensor_parallel=width, quantization=quantization).bytes
+    assert cache <= kv_memory(model, gpu, tensor_parallel=width, quantization=quantization).total_bytes
     assert cache / GIB + weights_gib(model, quantization) < width * gpu.memory_gib * engine.gpu_memory_utilization
     assert engine.sessions >= 1
 

@@ -77,7 +77,7 @@ def test_an_html_response_instead_of_aws_is_an_error(
     monkeypatch.setattr("time.sleep", lambda _: None)
     operation, request = CALLS[service]
     with answering(body) as endpoint:
-        session: Any = sessions.session("us-east-1")
+        session: Any = sessions.create_session("us-east-1")
         client = session.client(service, endpoint_url=endpoint)
         with pytest.raises(ERRORS) as raised:
             getattr(client, operation)(**request)
@@ -115,7 +115,9 @@ def test_an_unresponsive_endpoint_times_out(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sessions, "READ_S", 0.2)
     monkeypatch.setattr("time.sleep", lambda _: None)
     try:
-        client = sessions.session("us-east-1").client("sts", endpoint_url=f"http://127.0.0.1:{server.server_port}")
+        client = sessions.create_session("us-east-1").client(
+            "sts", endpoint_url=f"http://127.0.0.1:{server.server_port}"
+        )
         with pytest.raises(ReadTimeoutError):
             client.get_caller_identity()
     finally:
@@ -126,7 +128,7 @@ def test_an_unresponsive_endpoint_times_out(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_every_client_has_timeouts() -> None:
-    config: Any = sessions.session("us-east-1").client("ecs").meta.config
+    config: Any = sessions.create_session("us-east-1").client("ecs").meta.config
     assert (config.connect_timeout, config.read_timeout) == (CONNECT_S, READ_S)
     assert config.retries["mode"] == "standard"
 
@@ -134,11 +136,11 @@ def test_every_client_has_timeouts() -> None:
 def test_retries_are_configurable_by_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_RETRY_MODE", "adaptive")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "7")
-    config: Any = sessions.session("us-east-1").client("ecs").meta.config
+    config: Any = sessions.create_session("us-east-1").client("ecs").meta.config
     assert (config.retries["mode"], config.retries["total_max_attempts"]) == ("adaptive", 7)
 
 
 def test_a_bucket_policy_with_html_is_not_mistaken_for_a_proxy_page() -> None:
     with answering(b'{"Version": "2012-10-17", "Statement": []}') as endpoint:
-        client = sessions.session("us-east-1").client("s3", endpoint_url=endpoint)
+        client = sessions.create_session("us-east-1").client("s3", endpoint_url=endpoint)
         assert client.get_bucket_policy(Bucket="logs")["Policy"].startswith("{")

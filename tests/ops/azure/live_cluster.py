@@ -95,12 +95,12 @@ class LiveCluster(Subscription):
 
 def running(graph: Graph, wanted: DefinedWorkloads) -> LiveCluster:
     """Return the cluster after both projects of a file were deployed, with every pod ready."""
-    (managed,) = graph.of_type("containerservice:ManagedCluster")
+    (managed,) = graph.resources_of_type("containerservice:ManagedCluster")
     state = {"provisioningState": "Succeeded", "powerState": {"code": "Running"}}
     profile = inputs(managed)
     cluster = profile | state | {"currentKubernetesVersion": f"{profile['kubernetesVersion']}.4"}
     pools = {each["name"]: each | state for each in profile["agentPoolProfiles"]}
-    for pool in graph.of_type("containerservice:AgentPool"):
+    for pool in graph.resources_of_type("containerservice:AgentPool"):
         own = inputs(pool)
         pools[own["agentPoolName"]] = own | state | {"count": own["minCount"]}
     objects = {key: as_deployed(each, wanted.placeholders) for key, each in wanted.deployments.items()}

@@ -16,7 +16,7 @@ from tests.nonempty import nonempty
 from tests.ops.azure.live_cluster import LiveCluster, pod_for
 from tests.stacks.azure.manifests import KUBERNETES
 from voice_ops.azure import cluster
-from voice_ops.azure.workloads import DefinedWorkloads, differences
+from voice_ops.azure.workloads import DefinedWorkloads, changed_settings
 from voice_ops.cli import app
 
 GATEWAY, ROUTER, SPEECH = ("voice", "gateway"), ("voice", "router"), ("voice", "speech")
@@ -63,7 +63,7 @@ def test_the_objects_of_the_fake_cluster_match_the_kubernetes_schema(
     for key, each in nonempty(live_cluster.deployments.items()):
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
         assert each["spec"]["template"] != wanted_resources.deployments[key]["spec"]["template"]
-        assert differences(wanted_resources, key, each) == []
+        assert changed_settings(wanted_resources, key, each) == []
 
 
 def test_images_and_settings_that_differ_are_listed(file: Path, live_cluster: LiveCluster) -> None:

@@ -10,11 +10,11 @@ from typer.testing import CliRunner, Result
 import voice_blueprint
 from tests.blueprint.documents import DEPLOYMENTS
 from voice_blueprint.capacity.tiers import capacities
-from voice_ops.calibrate.command import own_engine
-from voice_ops.calibrate.edit import with_value
-from voice_ops.calibrate.search import highest_sustained
+from voice_ops.calibrate.command import local_engine
+from voice_ops.calibrate.edit import set_value
+from voice_ops.calibrate.search import find_max_sustained
 from voice_ops.cli import app
-from voice_ops.demo.command import SAMPLE
+from voice_ops.demo.command import SAMPLE_FILE
 
 MEASUREMENT: dict[str, object] = {"calls": 7, "date": "2026-11-22", "conditions": "by hand, on one host"}
 MEASUREMENT_YAML = 'measured: {"calls": 7, "date": "2026-11-22", "conditions": "by hand, on one host"}'
@@ -35,7 +35,7 @@ def test_the_exact_limit_is_found_without_exceeding_it(carries: int, max_calls: 
         tried.append(calls)
         return calls <= carries
 
-    assert highest_sustained(sustains, max_calls) == result
+    assert find_max_sustained(sustains, max_calls) == result
     assert max(tried) <= max_calls
     assert len(set(tried)) == len(tried)
 
@@ -54,7 +54,7 @@ def test_the_exact_limit_is_found_without_exceeding_it(carries: int, max_calls: 
     ],
 )
 def test_only_the_measured_figure_is_written_to_the_file(before: str, after: str) -> None:
-    assert with_value(before, ("a", 0), "measured", MEASUREMENT) == after
+    assert set_value(before, ("a", 0), "measured", MEASUREMENT) == after
 
 
 @pytest.fixture
@@ -67,21 +67,21 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def speech(tmp_path: Path) -> Path:
     speech = tmp_path / "speech.wav"
-    with wave.open(str(SAMPLE), "rb") as source, wave.open(str(speech), "wb") as short:
+    with wave.open(str(SAMPLE_FILE), "rb") as source, wave.open(str(speech), "wb") as short:
         short.setparams(source.getparams())
         short.writeframes(source.readframes(3 * source.getframerate()))
     return speech
 
 
 def test_a_deployment_is_measured_through_its_api_per_task(file: Path, speech: Path) -> None:
-    with own_engine(None) as (url, _):
+    with local_engine(None) as (url, _):
         found = calibrate(
             file, "gateway", "--url", url, "--hosts", 2, "--audio", speech, "--max-calls", 2, "--final-ms", 60_000
         )
     assert found.exit_code == 0, found.output
     gateway, *_ = capacities(voice_blueprint.load(file).aws)
-    assert (gateway.calls, gateway.binding.kind) == (1, "measured")
-    assert f"2 hosts at {url}" in gateway.binding.source
+    assert (gateway.calls, gateway.limiting_bound.kind) == (1, "measured")
+    assert f"2 hosts at {url}" in gateway.limiting_bound.source
 
 
 def test_the_local_whisper_engine_is_measured_and_written(file: Path, speech: Path) -> None:
@@ -93,7 +93,7 @@ def test_the_local_whisper_engine_is_measured_and_written(file: Path, speech: Pa
     assert "CPU engine with tiny.en" in told["conditions"]
     assert "more calls not tested" in told["conditions"]
     (cpu,) = [each for each in capacities(voice_blueprint.load(file).aws) if each.name == "cpu"]
-    assert (cpu.calls, cpu.binding.kind) == (1, "measured")
+    assert (cpu.calls, cpu.limiting_bound.kind) == (1, "measured")
     added = [line for line in file.read_text(encoding="utf-8").splitlines() if line not in before.splitlines()]
     assert [line.strip().partition(":")[0] for line in added] == ["measured"]
     assert before.count("#") == file.read_text(encoding="utf-8").count("#")

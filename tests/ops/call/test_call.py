@@ -21,10 +21,10 @@ from voice_blueprint.contract.network import Tier
 from voice_ops.call.session import CallError, Session
 from voice_ops.exits import FAILED, REFUSED
 from voice_runtime import state
-from voice_runtime.replies import text
+from voice_runtime.replies import decode_text
 from voice_runtime.store import connect
 from voice_runtime.transcripts import EventKind, Transcript, Transcripts
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
 SECONDS = 2
 
@@ -52,7 +52,7 @@ class Scene:
         """Wait for the call's session, and return its SSRC."""
         while True:
             for key in await self.store.keys("session:[0-9]*"):
-                name = text(key).split(":")
+                name = decode_text(key).split(":")
                 if len(name) == 2 and await self.store.hget(key, "state") == b"open":
                     return int(name[1])
             await asyncio.sleep(0.05)
@@ -72,7 +72,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     hosts = Hosts(store)
     hosts.put(Tier.ASR, "asr-1")
     hosts.put(Tier.VAD, "vad-1")
-    gateway = await GatewayProcess(server, free_port(socket.SOCK_DGRAM)).start().ready()
+    gateway = await GatewayProcess(server, find_free_port(socket.SOCK_DGRAM)).start().ready()
     audio = np.random.default_rng(7).integers(-9000, 9000, SECONDS * 16_000).astype("<i2")
     recording = tmp_path / "speech.wav"
     with wave.open(str(recording), "wb") as file:
@@ -111,7 +111,7 @@ async def test_recording_is_sent_over_srtp_and_its_transcript_printed(scene: Sce
         call = await voice_call(scene.recording, "--server", scene.gateway.url)
         ssrc = await scene.session()
         await asyncio.sleep(1)
-        key = base64.b64decode(await scene.store.get(state.srtp_key(ssrc)) or b"")
+        key = base64.b64decode(await scene.store.get(state.srtp_entry_key(ssrc)) or b"")
         await scene.transcribe(ssrc)
         code, lines, _ = await wait_for_exit(call)
         packets = []
@@ -121,7 +121,7 @@ async def test_recording_is_sent_over_srtp_and_its_transcript_printed(scene: Sce
                 packets.append(receiver.recv(2048))
             except BlockingIOError:
                 break
-    assert not await scene.store.exists(state.srtp_key(ssrc)), "it is deleted with the session"
+    assert not await scene.store.exists(state.srtp_entry_key(ssrc)), "it is deleted with the session"
     policy = pylibsrtp.Policy(key=key, ssrc_type=pylibsrtp.Policy.SSRC_SPECIFIC, ssrc_value=ssrc)
     srtp = pylibsrtp.Session(policy)
     *sent, goodbye = packets
@@ -130,7 +130,7 @@ async def test_recording_is_sent_over_srtp_and_its_transcript_printed(scene: Sce
     assert not heard[scene.audio.size :].any(), "the last frame is filled up"
     assert heard.size - scene.audio.size < 320
     assert srtp.unprotect_rtcp(goodbye)[9:10] == BYE
-    assert await scene.store.hget(state.session(ssrc), "state") == b"closed"
+    assert await scene.store.hget(state.session_key(ssrc), "state") == b"closed"
     assert code == 0
     assert parse_lines(lines) == [("partial", "good"), ("final", "good [morning]")]
     assert "0.00-1.50 s" in lines[1]
@@ -183,7 +183,7 @@ async def test_missing_server_is_reported_in_one_line(tmp_path: Path) -> None:
         file.setparams((1, 2, 16_000, 0, "NONE", ""))
         file.writeframes(bytes(640))
     for arguments, code, message in (
-        ((recording, "--server", f"http://127.0.0.1:{free_port()}"), FAILED, "cannot reach"),
+        ((recording, "--server", f"http://127.0.0.1:{find_free_port()}"), FAILED, "cannot reach"),
         ((recording, "--server", "gopher"), FAILED, "cannot reach"),
         ((tmp_path / "gone.wav",), REFUSED, "No such file"),
         ((recording, "--api-key-env", "NO_SUCH_KEY"), REFUSED, "that variable is not set"),

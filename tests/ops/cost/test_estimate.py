@@ -18,23 +18,23 @@ from tests.stacks.azure.recorded import cluster, edit_deployment
 from tests.synthesized import ROOT, edited_sandbox, shipped, two_regions
 from voice_blueprint import catalog
 from voice_blueprint.capacity.load import peak_calls
-from voice_blueprint.day import designed_load
+from voice_blueprint.day import design_load
 from voice_blueprint.file.model.load import CallLoad
 from voice_ops.cost import aws, azure
 from voice_ops.cost.audio import aws_audio, aws_calls, azure_audio
 from voice_ops.cost.conversations import aws_conversations, azure_conversations
 from voice_ops.cost.estimate import (
-    NEW_TYPE,
+    NO_RULE_REASON,
     Assumptions,
     Section,
-    aws_rented,
-    azure_rented,
+    aws_resources,
+    aws_traffic,
+    azure_resources,
     azure_traffic,
-    price,
-    sections,
-    traffic_rented,
+    charged_sections,
+    price_section,
 )
-from voice_ops.cost.model import Amount, Audio, Estimate, Expected, total
+from voice_ops.cost.model import Amount, Audio, Estimate, ExpectedSizes, total
 from voice_ops.cost.prices import HOURS_PER_MONTH, price_book
 from voice_ops.cost.report import as_dict, print_estimate, print_total
 from voice_ops.cost.traffic import PRICED, aws_usage
@@ -56,8 +56,8 @@ def templates(name: str = "sandbox") -> Stacks:
 
 
 def price_stacks(stacks: Stacks, region: str = "us-east-1") -> Estimate:
-    rented = tuple(aws_rented(SANDBOX, stacks, Expected(0.35)))
-    return price(Section("aws", region, rented, NO_AUDIO, ()), price_book())
+    rented = tuple(aws_resources(SANDBOX, stacks, ExpectedSizes(0.35)))
+    return price_section(Section("aws", region, rented, NO_AUDIO, ()), price_book())
 
 
 @cache
@@ -73,8 +73,8 @@ def caller_graphs() -> tuple[Graph, ...]:
 
 
 def price_graphs(stack_graphs: tuple[Graph, ...], region: str = AZURE.azure.location) -> Estimate:
-    section = Section("azure", region, tuple(azure_rented(stack_graphs, Expected(0.35))), NO_AUDIO, ())
-    return price(section, price_book())
+    section = Section("azure", region, tuple(azure_resources(stack_graphs, ExpectedSizes(0.35))), NO_AUDIO, ())
+    return price_section(section, price_book())
 
 
 def item_cost(estimate: Estimate, item: str) -> Amount:
@@ -101,8 +101,8 @@ def test_the_rules_cover_exactly_the_types_deployed_to_azure() -> None:
 def test_a_type_without_a_rule_is_listed() -> None:
     stacks = templates()
     stacks["sandbox-vad"]["Resources"]["Queue"] = {"Type": "AWS::SQS::Queue"}
-    assert [left.kind for left in price_stacks(stacks).unpriced if left.why == NEW_TYPE] == ["AWS::SQS::Queue"]
-    assert not [left for left in price_stacks(templates()).unpriced if left.why == NEW_TYPE]
+    assert [left.kind for left in price_stacks(stacks).unpriced if left.why == NO_RULE_REASON] == ["AWS::SQS::Queue"]
+    assert not [left for left in price_stacks(templates()).unpriced if left.why == NO_RULE_REASON]
 
 
 def test_every_row_of_the_price_table_is_used_by_a_rule() -> None:
@@ -113,7 +113,7 @@ def test_every_row_of_the_price_table_is_used_by_a_rule() -> None:
     used |= {
         use.item
         for each in (
-            *traffic_rented(voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml"), 0.35),
+            *aws_traffic(voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml"), 0.35),
             *azure_traffic(AZURE.azure, LOAD, 0.35),
         )
         for use in each.uses
@@ -130,7 +130,7 @@ def test_the_sections_of_the_estimate_are_complete(cloud: str) -> None:
     whole = estimate.usd.cases
     for case in range(3):
         assert sum(line.usd.cases[case] for line in estimate.lines) == pytest.approx(whole[case])
-        assert sum(usd.cases[case] for usd in estimate.by_tier().values()) == pytest.approx(whole[case])
+        assert sum(usd.cases[case] for usd in estimate.usd_by_tier().values()) == pytest.approx(whole[case])
     assert 0 < whole[0] < whole[1] < whole[2]
 
 
@@ -289,32 +289,32 @@ def test_nodes_on_azure_cost_the_azure_list_price() -> None:
 def test_a_disk_is_priced_by_tier(gib: int, tier: str) -> None:
     inputs = {"minCount": 1, "maxCount": 1, "vmSize": "x", "osDiskType": "Managed", "osDiskSizeGB": gib}
     pool = Resource("urn", "azure-native:containerservice:AgentPool", "pool", inputs=inputs)
-    (rented,) = azure_rented([Graph("voice-cluster", "s", (pool,))], Expected(0.5))
+    (rented,) = azure_resources([Graph("voice-cluster", "s", (pool,))], ExpectedSizes(0.5))
     assert [use.item for use in rented.uses] == ["x", f"os-disk-{tier}"]
 
 
 def test_audio_hours_follow_from_the_smallest_tier() -> None:
     # A task with half a core supports 53 calls; the largest store supports fewer calls than a hundred such tasks.
-    audio = aws_audio(SANDBOX.aws, designed_load(SANDBOX), has_load=False)
+    audio = aws_audio(SANDBOX.aws, design_load(SANDBOX), has_load=False)
     assert audio.hours is not None
     assert audio.hours.low == pytest.approx(53 * 0.7 * HOURS_PER_MONTH)
     assert audio.hours.peak == pytest.approx(736 * 0.7 * HOURS_PER_MONTH, rel=0.01)
     assert audio.hours.expected == pytest.approx(736 * 0.35 * HOURS_PER_MONTH, rel=0.01)
-    assert audio.assumed.startswith("the file has no load")
+    assert audio.assumptions.startswith("the file has no load")
 
 
 def test_cost_is_divided_by_the_load_option() -> None:
     load = CallLoad(calls=100, peak_factor=3)
     assert aws_calls(SANDBOX.aws, load).cases == pytest.approx((53 * 0.7, 100, 300))
-    assert "100 calls, 300 at the peak" in aws_audio(SANDBOX.aws, load, has_load=True).assumed
+    assert "100 calls, 300 at the peak" in aws_audio(SANDBOX.aws, load, has_load=True).assumptions
 
 
 def test_traffic_of_the_load_option_matches_a_manual_calculation() -> None:
     production = voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml")
-    rented = tuple(traffic_rented(production, 0.0))
+    rented = tuple(aws_traffic(production, 0.0))
     usd = {
         line.price.item: line.usd.expected
-        for line in price(Section("aws", "us-east-1", rented, NO_AUDIO, ()), price_book()).lines
+        for line in price_section(Section("aws", "us-east-1", rented, NO_AUDIO, ()), price_book()).lines
         if line.tier == "traffic"
     }
     # 1,200 calls, 730 hours: 876,000 call-hours, 17,520,000 calls of 3 minutes, half of each spoken, three zones.
@@ -341,7 +341,7 @@ def test_traffic_of_the_load_option_on_azure_matches_a_manual_calculation() -> N
     production = voice_blueprint.load(ROOT / "tests/deployments/production-azure.yaml")
     assert production.load
     rented = tuple(azure_traffic(production.azure, production.load, 0.0))
-    priced_traffic = price(Section("azure", "westus3", rented, NO_AUDIO, ()), price_book())
+    priced_traffic = price_section(Section("azure", "westus3", rented, NO_AUDIO, ()), price_book())
     usd = {line.price.item: line.usd for line in priced_traffic.lines if line.tier == "traffic"}
     # 700 calls, 730 hours: 511,000 call-hours, 10,220,000 calls of 3 minutes.
     # Half of each call is speech: 0.00216 GB per call-hour are read.
@@ -369,8 +369,8 @@ def test_traffic_of_the_load_option_on_azure_matches_a_manual_calculation() -> N
 
 def test_month_and_conversation_minute_on_aws_match_a_manual_calculation() -> None:
     production = voice_blueprint.load(ROOT / "tests/deployments/production-us-east-1.yaml")
-    (section,) = sections(production, Assumptions(0.0))
-    estimate = price(section, price_book())
+    (section,) = charged_sections(production, Assumptions(0.0))
+    estimate = price_section(section, price_book())
     # 60 conversations, 730 hours: 43,800 conversation-hours, 876,000 conversations. 24,000 samples of two bytes are
     # 0.1728 GB an hour, half of which the agent speaks; 0.1224 GB an hour are received.
     spoken, heard, logs = 43_800 * 0.0864, 43_800 * 0.1224, 876_000 * 25_000 / 1e9
@@ -384,7 +384,7 @@ def test_month_and_conversation_minute_on_aws_match_a_manual_calculation() -> No
             logs * (0.5 + 90 / (365 / 12) * 0.03),
         )
     )
-    assert estimate.by_tier()["agents"].expected == pytest.approx(own, rel=0.01)
+    assert estimate.usd_by_tier()["agents"].expected == pytest.approx(own, rel=0.01)
     assert estimate.conversations
     assert estimate.conversations.minutes.cases == pytest.approx((2_628_000, 2_628_000, 26_280_000))
     # Each conversation is also a call: its share of the rest is its part of 876,000 audio hours.
@@ -418,12 +418,15 @@ def test_month_and_conversation_minute_on_azure_match_a_manual_calculation(
     production = voice_blueprint.load(ROOT / "tests/deployments/production-azure.yaml")
     assert production.load
     azure_section = production.azure
-    rented = (*azure_rented(caller_graphs(), Expected(0.0)), *azure_traffic(azure_section, production.load, 0.0))
+    rented = (
+        *azure_resources(caller_graphs(), ExpectedSizes(0.0)),
+        *azure_traffic(azure_section, production.load, 0.0),
+    )
     audio, held = (
         azure_audio(azure_section, production.load, has_load=True),
         azure_conversations(azure_section, production.load),
     )
-    estimate = price(Section("azure", "westus3", rented, audio, (), held), price_book())
+    estimate = price_section(Section("azure", "westus3", rented, audio, (), held), price_book())
     # 35 conversations, 730 hours: 1,533,000 minutes, 511,000 conversations; half of 25,550 hours are spoken.
     spoken, logs = 25_550 * 0.0864, 511_000 * 25_000 / 1e9
     # 25 agents of 1.15 CPUs, 27 gateways of 1.15, 5 of VAD and 7 of ASR of 2.15, less the one more of a rollout.
@@ -464,7 +467,7 @@ def test_without_conversations_there_is_no_price_per_minute() -> None:
     load = CallLoad(calls=100, conversation_share=0)
     assert aws_conversations(production.aws, load) is None
     assert aws_conversations(production.aws.model_copy(update={"agents": None}), LOAD) is None
-    held = aws_conversations(production.aws, designed_load(production.model_copy(update={"load": None})))
+    held = aws_conversations(production.aws, design_load(production.model_copy(update={"load": None})))
     assert held
     # Without a load, the capacity of the agents: at most 130 tasks of 8, of which 70 % are in use at the peak.
     assert held.minutes.peak == pytest.approx(1_040 * 0.7 * 730 * 60, rel=0.01)
@@ -472,8 +475,10 @@ def test_without_conversations_there_is_no_price_per_minute() -> None:
 
 def test_all_traffic_of_the_load_option_is_in_the_total() -> None:
     loaded = SANDBOX.model_copy(update={"load": CallLoad(calls=100)})
-    rented = tuple(aws_rented(loaded, templates(), Expected(0.35))) + tuple(traffic_rented(loaded, 0.35))
-    left = {each.what for each in price(Section("aws", "us-east-1", rented, NO_AUDIO, ()), price_book()).unpriced}
+    rented = tuple(aws_resources(loaded, templates(), ExpectedSizes(0.35))) + tuple(aws_traffic(loaded, 0.35))
+    left = {
+        each.what for each in price_section(Section("aws", "us-east-1", rented, NO_AUDIO, ()), price_book()).unpriced
+    }
     assert not left & PRICED
     without = {
         each.what
@@ -491,21 +496,21 @@ def test_the_total_contains_the_fixed_cost_of_the_azure_edge() -> None:
 
 
 def test_azure_audio_capacity_is_that_of_its_transcription_services() -> None:
-    audio = azure_audio(AZURE.azure, designed_load(AZURE.model_copy(update={"load": None})), has_load=False)
-    assert "voxtral-cells 2-4 replicas" in audio.assumed
-    assert "qwen" not in audio.assumed
-    assert "speech" not in audio.assumed
+    audio = azure_audio(AZURE.azure, design_load(AZURE.model_copy(update={"load": None})), has_load=False)
+    assert "voxtral-cells 2-4 replicas" in audio.assumptions
+    assert "qwen" not in audio.assumptions
+    assert "speech" not in audio.assumptions
 
 
 def test_azure_audio_is_limited_by_the_smallest_tier() -> None:
     production = voice_blueprint.load(ROOT / "tests/deployments/production-azure.yaml")
-    load = designed_load(production.model_copy(update={"load": None}))
+    load = design_load(production.model_copy(update={"load": None}))
     audio = azure_audio(production.azure, load, has_load=False)
     assert audio.hours is not None
     # 26 gateway pods of 107 calls with random arrivals are the smallest tier; the engines support 3,551 calls.
     assert audio.hours.low == pytest.approx(1_000 * 0.7 * 730)
     assert audio.hours.peak == peak_calls(load) * 730 <= 2_500 * 0.7 * 730
-    assert "vad 1,000-2,500 calls" in audio.assumed
+    assert "vad 1,000-2,500 calls" in audio.assumptions
 
 
 def test_the_load_option_replaces_the_azure_capacity() -> None:
@@ -513,7 +518,7 @@ def test_the_load_option_replaces_the_azure_capacity() -> None:
     audio = azure_audio(AZURE.azure, load, has_load=True)
     assert audio.hours is not None
     assert (audio.hours.expected, audio.hours.peak) == (300 * 730, 600 * 730)
-    assert "upper limits by memory" not in audio.assumed
+    assert "upper limits by memory" not in audio.assumptions
 
 
 def test_cost_per_audio_hour_is_the_quotient() -> None:

@@ -9,7 +9,7 @@ from tests.ops.cost.price_apis import Row, meter, offer, price_apis
 from voice_blueprint import catalog
 from voice_ops.cost.meters import aws_meter
 from voice_ops.cost.offers import read_offer
-from voice_ops.cost.prices import Price, PriceBook, load_downloads, price_book, save_downloads
+from voice_ops.cost.prices import Price, PriceBook, load_downloaded_prices, price_book, save_downloads
 from voice_ops.cost.refresh import PricesUnreachableError, refresh_aws, refresh_azure
 
 LINUX = {
@@ -65,7 +65,7 @@ def test_aws_prices_are_those_of_linux_on_demand_and_of_the_first_paid_tier(monk
         "kms-key": 1.5,
         "api-gateway-rest-requests": 3.6,
     }
-    assert found.unknown == ("nlb-hour",)
+    assert found.unknown_items == ("nlb-hour",)
     assert {price.date for price in found.prices} == {"2026-11-20"}
     assert {price.region for price in found.prices} == {"us-east-1"}
 
@@ -80,7 +80,7 @@ def test_azure_prices_are_those_of_linux_on_demand_in_the_unit_we_count_in() -> 
         ("private-dns-zone", "global"): 0.5,
     }
     # A registry priced per month would be 30 times too expensive.
-    assert set(found.unknown) == {"registry-premium-day", "premium-files"}
+    assert set(found.unknown_items) == {"registry-premium-day", "premium-files"}
 
 
 def test_fetched_prices_take_precedence_over_the_catalogue_and_are_saved(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_fetched_prices_take_precedence_over_the_catalogue_and_are_saved(tmp_pat
     save_downloads(file, [first])
     save_downloads(file, [second])
     book = price_book(file)
-    assert load_downloads(file) == [first, second]
+    assert load_downloaded_prices(file) == [first, second]
     assert book.find("nlb-hour", "us-east-1") == first
     assert book.find("c8g.12xlarge", "eu-west-3", exact=True) == second
     untouched = book.find("c8g.12xlarge", "us-east-1", exact=True)
@@ -102,7 +102,7 @@ def test_a_corrupt_price_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "prices.json"
     file.write_text('[{"item": "x"}]')
     with pytest.raises(ValueError, match=r"delete it and fetch the prices again"):
-        load_downloads(file)
+        load_downloaded_prices(file)
 
 
 @pytest.mark.usefixtures("credentials")

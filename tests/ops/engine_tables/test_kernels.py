@@ -3,7 +3,7 @@
 import pytest
 
 from tests.ops.engine_tables.conftest import Wheel
-from tools.engine_tables.kernels import kernels
+from tools.engine_tables.kernels import read_kernels
 from tools.engine_tables.names import MovedError
 from voice_blueprint.engines.published.release import Kernel
 
@@ -97,7 +97,7 @@ def test_kv_types_of_kernels_are_read_per_gpu(wheel: Wheel) -> None:
     """Conditions that are only known at run time are assumed to be true."""
     every = (8, 9, 10, 12)
     takes = {"auto": every, "small": (8, 9, 10), "small_newer": (10,), "asked": every, "never": (), "half": every}
-    assert kernels(wheel(FILES), "p.platform.choose") == (
+    assert read_kernels(wheel(FILES), "p.platform.choose") == (
         Kernel(name="PAGED", blocks=(16, 24), kv_types=takes),
         Kernel(name="TYPED", blocks=(1,), kv_types={"auto": every, "half": every}),
     )
@@ -105,4 +105,4 @@ def test_kv_types_of_kernels_are_read_per_gpu(wheel: Wheel) -> None:
 
 def test_a_moved_selection_function_is_reported(wheel: Wheel) -> None:
     with pytest.raises(MovedError, match=r"has no p\.platform\.chosen"):
-        kernels(wheel(FILES), "p.platform.chosen")
+        read_kernels(wheel(FILES), "p.platform.chosen")

@@ -11,11 +11,11 @@ from tools.engine_tables import __main__ as command
 from tools.engine_tables import wheels
 from tools.engine_tables.recipes import Recipe
 from tools.engine_tables.source import Tree
-from tools.engine_tables.tables import render, table
+from tools.engine_tables.tables import build_table, render
 from tools.engine_tables.wheels import UnavailableError
 from voice_blueprint import catalog
 from voice_blueprint.catalog import EngineVersion
-from voice_blueprint.engines.published.release import Origin, read
+from voice_blueprint.engines.published.release import Origin, parse_table
 
 SOURCE = """
 from dataclasses import dataclass, field
@@ -42,10 +42,10 @@ ORIGIN = Origin(distribution="tool", version="1.0", file="tool.whl", sha256="0" 
 
 
 def test_table_has_one_line_per_flag_and_can_be_read() -> None:
-    made = table(Tree.from_texts({"tool.py": SOURCE}), RECIPE, ORIGIN)
+    made = build_table(Tree.from_texts({"tool.py": SOURCE}), RECIPE, ORIGIN)
     text = render(made)
     assert '    {"name": "--a"},\n    {"name": "--b", "type": "int"}\n' in text
-    assert read(text) == made
+    assert parse_table(text) == made
     assert json.loads(text)["configs"] == {
         "Leaf": [{"name": "depth", "type": "int", "default": 1}],
         "Root": [
@@ -98,7 +98,7 @@ def test_a_wheel_with_another_hash_is_not_used(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(wheels, "_pip", lambda: str(pip))
     monkeypatch.setattr(wheels, "CACHE", tmp_path)
     with pytest.raises(UnavailableError, match=r"pip cannot download tool 1\.0: .*DO NOT MATCH"):
-        wheels.wheel("tool", "1.0", "0" * 64)
+        wheels.fetch_wheel("tool", "1.0", "0" * 64)
 
 
 def test_a_downloaded_wheel_is_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,6 +112,6 @@ def test_a_downloaded_wheel_is_cached(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(wheels, "_pip", lambda: str(pip))
     cache = tmp_path / "cache"
     monkeypatch.setattr(wheels, "CACHE", cache)
-    file = wheels.wheel("tool", "1.0")
+    file = wheels.fetch_wheel("tool", "1.0")
     assert file == cache / "tool-1.0-py3-none-any.whl"
     assert list(cache.iterdir()) == [file]

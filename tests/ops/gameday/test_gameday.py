@@ -16,10 +16,10 @@ from tests.nonempty import nonempty
 from tests.synthesized import ROOT
 from voice_ops.cli import app
 from voice_ops.gameday import command
-from voice_ops.gameday.command import SCENARIOS, Row, Runbooks, runbooks
+from voice_ops.gameday.command import SCENARIOS, Runbooks, ScenarioResult, runbook_pages
 from voice_ops.gameday.simulated import CALL_S, Effect, simulate_scenarios
 from voice_ops.simulate import run
-from voice_ops.simulate.capacity import PEAK_SHARE, RECOGNISES, fleet_plans
+from voice_ops.simulate.capacity import PEAK_SHARE, TRANSCRIBING_KINDS, fleet_plans
 
 SHIPPED_DEPLOYMENTS = sorted(file.stem for file in DEPLOYMENTS.glob("*.yaml"))
 
@@ -32,7 +32,7 @@ def gameday(*arguments: str) -> Result:
 def test_every_scenario_of_a_shipped_file_has_an_existing_runbook(name: str) -> None:
     of = voice_blueprint.load(DEPLOYMENTS / f"{name}.yaml")
     for scenario in SCENARIOS:
-        for page in nonempty(runbooks(of, scenario)):
+        for page in nonempty(runbook_pages(of, scenario)):
             assert (ROOT / "docs/runbooks" / page).exists(), page
 
 
@@ -60,25 +60,25 @@ def test_an_inapplicable_scenario_reports_the_reason() -> None:
 def in_two_regions(name: str, folder: Path) -> voice_blueprint.Deployment:
     west = {"region": "us-west-2", "availability_zones": ["us-west-2a", "us-west-2b"]}
     text = (DEPLOYMENTS / f"{name}.yaml").read_text(encoding="utf-8")
-    return load_text(edit_document({"aws.other_regions": [west]}, text), folder).in_regions()[1]
+    return load_text(edit_document({"aws.other_regions": [west]}, text), folder).region_deployments()[1]
 
 
 def test_a_lost_region_loses_calls_until_dns_redirects(tmp_path: Path) -> None:
     """Half of all calls are in the region; new ones arrive until health checks and DNS caches (30 s each) expire."""
     small = in_two_regions("small", tmp_path)
     assert small.load is not None
-    places = sum(plan.max_hosts * plan.slots for plan in fleet_plans(small, {}) if plan.kind in RECOGNISES)
+    places = sum(plan.max_hosts * plan.slots for plan in fleet_plans(small, {}) if plan.kind in TRANSCRIBING_KINDS)
     found = simulate_scenarios(small)["region loss"]
     assert isinstance(found, Effect)
     there = PEAK_SHARE * places / 2
     assert found.lost >= there * (1 + 60 / CALL_S) - 1
     assert found.recovers_s is not None
     assert 90 <= found.recovers_s <= 3_600
-    assert "procedures/region-loss.md" in runbooks(small, "region loss")
+    assert "procedures/region-loss.md" in runbook_pages(small, "region loss")
     assert simulate_scenarios(deployment("small"))["region loss"] == "the file has one region"
 
 
-def no_drills(_: object) -> Iterator[Row]:
+def no_drills(_: object) -> Iterator[ScenarioResult]:
     return iter(())
 
 
@@ -92,15 +92,15 @@ def test_a_scenario_without_a_runbook_is_reported_and_fails(monkeypatch: pytest.
 
 def test_a_fault_that_costs_calls_and_fires_no_alert_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_rehearse_month", no_drills)
-    monkeypatch.setattr(run, "watched", lambda *_: ())
+    monkeypatch.setattr(run, "replayable_alerts", lambda *_: ())
     result = gameday("deployments/small.yaml")
     assert result.exit_code == 1
     assert "quota refusal: no alert with the runbook asr-slots-exhausted.md" in " ".join(result.stdout.split())
 
 
 def test_a_failed_drill_is_reported_and_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing_drill(_: object) -> Iterator[Row]:
-        yield Row(
+    def failing_drill(_: object) -> Iterator[ScenarioResult]:
+        yield ScenarioResult(
             "bad image", None, None, 3.0, "the local AWS", ("procedures/rollback.md",), ("hosts run what they ran",)
         )
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from tests.blueprint.documents import ABSENT, Edits, edit_document
 from tests.registry import Registry, SigningKey, registry
-from voice_blueprint.signing import is_verified, manifest
+from voice_blueprint.signing import digest_manifest, is_signature_valid
 from voice_ops.cli import app
 
 # Made by cosign: cosign.pub and dir-img-cosign-valid of signature/fixtures in containers/image.
@@ -40,9 +40,9 @@ def local_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registr
 
 
 def test_cosign_signatures_are_verified() -> None:
-    assert is_verified(COSIGN_KEY, COSIGN_SIGNATURE, COSIGN_TEXT)
-    assert not is_verified(COSIGN_KEY, COSIGN_SIGNATURE, COSIGN_TEXT.replace(b"634a", b"634b"))
-    assert not is_verified(COSIGN_KEY, "no base64", COSIGN_TEXT)
+    assert is_signature_valid(COSIGN_KEY, COSIGN_SIGNATURE, COSIGN_TEXT)
+    assert not is_signature_valid(COSIGN_KEY, COSIGN_SIGNATURE, COSIGN_TEXT.replace(b"634a", b"634b"))
+    assert not is_signature_valid(COSIGN_KEY, "no base64", COSIGN_TEXT)
 
 
 def write_file(edits: Edits, folder: Path) -> Path:
@@ -53,7 +53,7 @@ def write_file(edits: Edits, folder: Path) -> Path:
 
 def signing_edits(images: dict[str, str], key: SigningKey, *, of: dict[str, str] | None = None) -> Edits:
     """Return a file's images with the key's signature of them or of others."""
-    signature = key.sign(manifest(images if of is None else of).encode())
+    signature = key.sign(digest_manifest(images if of is None else of).encode())
     return {"images": images, "image_signing": {"public_key": key.public, "signature": signature}}
 
 
@@ -61,7 +61,7 @@ def test_the_signed_content_is_printed(tmp_path: Path) -> None:
     images = {"telemetry": f"sha256:{'b' * 64}", "gateway": f"sha256:{'a' * 64}"}
     shown = voice("manifest", write_file({"images": images}, tmp_path)).stdout
     assert json.loads(shown) == images
-    assert shown == manifest(images)
+    assert shown == digest_manifest(images)
 
 
 def test_the_signature_of_each_image_is_requested(local_registry: Registry, tmp_path: Path) -> None:

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from voice_ops.loadtest.compare import Round, differences
-from voice_ops.loadtest.inputs import PASSAGE, rotate
-from voice_ops.loadtest.load import ClosedLoop, Generator, OpenLoop, Run, merge_runs
-from voice_ops.loadtest.price import PriceError, usd_per_hour
+from voice_ops.loadtest.compare import Round, compare_rounds
+from voice_ops.loadtest.inputs import PASSAGE, rotate_words
+from voice_ops.loadtest.load import ClosedLoop, LoadGenerator, OpenLoop, Run, merge_runs
+from voice_ops.loadtest.price import PriceError, hourly_price
 from voice_ops.loadtest.report import Result
 from voice_ops.loadtest.scenarios import SCENARIOS, TEXT_CHARS
 from voice_ops.loadtest.summary import summarize
@@ -94,13 +94,13 @@ def test_a_client_that_distorts_its_figures_reports_it(
 
 def test_arrivals_are_poisson_and_the_same_for_the_same_seed() -> None:
     load = OpenLoop(5.0)
-    arrivals = Generator(1.0, seed=7)._arrivals(load, 20_000, 0)
+    arrivals = LoadGenerator(1.0, seed=7)._draw_arrivals(load, 20_000, 0)
     gaps = np.diff(arrivals)
     assert np.mean(gaps) == pytest.approx(0.2, rel=0.03)
     assert np.std(gaps) == pytest.approx(0.2, rel=0.03)
     assert np.mean(gaps > 0.4) == pytest.approx(np.exp(-2), rel=0.05)
-    assert Generator(1.0, seed=7)._arrivals(load, 20_000, 0) == arrivals
-    assert Generator(1.0, seed=8)._arrivals(load, 20_000, 0) != arrivals
+    assert LoadGenerator(1.0, seed=7)._draw_arrivals(load, 20_000, 0) == arrivals
+    assert LoadGenerator(1.0, seed=8)._draw_arrivals(load, 20_000, 0) != arrivals
 
 
 def rounds(shift_s: float, seed: int, *, drift_s: float = 0.0) -> list[Round]:
@@ -119,9 +119,9 @@ def rounds(shift_s: float, seed: int, *, drift_s: float = 0.0) -> list[Round]:
 
 
 def test_a_difference_is_detected_with_its_interval_despite_drift() -> None:
-    found = {(d.metric, d.statistic): d for d in differences(rounds(-0.2, seed=3, drift_s=0.1), seed=0)}
+    found = {(d.metric, d.statistic): d for d in compare_rounds(rounds(-0.2, seed=3, drift_s=0.1), seed=0)}
     first = found["first", "p50"]
-    assert first.is_shown
+    assert first.is_significant
     assert first.low < -200 < first.high
     assert first.low < first.difference < first.high < 0
     assert found["requests/s", "mean"].difference > 0
@@ -129,7 +129,7 @@ def test_a_difference_is_detected_with_its_interval_despite_drift() -> None:
 
 def test_equal_endpoints_rarely_show_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("voice_ops.loadtest.compare.RESAMPLES", 100)
-    shown = [differences(rounds(0.0, seed), seed)[0].is_shown for seed in range(40)]
+    shown = [compare_rounds(rounds(0.0, seed), seed)[0].is_significant for seed in range(40)]
     # The expected number is 5 % of 40; with six rounds bootstrap intervals are slightly too narrow.
     assert sum(shown) <= 6
 
@@ -141,7 +141,7 @@ def test_pooled_runs_contain_every_request() -> None:
 
 
 def test_prompts_have_the_published_length_and_distinct_beginnings() -> None:
-    texts = [rotate(PASSAGE, index) for index in range(40)]
+    texts = [rotate_words(PASSAGE, index) for index in range(40)]
     assert {len(text) for text in texts} == {TEXT_CHARS}
     assert len({text[:30] for text in texts}) == 40
 
@@ -156,12 +156,12 @@ def test_published_figures_are_consistent() -> None:
 
 
 def test_an_endpoint_costs_its_share_of_an_instance() -> None:
-    whole, _ = usd_per_hour("p5.48xlarge", "us-east-1", 8)
-    part, how = usd_per_hour("p5.48xlarge", None, 2)
+    whole, _ = hourly_price("p5.48xlarge", "us-east-1", 8)
+    part, how = hourly_price("p5.48xlarge", None, 2)
     assert part == whole / 4
     assert "2 of its 8 accelerators" in how
-    assert usd_per_hour("c8g.xlarge", "us-east-1", 1)[0] == 0.15952
-    assert usd_per_hour("Standard_NC24ads_A100_v4", "eastus", 1)[0] == 3.673
+    assert hourly_price("c8g.xlarge", "us-east-1", 1)[0] == 0.15952
+    assert hourly_price("Standard_NC24ads_A100_v4", "eastus", 1)[0] == 3.673
 
 
 @pytest.mark.parametrize(
@@ -174,4 +174,4 @@ def test_an_endpoint_costs_its_share_of_an_instance() -> None:
 )
 def test_an_unknown_price_is_reported(instance_type: str, region: str | None, gpus: int, problem: str) -> None:
     with pytest.raises(PriceError, match=problem):
-        usd_per_hour(instance_type, region, gpus)
+        hourly_price(instance_type, region, gpus)

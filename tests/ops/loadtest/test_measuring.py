@@ -15,7 +15,7 @@ from tests.ops.loadtest.conftest import Server, write_wav
 from voice_ops.loadtest.drivers import Chat, Driver, Speech, Transcription
 from voice_ops.loadtest.endpoint import Endpoint
 from voice_ops.loadtest.inputs import read_recording
-from voice_ops.loadtest.load import ClosedLoop, Generator, Load, OpenLoop, Run
+from voice_ops.loadtest.load import ClosedLoop, Load, LoadGenerator, OpenLoop, Run
 from voice_ops.loadtest.options import parse_url
 from voice_ops.loadtest.realtime import Realtime
 from voice_ops.loadtest.summary import Summary, summarize
@@ -34,7 +34,7 @@ def endpoint(server: Server, **body: Any) -> Endpoint:  # noqa: ANN401  fields o
 def run_load(driver: Driver, load: Load, requests: int, timeout_s: float = 30) -> Run:
     async def run() -> Run:
         async with driver.endpoint:
-            return await Generator(timeout_s, seed=1).run(driver, load, requests)
+            return await LoadGenerator(timeout_s, seed=1).run(driver, load, requests)
 
     return asyncio.run(run())
 
@@ -206,7 +206,7 @@ def run_with_stall(server: Server, load: Load, requests: int) -> tuple[Run, list
     async def run_both() -> Run:
         async with driver.endpoint:
             await asyncio.to_thread(server.stall, 0.5, STALL_S)
-            return await Generator(30, seed=1).run(driver, load, requests)
+            return await LoadGenerator(30, seed=1).run(driver, load, requests)
 
     run = asyncio.run(run_both())
     found = server.take_records()

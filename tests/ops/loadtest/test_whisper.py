@@ -10,7 +10,7 @@ import pytest
 from matplotlib.image import imread
 
 from tests.ops.loadtest.test_command import NOWHERE, loadtest
-from voice_ops.demo.command import SAMPLE, weights
+from voice_ops.demo.command import SAMPLE_FILE, find_weights
 from voice_ops.demo.services import VoicePath
 from voice_ops.exits import FAILED
 
@@ -19,7 +19,7 @@ SPOKEN_S = 4
 
 @pytest.fixture
 def path(tmp_path: Path) -> Iterator[VoicePath]:
-    with VoicePath(tmp_path, weights(None), data_plane=None) as path:
+    with VoicePath(tmp_path, find_weights(None), data_plane=None) as path:
         path.start_store().wait_ready()
         yield path
 
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Iterator[VoicePath]:
 def speech(tmp_path: Path) -> Path:
     """Return the beginning of the demo's sample: "Good morning. The whole system ..."."""
     file = tmp_path / "speech.wav"
-    with wave.open(str(SAMPLE), "rb") as source, wave.open(str(file), "wb") as out:
+    with wave.open(str(SAMPLE_FILE), "rb") as source, wave.open(str(file), "wb") as out:
         out.setparams(source.getparams())
         out.writeframes(source.readframes(SPOKEN_S * source.getframerate()))
     return file

@@ -12,7 +12,7 @@ from voice_blueprint.file.model.load import CallLoad, Cells
 from voice_ops.cli import app
 from voice_ops.cost.prices import HOURS_PER_MONTH
 from voice_ops.needs import vcpu_needs
-from voice_ops.plan.cells import CellPlan, cell_plan
+from voice_ops.plan.cells import CellPlan, plan_cells
 from voice_ops.simulate.capacity import fleet_plans
 
 FILES = {"production-us-east-1": "us-east-1", "production-azure": "southcentralus"}
@@ -47,7 +47,7 @@ def plan(per_account: int = 10) -> CellPlan:
     deployment = voice_blueprint.load(ROOT / "deployments/production-us-east-1.yaml")
     load = CallLoad(calls=100_000, peak_factor=10, conversation_share=0.05)
     cells = Cells(calls=12_000, per_account=per_account)
-    found = cell_plan(deployment.model_copy(update={"load": load, "cells": cells}))
+    found = plan_cells(deployment.model_copy(update={"load": load, "cells": cells}))
     assert found
     return found
 

@@ -143,7 +143,7 @@ def _bootstrap() -> None:
 def templates_of_sandbox() -> dict[str, dict[str, Any]]:
     """Return the templates of the sandbox by stack name; edits of single values do not change what is read."""
     deployment = voice_blueprint.load(DEPLOYMENTS / "sandbox.yaml")
-    return {names.stack(deployment, tier): stack.template for tier, stack in shipped("sandbox").items()}
+    return {names.stack_name(deployment, tier): stack.template for tier, stack in shipped("sandbox").items()}
 
 
 def load_edited(edits: Edits, folder: Path, base: str = "sandbox") -> Deployment:

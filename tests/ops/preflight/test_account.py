@@ -169,7 +169,7 @@ def test_a_reservation_that_does_not_exist_blocks(
 def test_a_store_with_a_newer_engine_version_than_the_file_blocks(
     account: AwsAccount, sandbox: Deployment, monkeypatch: pytest.MonkeyPatch, running: str, status: Status
 ) -> None:
-    stack = names.stack(sandbox, "state")
+    stack = names.stack_name(sandbox, "state")
     monkeypatch.setattr("voice_ops.aws.account.Account.stacks", lambda _: {stack: "CREATE_COMPLETE"})
     monkeypatch.setattr("voice_ops.aws.account.Account.physical_ids", lambda *_: {"Store": "sandbox-state"})
     member = {"CacheClusterId": "a-001", "ReplicationGroupId": "sandbox-state", "EngineVersion": running}

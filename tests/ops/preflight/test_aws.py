@@ -24,7 +24,7 @@ from tests.ops.preflight.conftest import (
 )
 from voice_blueprint import Deployment, checks
 from voice_blueprint.aws.machine_images import PUBLIC_PARAMETERS
-from voice_blueprint.checks.aws.capacity import quota_need
+from voice_blueprint.checks.aws.capacity import check_quota_need
 from voice_blueprint.hosts import artifacts_name
 from voice_ops.aws.account import Account
 from voice_ops.needs import vcpu_needs
@@ -48,7 +48,7 @@ def test_a_complete_account_has_no_blocking_result(account: AwsAccount, sandbox:
 
 
 def test_vcpu_needs_match_the_quota_check(sandbox: Deployment) -> None:
-    said = [violation.message for violation in quota_need.examine(sandbox)]
+    said = [violation.message for violation in check_quota_need.check_deployment(sandbox)]
     assert vcpu_needs(sandbox)["standard", False] == (144, 1440)
     # One to four hosts of 192 vCPUs in service, and one that boots for the warm pool.
     assert vcpu_needs(sandbox)["inf", False] == (2 * 192, 5 * 192)
@@ -262,7 +262,7 @@ def test_a_missing_image_parameter_blocks(
     image = account.answer(sandbox, "machine image amazon-linux-2099/gpu")
     assert (image.status, image.remedy) == (Status.BLOCKS, "use another region")
     launch = account.answer(sandbox, "launch of a p5 host")
-    assert (launch.status, launch.result) == (Status.NOT_ASKED, "the machine image does not exist yet")
+    assert (launch.status, launch.result) == (Status.SKIPPED, "the machine image does not exist yet")
 
 
 def test_no_host_is_launched(account: AwsAccount, sandbox: Deployment) -> None:
@@ -293,7 +293,7 @@ def test_without_a_subnet_no_launch_is_tested(account: AwsAccount, sandbox: Depl
     for subnet in ec2.describe_subnets()["Subnets"]:
         ec2.delete_subnet(SubnetId=subnet["SubnetId"])
     row = account.answer(sandbox, "launch of a vad host")
-    assert (row.status, row.result) == (Status.NOT_ASKED, "the subnet in the zones does not exist yet")
+    assert (row.status, row.result) == (Status.SKIPPED, "the subnet in the zones does not exist yet")
 
 
 # --- what has to stand there ----------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def test_a_missing_bootstrap_blocks_and_its_role_is_not_simulated(account: AwsAc
     row = account.answer(sandbox, "CDK bootstrap")
     command = f"cdk bootstrap aws://123456789012/us-east-1 -c deployment={sandbox.source.file}"
     assert (row.status, row.remedy) == (Status.BLOCKS, f"run `{command}`")
-    assert account.answer(sandbox, "permissions of CloudFormation's role").status is Status.NOT_ASKED
+    assert account.answer(sandbox, "permissions of CloudFormation's role").status is Status.SKIPPED
 
 
 def test_a_hosted_zone_of_another_account_blocks(account: AwsAccount, tmp_path: Path) -> None:
@@ -409,7 +409,7 @@ def test_rejected_credentials_end_the_queries(
     fail(monkeypatch, "sts", code, status=403, xml=True)
     first, *others = account.ask(sandbox)
     assert (first.question, first.status, first.result) == ("identity", Status.UNANSWERED, message)
-    assert {row.status for row in others} == {Status.NOT_ASKED}
+    assert {row.status for row in others} == {Status.SKIPPED}
 
 
 def test_credentials_may_expire_during_the_queries(
@@ -419,7 +419,7 @@ def test_credentials_may_expire_during_the_queries(
     rows = {row.question: row for row in account.ask(sandbox)}
     assert rows["CDK bootstrap"].status is Status.SUFFICIENT
     assert rows["service quotas and open requests"].status is Status.UNANSWERED
-    assert rows["machine images"].status is Status.NOT_ASKED
+    assert rows["machine images"].status is Status.SKIPPED
 
 
 def test_a_nonexistent_profile_is_reported_once(
@@ -427,12 +427,12 @@ def test_a_nonexistent_profile_is_reported_once(
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     rows = account.ask(sandbox)
-    assert {row.status for row in rows} == {Status.NOT_ASKED}
+    assert {row.status for row in rows} == {Status.SKIPPED}
     assert rows[0].result == "The config profile (nobody) could not be found"
 
 
 def test_the_templates_come_from_a_valid_file(sandbox: Deployment) -> None:
-    assert not checks.refusals(sandbox)
+    assert not checks.blocking_messages(sandbox)
     assert len(templates_of_sandbox()) == 12
 
 

@@ -28,12 +28,12 @@ from tests.ops.preflight.azure_stub import (
 from tests.ops.preflight.conftest import problem_rows
 from tests.stacks.azure.recorded import cluster
 from voice_blueprint import Deployment
-from voice_blueprint.azure.names import vault
-from voice_blueprint.checks.azure.capacity import family_quota_need
+from voice_blueprint.azure.names import vault_name
+from voice_blueprint.checks.azure.capacity import check_family_quota_need
 from voice_blueprint.file.model.deployment import Environment
 from voice_ops.preflight import azure
 from voice_ops.preflight.azure.account import Account
-from voice_ops.preflight.azure.permissions import allows
+from voice_ops.preflight.azure.permissions import is_allowed
 from voice_ops.preflight.azure.quotas import vcpu_needs
 from voice_ops.preflight.azure.roles import administrator_rows
 from voice_ops.preflight.azure.vaults import vault_rows
@@ -135,7 +135,7 @@ def test_vcpu_needs_match_the_quota_check(production: Deployment) -> None:
         f"{quota}: {low} vCPU at the minimum, {high} at the maximum during an upgrade"
         for quota, (low, high) in needs.items()
     }
-    assert {violation.message for violation in family_quota_need.examine(production)} < said
+    assert {violation.message for violation in check_family_quota_need.check_deployment(production)} < said
     assert needs[A100] == A100_NEED
     assert needs["lowPriorityCores"] == (0, 4 * 40)
     assert needs["cores"][1] == sum(high for quota, (_, high) in needs.items() if quota.lower().startswith("standard"))
@@ -195,7 +195,7 @@ def test_an_increase_is_filed_under_the_name_that_azure_uses(ask: Ask, subscript
     subscription.usage[A100.upper()] = (0, 100)
     increase = row_about(ask(), A100).increase
     assert increase
-    assert increase.file() == "filed the request"
+    assert increase.submit() == "filed the request"
     assert subscription.filed == {A100.upper(): 100 + A100_NEED[1]}
 
 
@@ -209,7 +209,7 @@ def test_a_rejected_increase_is_reported(ask: Ask, subscription: Subscription) -
         "The client may not do Microsoft.Quota/quotas/write.",
     )
     with pytest.raises(IncreaseError, match=r"access denied: .*Quota Request Operator"):
-        increase.file()
+        increase.submit()
 
 
 # --- roles ----------------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def test_two_roles_may_be_sufficient_together(ask: Ask, subscription: Subscripti
 def test_action_wildcards_match_like_azure(
     action: str, actions: list[str], not_actions: list[str], expected: bool
 ) -> None:
-    assert allows(action, actions, not_actions) is expected
+    assert is_allowed(action, actions, not_actions) is expected
 
 
 # --- sizes ----------------------------------------------------------------------------------------------------
@@ -368,19 +368,19 @@ def test_an_expired_token_ends_the_queries(ask: Ask, subscription: Subscription)
     rows = ask()
     refused = row_about(rows, "permissions")
     assert refused.result == "the credentials were rejected (ExpiredAuthenticationToken)"
-    assert {row.status for row in rows[2:]} == {Status.NOT_ASKED}
+    assert {row.status for row in rows[2:]} == {Status.SKIPPED}
 
 
 def test_a_missing_sign_in_is_reported_once(ask: Ask) -> None:
     first, *others = ask(Operator("DefaultAzureCredential failed to retrieve a token.\nAttempted credentials: ..."))
     assert first.result == "no credentials were found: DefaultAzureCredential failed to retrieve a token."
-    assert {row.status for row in others} == {Status.NOT_ASKED}
+    assert {row.status for row in others} == {Status.SKIPPED}
 
 
 @pytest.mark.parametrize("environment", [{}, {"ARM_SUBSCRIPTION_ID": ""}, {"ARM_SUBSCRIPTION_ID": "production"}])
 def test_without_a_subscription_no_request_is_made(production: Deployment, environment: dict[str, str]) -> None:
     rows = list(azure.examine(production, resources(), environment))
-    assert {row.status for row in rows} == {Status.NOT_ASKED}
+    assert {row.status for row in rows} == {Status.SKIPPED}
     assert "ARM_SUBSCRIPTION_ID" in rows[0].remedy
 
 
@@ -401,7 +401,7 @@ def test_the_certificate_vault_and_references_of_agents_must_exist(subscription:
     edits = {"azure.agents.speech": endpoint, "azure.agents.prompt": ABSENT, "azure.agents.prompt_secret": "our-prompt"}
     text = (DEPLOYMENTS / "production-azure.yaml").read_text(encoding="utf-8")
     deployment = load_text(edit_document(edits, text), tmp_path)
-    own, secrets = vault(deployment, SUBSCRIPTION), ("session-token-key", "our-prompt", "speech-key")
+    own, secrets = vault_name(deployment, SUBSCRIPTION), ("session-token-key", "our-prompt", "speech-key")
     with serve(subscription) as transport:
         account = Account(deployment, Counter(), SUBSCRIPTION, Operator(), {"transport": transport})
 
@@ -410,7 +410,7 @@ def test_the_certificate_vault_and_references_of_agents_must_exist(subscription:
 
         # Before the first deployment only the certificate's vault can exist.
         asked = {"vault of the certificate voice": Status.BLOCKS}
-        assert statuses() == asked | {f"secret {name}": Status.NOT_ASKED for name in secrets}
+        assert statuses() == asked | {f"secret {name}": Status.SKIPPED for name in secrets}
         subscription.vaults |= {"certificates", own}
         asked = {"vault of the certificate voice": Status.SUFFICIENT}
         assert statuses() == asked | {f"secret {name}": Status.BLOCKS for name in secrets}

@@ -15,7 +15,7 @@ from tests.nonempty import nonempty
 from tests.ops.preflight.conftest import AwsAccount, allow, load_edited, templates_of_sandbox
 from tests.synthesized import ROOT
 from voice_ops.preflight import command
-from voice_ops.preflight.aws.commands import ACTIONS
+from voice_ops.preflight.aws.commands import ACTIONS_BY_COMMAND
 from voice_ops.preflight.report import Status
 from voice_ops.teardown import remaining_resources
 
@@ -36,14 +36,14 @@ def calls_in_sources() -> set[boto_calls.Call]:
     files = [file for file in (ROOT / "voice_ops").rglob("*.py") if not file.is_relative_to(LOCAL)]
     found = {call for file in files for call in boto_calls.calls_in_source(file)}
     # Operations that are selected by the kind of the remaining resource.
-    for kind, (method, _, _) in remaining_resources._STATES.items():
+    for kind, (method, _, _) in remaining_resources._STATE_QUERIES.items():
         service = kind.split(maxsplit=1)[0]
         found.add((service, boto_calls.methods(service)[method]))
     return found
 
 
 def test_policies_allow_exactly_the_calls_of_their_commands() -> None:
-    assert frozenset().union(*ACTIONS.values()) == boto_calls.actions(calls_in_sources()) | CALLED_BY_CDK
+    assert frozenset().union(*ACTIONS_BY_COMMAND.values()) == boto_calls.actions(calls_in_sources()) | CALLED_BY_CDK
 
 
 @pytest.mark.parametrize(
@@ -72,19 +72,19 @@ def test_the_service_of_every_client_is_recognized() -> None:
 
 
 def test_every_action_exists_in_aws() -> None:
-    for action in nonempty(frozenset().union(*ACTIONS.values())):
+    for action in nonempty(frozenset().union(*ACTIONS_BY_COMMAND.values())):
         prefix, _, name = action.partition(":")
         assert name in get_service_prefix_data(prefix)["privileges"], action
 
 
 def test_each_command_has_a_policy() -> None:
     deployment = voice_blueprint.load(ROOT / "tests/deployments/sandbox.yaml")
-    printed: Any = command._permissions(deployment, templates_of_sandbox(), Counter())["aws"]
+    printed: Any = command._required_permissions(deployment, templates_of_sandbox(), Counter())["aws"]
     held = {
         name: {action for policy in policies for action in policy["Statement"][0]["Action"]}
         for name, policies in printed["commands"].items()
     }
-    assert held == ACTIONS
+    assert held == ACTIONS_BY_COMMAND
 
 
 def test_missing_permission_for_a_command_is_a_warning(account: AwsAccount, tmp_path: Path) -> None:

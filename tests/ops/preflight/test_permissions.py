@@ -7,14 +7,14 @@ import json
 import pytest
 
 from tests.ops.preflight.conftest import templates_of_sandbox
-from voice_ops.preflight.aws.permission_table import TABLE, derive
+from voice_ops.preflight.aws.permission_table import TABLE_FILE, derive_table
 from voice_ops.preflight.aws.permissions import (
-    POLICY_CHARACTERS,
+    MAX_POLICY_CHARACTERS,
     UnknownResourceTypeError,
     actions_for,
     deployer_policy,
-    policies,
-    simulable,
+    simulable_actions,
+    split_policies,
 )
 from voice_sandbox.aws.adapters.table import KINDS
 
@@ -24,9 +24,9 @@ DEPLOYED_TYPES = {
 
 
 def test_the_table_matches_the_schemas() -> None:
-    table = json.loads(TABLE.read_bytes())
+    table = json.loads(TABLE_FILE.read_bytes())
     assert table.keys() == KINDS.keys()
-    assert derive(table) == table, "run python -m voice_ops.preflight.aws.permission_table"
+    assert derive_table(table) == table, "run python -m voice_ops.preflight.aws.permission_table"
 
 
 def test_the_minimal_policy_covers_exactly_the_services_of_the_templates() -> None:
@@ -46,17 +46,17 @@ def test_a_type_missing_from_the_table_is_refused() -> None:
 
 def test_policies_contain_every_action_within_iam_limits() -> None:
     actions = actions_for(DEPLOYED_TYPES)
-    made = list(policies(actions))
+    made = list(split_policies(actions))
     held = [action for policy in json.loads(json.dumps(made)) for action in policy["Statement"][0]["Action"]]
     assert held == actions
     assert len(made) > 1
-    assert all(len(json.dumps(policy, separators=(",", ":"))) <= POLICY_CHARACTERS for policy in made)
+    assert all(len(json.dumps(policy, separators=(",", ":"))) <= MAX_POLICY_CHARACTERS for policy in made)
 
 
 def test_wildcards_are_not_simulated() -> None:
     actions = actions_for(DEPLOYED_TYPES)
     assert "ec2:Describe*" in actions
-    assert set(actions) - set(simulable(actions)) == {action for action in actions if "*" in action}
+    assert set(actions) - set(simulable_actions(actions)) == {action for action in actions if "*" in action}
 
 
 def test_the_deployer_assumes_roles_of_one_account_and_region() -> None:

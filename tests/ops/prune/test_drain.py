@@ -11,7 +11,7 @@ import pytest
 
 from voice_ops.prune import drain
 from voice_ops.prune.drain import DrainError
-from voice_ops.prune.removals import SERVICE, Removal
+from voice_ops.prune.removals import SERVICE_TYPE, Removal
 
 
 def host_counts(*counts: int) -> Callable[[], dict[str, int]]:
@@ -23,7 +23,7 @@ def host_counts(*counts: int) -> Callable[[], dict[str, int]]:
 def test_each_change_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain, "POLL_S", 0.0)
     told: list[str] = []
-    drain._wait(host_counts(2, 2, 1, 0), 60, told.append)
+    drain._wait_until_drained(host_counts(2, 2, 1, 0), 60, told.append)
     assert told == [f"draining: {count} of small-cpu, for 60 s at most" for count in (2, 1)]
 
 
@@ -32,7 +32,7 @@ def test_remaining_hosts_end_the_command_before_any_deletion(monkeypatch: pytest
     with pytest.raises(
         DrainError, match=r"1 of small-cpu still there after 0 s, and may take 0 s.*nothing was deleted"
     ):
-        drain._wait(lambda: {"small-cpu": 1}, 0, lambda _: None)
+        drain._wait_until_drained(lambda: {"small-cpu": 1}, 0, lambda _: None)
 
 
 class Ecs:
@@ -74,10 +74,12 @@ def test_protected_tasks_are_stopped_after_the_maximum_session_duration(
         list_all=lambda *_, **__: iter(sorted(ecs.tasks)),
     )
 
-    def of_type(kind: str) -> Iterator[tuple[str, str]]:
-        return iter([("small-agents", "arn:aws:ecs:us-east-1:1:service/c/agents")] if kind == SERVICE else [])
+    def resource_ids(kind: str) -> Iterator[tuple[str, str]]:
+        return iter([("small-agents", "arn:aws:ecs:us-east-1:1:service/c/agents")] if kind == SERVICE_TYPE else [])
 
-    drain.drain(cast("Removal", SimpleNamespace(is_whole_region=False, account=account, of_type=of_type)), told.append)
+    drain.drain_removal(
+        cast("Removal", SimpleNamespace(is_whole_region=False, account=account, resource_ids=resource_ids)), told.append
+    )
     assert (ecs.tasks, ecs.stopped) == (set(), stopped)
     assert any("they are stopped now" in line for line in told) == bool(stopped)
     assert ecs.now >= min(calls_for_s, 3600)

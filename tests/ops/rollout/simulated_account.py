@@ -21,7 +21,7 @@ import voice_blueprint
 from voice_blueprint import Deployment
 from voice_blueprint.aws import names
 from voice_ops.exits import FAILED, IN_PROGRESS
-from voice_ops.rollout.resume import START_TIMEOUT_S, Clock, Outcome, advance, begin, stored_rollout
+from voice_ops.rollout.resume import START_TIMEOUT_S, Clock, Outcome, advance_rollout, record_start, stored_rollout
 from voice_sandbox.rehearsals.cdk import CdkError
 
 FILE = Path(__file__).parents[3] / "tests/deployments/production-us-east-1.yaml"
@@ -44,9 +44,11 @@ def seconds() -> dict[str, float]:
     rollout, tiers = deployment.aws.rollout, ("network", "registry", "state", "vad", "asr", "edge", "observability")
     pauses = (len(rollout.checkpoint_percentages) + 1) * rollout.checkpoint_pause_s + rollout.bake_s
     group_series = pauses + 2 * 900.0
-    takes = {names.stack(deployment, tier): CALM_S for tier in tiers}
-    takes[names.stack(deployment, "vad")] = group_series * len(names.vad_groups(deployment))
-    return takes | {names.stack(deployment, names.fleet_tier(each.name)): group_series for each in deployment.aws.asr}
+    takes = {names.stack_name(deployment, tier): CALM_S for tier in tiers}
+    takes[names.stack_name(deployment, "vad")] = group_series * len(names.vad_group_names(deployment))
+    return takes | {
+        names.stack_name(deployment, names.fleet_stack_suffix(each.name)): group_series for each in deployment.aws.asr
+    }
 
 
 class Simulation:
@@ -163,7 +165,7 @@ def _revisions(folder: Path) -> Iterator[str]:
 
 def _roll(simulation: Simulation, account: Any, revision: str, arguments: list[str]) -> int:  # noqa: ANN401
     rollout = (
-        begin(account, arguments[arguments.index("--start") + 1], simulation.now)
+        record_start(account, arguments[arguments.index("--start") + 1], simulation.now)
         if "--start" in arguments
         else stored_rollout(account)
     )
@@ -175,7 +177,7 @@ def _roll(simulation: Simulation, account: Any, revision: str, arguments: list[s
         simulation.state["now_s"] + minutes * 60,
     )
     try:
-        outcome = advance(account, rollout, lambda stack: Deploy(simulation, revision, stack), clock, print)
+        outcome = advance_rollout(account, rollout, lambda stack: Deploy(simulation, revision, stack), clock, print)
     except CdkError:
         return FAILED
     assert START_TIMEOUT_S < CREDENTIALS_S - MINUTES * 60

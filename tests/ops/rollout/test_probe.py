@@ -29,5 +29,5 @@ def test_words_are_counted_regardless_of_case_and_punctuation(reference: str, tr
     ],
 )
 def test_a_release_is_compared_with_the_previous_one(now: CallMeasurement, reason: str) -> None:
-    assert reason in now.is_worse_than(CallMeasurement(0.10, 1.0))
-    assert bool(reason) == bool(now.is_worse_than(CallMeasurement(0.10, 1.0)))
+    assert reason in now.regression_from(CallMeasurement(0.10, 1.0))
+    assert bool(reason) == bool(now.regression_from(CallMeasurement(0.10, 1.0)))

@@ -36,11 +36,11 @@ def rollout_order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(
         command, "Account", lambda of, *_: SimpleNamespace(region=of.aws.region, deployment=of, undefined_stacks=dict)
     )
-    monkeypatch.setattr(command, "rolls", lambda account: [account.region])
+    monkeypatch.setattr(command, "plan_rolls", lambda account: [account.region])
     monkeypatch.setattr(command, "_print_rolls", lambda _: None)
-    monkeypatch.setattr(command, "shortages", lambda _: [])
+    monkeypatch.setattr(command, "quota_shortages", lambda _: [])
     monkeypatch.setattr(command, "missing_artifacts", lambda *_: [])
-    monkeypatch.setattr(command, "roll_out", roll_out)
+    monkeypatch.setattr(command, "deploy_and_monitor", roll_out)
     return order
 
 
@@ -59,7 +59,7 @@ def test_an_alarm_in_one_region_ends_the_rollout(
         rollout_order.append(account.region)
         raise CdkError("alarm a fired")
 
-    monkeypatch.setattr(command, "roll_out", rolled_back_region)
+    monkeypatch.setattr(command, "deploy_and_monitor", rolled_back_region)
     result = CliRunner().invoke(app, ["rollout", file, "--deploy"])
     assert (result.exit_code, rollout_order) == (1, ["us-east-1"])
 
@@ -67,7 +67,7 @@ def test_an_alarm_in_one_region_ends_the_rollout(
 def test_nothing_is_deployed_if_one_region_lacks_capacity(
     file: str, rollout_order: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "shortages", lambda found: ["no room"] * (found == ["eu-west-1"]))
+    monkeypatch.setattr(command, "quota_shortages", lambda found: ["no room"] * (found == ["eu-west-1"]))
     result = CliRunner().invoke(app, ["rollout", file, "--deploy"])
     assert (result.exit_code, rollout_order, "no room" in result.output) == (1, [], True)
 

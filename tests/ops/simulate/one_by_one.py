@@ -8,7 +8,7 @@ import numpy as np
 import simpy
 
 from voice_ops.simulate.calls import Calls
-from voice_ops.simulate.fleet import Fleet, Host, Steps
+from voice_ops.simulate.fleet import Fleet, Host, ProcessGenerator
 from voice_ops.simulate.run import Simulation
 from voice_ops.simulate.traces import Trace
 
@@ -48,7 +48,7 @@ class StreamCalls(Calls):
     def advance(self, now: float, tick_s: float) -> None:
         """Route the callers of the tick."""
         del now
-        for after in self.random.uniform(0, tick_s, self.arrivals(self._env.now, tick_s)):
+        for after in self.random.uniform(0, tick_s, self.draw_arrivals(self._env.now, tick_s)):
             self._env.process(self._call(float(after)))
 
     def move_calls(self, host: Host, gap_s: float) -> None:
@@ -73,7 +73,7 @@ class StreamCalls(Calls):
                 call.fronts, call.asr = fronts, asr
                 self._occupy(call)
 
-    def _call(self, after: float) -> Steps:
+    def _call(self, after: float) -> ProcessGenerator:
         yield self._env.timeout(after)
         fronts, asr = [self._select_vad_host(front) for front in self.fronts], self._asr_host()
         if asr is None or not _complete(fronts):
@@ -131,8 +131,8 @@ def _complete(hosts: list[int | None]) -> TypeGuard[list[int]]:
 class OneByOne(Simulation):
     """A simulation of single calls."""
 
-    def make_calls(self) -> Calls:
-        how, calls = self._settings, super().make_calls()
+    def create_calls(self) -> Calls:
+        how, calls = self._settings, super().create_calls()
         return StreamCalls(
-            self.env, calls.fronts, calls.asr, self._trace, how.call_s, cross_zone=how.cross_zone, seed=how.seed
+            self.env, calls.fronts, calls.asr, self._trace, how.mean_call_s, cross_zone=how.cross_zone, seed=how.seed
         )

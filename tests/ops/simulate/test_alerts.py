@@ -13,39 +13,42 @@ import voice_blueprint
 from tests.ops.simulate.worlds import PRODUCTION, ROOT, steady
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison
-from voice_blueprint.hosts import with_image_digests
-from voice_blueprint.observability.alerting import CONDITIONS, MIN_REFUSED
+from voice_blueprint.hosts import with_placeholder_digests
+from voice_blueprint.observability.alerting import CONDITIONS, MIN_REFUSALS
 from voice_blueprint.observability.aws.alerts import alerts as aws_alerts
 from voice_blueprint.observability.azure.alerts import Alert
 from voice_blueprint.observability.azure.alerts import alerts as azure_alerts
 from voice_blueprint.observability.azure.platform import PlatformAlert, platform_alerts
 from voice_ops.gameday.simulated import WITHHELD_METRICS
-from voice_ops.simulate.alerts import AlertRule, Replay
-from voice_ops.simulate.capacity import fleet_plans, store_calls
-from voice_ops.simulate.fleet import Steps
+from voice_ops.simulate.alerts import AlertReplay, AlertRule
+from voice_ops.simulate.capacity import fleet_plans, max_store_calls
+from voice_ops.simulate.fleet import ProcessGenerator
 from voice_ops.simulate.metrics import Values
-from voice_ops.simulate.policies import configured
+from voice_ops.simulate.policies import configured_policy
 from voice_ops.simulate.run import Settings, Simulation
 from voice_ops.simulate.traces import Outage, Trace
 
-FILE = with_image_digests(voice_blueprint.load(PRODUCTION))
-AZURE = with_image_digests(voice_blueprint.load(ROOT / "deployments/production-azure.yaml"))
+FILE = with_placeholder_digests(voice_blueprint.load(PRODUCTION))
+AZURE = with_placeholder_digests(voice_blueprint.load(ROOT / "deployments/production-azure.yaml"))
 
 
 def fired_alerts(trace: Trace, deployment: Deployment = FILE, **how: object) -> set[str]:
     plans, aws = fleet_plans(deployment, {}), deployment.aws_section
     settings = Settings(
         zones=aws.availability_zones if aws else deployment.azure.availability_zones,
-        call_s=180,
+        mean_call_s=180,
         cross_zone=True,
         seed=1,
-        store_calls=store_calls(deployment),
+        store_calls=max_store_calls(deployment),
         tick_s=10,
         lead_in_s=600,
     )
     settings = replace(settings, **how)  # type: ignore[arg-type]
     return {
-        each.id for each in Simulation(plans, configured(plans), trace, settings, alerts_of=deployment).run().firings
+        each.id
+        for each in Simulation(plans, configured_policy(plans), trace, settings, alert_deployment=deployment)
+        .run()
+        .firings
     }
 
 
@@ -100,15 +103,15 @@ class Minutes:
 
         reads = (bad_events, lambda _: np.array([100.0 - now[0]]))
         watched = AlertRule(
-            alert.id, "one", alert.rule, 60, reads, ("Sum", "Sum"), alert.folded, tuple(alert.windows.values())
+            alert.id, "one", alert.rule, 60, reads, ("Sum", "Sum"), alert.aggregate, tuple(alert.windows.values())
         )
-        replay = Replay(cast("Simulation", self), watched)
+        replay = AlertReplay(cast("Simulation", self), watched)
         self.env.process(self._sample(replay))
         self.env.process(replay.watch())
         self.env.run(until=60 * len(self.refused) + 1)
         return [each.at_s / 60 for each in replay.firings]
 
-    def _sample(self, replay: Replay) -> Steps:
+    def _sample(self, replay: AlertReplay) -> ProcessGenerator:
         yield self.env.timeout(30)
         for _ in self.refused:
             replay.sample()
@@ -125,7 +128,7 @@ def test_a_two_window_alert_requires_both_and_ends_with_the_short_window() -> No
 
 
 def test_missing_telemetry_fires_its_alert() -> None:
-    assert fired_alerts(steady(1_500, 900), silent=WITHHELD_METRICS) == {"telemetry-silent"}
+    assert fired_alerts(steady(1_500, 900), silent_metrics=WITHHELD_METRICS) == {"telemetry-silent"}
 
 
 def test_a_lost_zone_fires_its_alert_on_both_clouds() -> None:
@@ -148,8 +151,8 @@ def test_a_fixed_size_fleet_does_not_alert_at_its_maximum() -> None:
         (None, None, None),
         (None, 100.0, None),
         (0.0, 100.0, 0.0),
-        (MIN_REFUSED - 1.0, 0.0, 0.0),
-        (MIN_REFUSED * 1.0, 0.0, 100.0),
+        (MIN_REFUSALS - 1.0, 0.0, 0.0),
+        (MIN_REFUSALS * 1.0, 0.0, 100.0),
         (10.0, 90.0, 10.0),
         (10.0, None, 100.0),
     ],
@@ -158,8 +161,8 @@ def test_refusals_are_alerted_as_a_fraction(
     refused_share: float | None, admitted: float | None, value: float | None
 ) -> None:
     (alert,) = (each for each in aws_alerts(FILE) if each.id == "sessions-refused")
-    assert alert.expression(["m0", "m1"]) == f"IF(m0>={MIN_REFUSED},100*m0/SUM([m0,m1]),0)"
-    assert alert.folded((refused_share, admitted)) == value
+    assert alert.expression(["m0", "m1"]) == f"IF(m0>={MIN_REFUSALS},100*m0/SUM([m0,m1]),0)"
+    assert alert.aggregate((refused_share, admitted)) == value
 
 
 def test_common_settings_mean_the_same_on_both_clouds() -> None:

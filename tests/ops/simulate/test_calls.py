@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.ops.simulate.one_by_one import OneByOne
 from tests.ops.simulate.worlds import SETTINGS, agents, asr, gateway, headroom, simulate, steady, steps_to, vad
-from voice_ops.simulate.calls import _level
+from voice_ops.simulate.calls import _lower_largest
 from voice_ops.simulate.capacity import FleetPlan
-from voice_ops.simulate.policies import configured
+from voice_ops.simulate.policies import configured_policy
 from voice_ops.simulate.run import Result, Simulation
 from voice_ops.simulate.traces import Trace
 
@@ -28,7 +28,7 @@ def test_calls_are_routed_to_the_host_with_the_most_free_slots(free: list[int], 
     expected = list(free)
     for _ in range(count):
         expected[expected.index(max(expected))] -= 1
-    left = _level(np.array(free), count)
+    left = _lower_largest(np.array(free), count)
     assert sorted(left) == sorted(expected)
     assert all(after <= before for after, before in zip(left, free, strict=True))
 
@@ -79,16 +79,16 @@ def test_an_agent_refuses_only_conversations_by_the_erlang_formula() -> None:
 
 def test_agent_tasks_serve_their_share_of_calls_and_scale_with_it() -> None:
     plans = (vad(), asr(6, 6, places=200), gateway(8, 30, places=100), agents(2, 40))
-    simulation = Simulation(plans, configured(plans), steps_to(60, 600), SETTINGS)
+    simulation = Simulation(plans, configured_policy(plans), steps_to(60, 600), SETTINGS)
     simulation.begin()
     held = []
     for until in range(100, 1_800, 100):
         simulation.env.run(until=until + 0.5)
         *whole, part = (int(front.calls.sum()) for front in simulation.calls.fronts)
-        assert set(whole) == {simulation.calls.carried}
+        assert set(whole) == {simulation.calls.active_calls}
         calls = simulation.fleets[-1].calls
         assert ((calls >= 0) & (calls <= 8)).all()
-        held.append((part, simulation.fleets[-1].running))
+        held.append((part, simulation.fleets[-1].running_hosts))
     refused = simulation.calls.ledger.conversations_refused
     assert refused > 0, "ten times the conversations at once find no agent"
     (before, few), (after, many) = held[1], held[-1]
@@ -101,25 +101,25 @@ def test_agent_tasks_serve_their_share_of_calls_and_scale_with_it() -> None:
 
 def test_a_terminating_agent_hands_over_its_conversations() -> None:
     plans = (vad(), asr(2, 2, places=200), agents(4, 4, places=50))
-    simulation = Simulation(plans, configured(plans), steady(100, 600), SETTINGS)
+    simulation = Simulation(plans, configured_policy(plans), steady(100, 600), SETTINGS)
     simulation.begin()
     simulation.env.run(until=300.5)
-    held, carried = int(simulation.fleets[-1].calls.sum()), simulation.calls.carried
+    held, carried = int(simulation.fleets[-1].calls.sum()), simulation.calls.active_calls
     group = simulation.fleets[-1].groups[0]
     host = next(iter(group.hosts))
     simulation.fleets[-1].open[host.index] = False
     simulation.calls.move_calls(host, 5.0)
     assert int(simulation.fleets[-1].calls.sum()) == held
-    assert simulation.calls.carried == carried
+    assert simulation.calls.active_calls == carried
     assert simulation.calls.ledger.cut == 0
 
 
 MEASURES: dict[str, Callable[[Result], float]] = {
     "refused": refused_share,
-    "carried": lambda result: float(result.course.carried.mean()),
-    "host hours": lambda result: float(result.course.hosts["inf2"].sum()) / 3600,
-    "time of the last launch": lambda result: float(np.argmax(result.course.hosts["inf2"])),
-    "most on one tick refused": lambda result: float(np.diff(result.course.refused).max()),
+    "carried": lambda result: float(result.time_series.carried.mean()),
+    "host hours": lambda result: float(result.time_series.hosts["inf2"].sum()) / 3600,
+    "time of the last launch": lambda result: float(np.argmax(result.time_series.hosts["inf2"])),
+    "most on one tick refused": lambda result: float(np.diff(result.time_series.refused).max()),
 }
 
 
@@ -144,7 +144,7 @@ def test_bulk_assignment_matches_single_calls_while_a_fleet_grows(
 @pytest.mark.parametrize("model", [Simulation, OneByOne])
 def test_every_call_has_one_slot_in_each_tier(model: type[Simulation]) -> None:
     plans = (vad(), asr(rules=(headroom(),), pool=1), asr(1, 2, kind="p5.4xlarge"), gateway(4, 30))
-    simulation = model(plans, configured(plans), steps_to(60, 400), SETTINGS)
+    simulation = model(plans, configured_policy(plans), steps_to(60, 400), SETTINGS)
     simulation.begin()
     for until in range(100, 1_800, 100):
         simulation.env.run(until=until + 0.5)
@@ -173,7 +173,7 @@ def test_callers_are_distributed_over_zones_or_over_hosts() -> None:
     plans = (replace(lone, groups=(*lone.groups, *rest.groups)), asr(6, 6, places=200))
     for cross_zone, share in ((False, 0.5), (True, 0.25)):
         how = replace(SETTINGS, cross_zone=cross_zone)
-        simulation = Simulation(plans, configured(plans), steady(1_000, 600), how)
+        simulation = Simulation(plans, configured_policy(plans), steady(1_000, 600), how)
         simulation.run()
         fleet = simulation.fleets[0]
         assert fleet.calls[0] / fleet.calls.sum() == pytest.approx(share, abs=0.06)

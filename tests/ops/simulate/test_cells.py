@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 import voice_blueprint
-from bench.simulate import deployed
+from bench.simulate import production_cell
 from tests.ops.simulate.worlds import PRODUCTION, asr, steady, vad
 from tests.ops.simulate.worlds import SETTINGS as FINE
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.load import CallLoad, Cells
-from voice_ops.simulate.cells import LOSSES, combine_cells, loss, lost_cells, sample
-from voice_ops.simulate.policies import configured
-from voice_ops.simulate.traces import NOTICED_S, REGION_LOST_S
+from voice_ops.simulate.cells import LOSSES, cell_loss_trace, combine_cells, count_lost_cells, simulate_cells
+from voice_ops.simulate.policies import configured_policy
+from voice_ops.simulate.traces import DETECTION_S, REGION_LOST_S
 
 PLANS = (vad(), asr(4, 8))
 SETTINGS = replace(FINE, tick_s=10)
@@ -22,7 +22,7 @@ CELLS = 12
 def test_a_sample_of_cells_represents_all() -> None:
     trace = steady(150, 1_800)
     few, all_of_them = (
-        combine_cells(sample(PLANS, configured(PLANS), trace, SETTINGS, count), CELLS, trace)
+        combine_cells(simulate_cells(PLANS, configured_policy(PLANS), trace, SETTINGS, count), CELLS, trace)
         for count in (3, CELLS - 1)
     )
     for figure in ("offered", "usd"):
@@ -33,25 +33,25 @@ def test_a_sample_of_cells_represents_all() -> None:
 
 
 def test_each_cell_has_its_own_callers() -> None:
-    one, other = sample(PLANS, configured(PLANS), steady(150), SETTINGS, 2)
+    one, other = simulate_cells(PLANS, configured_policy(PLANS), steady(150), SETTINGS, 2)
     assert one.ledger.offered != other.ledger.offered
 
 
 def test_calls_of_a_lost_cell_are_dropped_and_its_callers_use_other_cells() -> None:
-    trace = loss(120, CELLS, 2, "cell-loss")
+    trace = cell_loss_trace(120, CELLS, 2, "cell-loss")
     assert trace.calls[0] == pytest.approx(120 * (CELLS - 1) / CELLS)
-    assert trace.at(REGION_LOST_S + NOTICED_S) == pytest.approx(trace.calls[0])
+    assert trace.calls_at(REGION_LOST_S + DETECTION_S) == pytest.approx(trace.calls[0])
     # Before the loss there are the calls of fewer cells.
     assert trace.peak * (CELLS - 2) == pytest.approx(trace.calls[0] * CELLS)
-    found = combine_cells(sample(PLANS, configured(PLANS), trace, SETTINGS), CELLS, trace, 2)
+    found = combine_cells(simulate_cells(PLANS, configured_policy(PLANS), trace, SETTINGS), CELLS, trace, 2)
     assert found.cut == pytest.approx(2 * trace.calls[0], abs=1)
-    assert found.refused >= 2 * trace.calls[0] / SETTINGS.call_s * NOTICED_S
+    assert found.refused >= 2 * trace.calls[0] / SETTINGS.mean_call_s * DETECTION_S
     assert found.missed_share < 0.05
     assert found.most == pytest.approx(CELLS * trace.calls[0], rel=0.1)
 
 
 def test_each_cell_is_sized_for_the_loss_of_another() -> None:
-    assert loss(120, CELLS, 1, "cell-loss").peak == pytest.approx(120)
+    assert cell_loss_trace(120, CELLS, 1, "cell-loss").peak == pytest.approx(120)
 
 
 def two_regions(per_account: int) -> Deployment:
@@ -63,23 +63,23 @@ def two_regions(per_account: int) -> Deployment:
 @pytest.mark.parametrize(("name", "expected"), [("cell-loss", 1), ("account-loss", 4)])
 def test_a_loss_removes_the_expected_number_of_cells(name: str, expected: int) -> None:
     assert two_regions(4).cell_count == 10
-    assert lost_cells(two_regions(4).cell, name) == expected
+    assert count_lost_cells(two_regions(4).cell, name) == expected
 
 
 @pytest.mark.parametrize(("per_account", "name"), [(10, "account-loss"), (4, "cell-region-loss")])
 def test_a_loss_of_all_cells_is_refused(per_account: int, name: str) -> None:
     with pytest.raises(ValueError, match="all 10 cells are lost"):
-        lost_cells(two_regions(per_account).cell, name)
+        count_lost_cells(two_regions(per_account).cell, name)
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_file_without_cells_loses_none(name: str) -> None:
     with pytest.raises(ValueError, match="needs only one cell"):
-        lost_cells(voice_blueprint.load(PRODUCTION), name)
+        count_lost_cells(voice_blueprint.load(PRODUCTION), name)
 
 
 def test_the_cell_bench_simulates_a_million_calls() -> None:
-    cell = deployed(1_000_000)
+    cell = production_cell(1_000_000)
     assert cell.whole_deployment
     assert cell.whole_deployment.load
     assert cell.whole_deployment.load.calls * cell.whole_deployment.load.peak_factor == 1_000_000

@@ -28,11 +28,17 @@ from voice_blueprint.engines.launch.coldstart import BUDGETS
 from voice_blueprint.file.model.scaling import Statistic
 from voice_ops.simulate.capacity import fleet_plans
 from voice_ops.simulate.fleet import Fleet
-from voice_ops.simulate.metrics import MODELS, STREAMS_PER_CORE_CEILING, Period, check_modelled, ring_percent
-from voice_ops.simulate.policies import CPU, PEERS, QUEUE, SEED, configured
+from voice_ops.simulate.metrics import (
+    MAX_STREAMS_PER_CORE,
+    METRIC_MODELS,
+    MetricPeriod,
+    check_rule_metrics,
+    ring_occupancy_percent,
+)
+from voice_ops.simulate.policies import CPU_POLICY, PEER_POLICIES, QUEUE_POLICY, SEED_POLICY, configured_policy
 from voice_ops.simulate.report import summarize
 from voice_ops.simulate.run import Simulation
-from voice_ops.simulate.scaling import queued, tracked
+from voice_ops.simulate.scaling import capacity_for_queue, tracked_capacity
 from voice_ops.simulate.traces import Trace
 
 
@@ -40,8 +46,8 @@ def ring_at(utilization: float) -> float:
     plan = vad()
     fleet = Fleet(plan, ZONES)
     assert plan.data_path
-    fleet.calls = np.array([round(utilization * STREAMS_PER_CORE_CEILING * plan.data_path.rx_queues)])
-    return float(ring_percent(fleet)[0])
+    fleet.calls = np.array([round(utilization * MAX_STREAMS_PER_CORE * plan.data_path.rx_queues)])
+    return float(ring_occupancy_percent(fleet)[0])
 
 
 def test_a_ring_only_fills_when_its_core_is_nearly_saturated() -> None:
@@ -55,21 +61,20 @@ def test_a_ring_only_fills_when_its_core_is_nearly_saturated() -> None:
 @pytest.mark.parametrize(("busy", "percent"), [(0.4, 40), (1.0, 100), (1.5, 100)])
 def test_busy_at_full_changes_utilization_but_not_slots(busy: float, percent: float) -> None:
     plans = (vad(1), asr(1, 1))
-    fleet = Simulation(plans, configured(plans), steady(1), replace(SETTINGS, busy_at_full=busy)).fleets[1]
+    fleet = Simulation(plans, configured_policy(plans), steady(1), replace(SETTINGS, busy_at_full=busy)).fleets[1]
     fleet.calls = np.array([fleet.plan.slots])
-    assert [float(MODELS[name](fleet)[0]) for name in ("GpuBusy", "NeuronHeadroom", "SlotsTaken", "FreeSlots")] == [
-        percent, 100 - percent, 100, 0,
-    ]  # fmt: skip
+    metrics = ("GpuBusy", "NeuronHeadroom", "SlotsTaken", "FreeSlots")
+    assert [float(METRIC_MODELS[name](fleet)[0]) for name in metrics] == [percent, 100 - percent, 100, 0]
 
 
 def test_every_simulated_metric_is_publishable() -> None:
-    assert set(MODELS) <= set(METRICS)
+    assert set(METRIC_MODELS) <= set(METRICS)
 
 
 def test_a_rule_on_another_metric_is_refused() -> None:
     rule = headroom().model_copy(update={"metric": "EncoderQueueDepth"})
     with pytest.raises(ValueError, match="rule headroom of fleet inf2 uses EncoderQueueDepth"):
-        check_modelled(asr(rules=(rule,)))
+        check_rule_metrics(asr(rules=(rule,)))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +82,7 @@ def test_a_rule_on_another_metric_is_refused() -> None:
     [(Statistic.AVERAGE, 2.5), (Statistic.MAXIMUM, 4), (Statistic.MINIMUM, 1), (Statistic.SUM, 10)],
 )
 def test_a_period_aggregates_samples_of_all_hosts(statistic: Statistic, datapoint: float) -> None:
-    period = Period(statistic)
+    period = MetricPeriod(statistic)
     assert period.close() is None
     period.add(np.array([1.0, 3.0]))
     period.add(np.array([]))
@@ -134,33 +139,33 @@ def test_boot_times_of_the_operator_take_precedence() -> None:
     [(50, True, 4), (51, True, 5), (100, True, 8), (100, False, 4), (40, False, 4), (20, False, 2), (0, False, 1)],
 )
 def test_target_tracking_is_proportional(value: float, grows: bool, desired: int) -> None:
-    assert tracked(GroupSize(4, 1, 9, in_service=4), value, grows=grows) == desired
+    assert tracked_capacity(GroupSize(4, 1, 9, in_service=4), value, grows=grows) == desired
 
 
 def test_target_tracking_waits_for_warm_up_before_scaling_in() -> None:
-    assert tracked(GroupSize(5, 1, 9, in_service=4, warming=1), 20, grows=False) == 5
-    assert tracked(GroupSize(5, 1, 9, in_service=4, warming=1), 100, grows=True) == 8
+    assert tracked_capacity(GroupSize(5, 1, 9, in_service=4, warming=1), 20, grows=False) == 5
+    assert tracked_capacity(GroupSize(5, 1, 9, in_service=4, warming=1), 100, grows=True) == 8
 
 
 def test_target_tracking_counts_draining_hosts() -> None:
     # Four hosts at 25 % require two, and two of them are draining already: no third is removed.
-    assert tracked(GroupSize(2, 1, 9, in_service=2, terminating=2), 25, grows=False) == 2
+    assert tracked_capacity(GroupSize(2, 1, 9, in_service=2, terminating=2), 25, grows=False) == 2
 
 
 def test_the_scaling_table_of_the_seed_never_scales_in_and_has_no_warm_pool() -> None:
     plans = (vad(), asr(2, 6, pool=2, rules=(headroom(),)))
     trace = steps_to(60, 240)
-    result = Simulation(plans, SEED, replace(trace, calls=(60, 60, 240, 10)), SETTINGS).run()
-    assert result.course.stopped["inf2"].max() == 0
-    assert (np.diff(result.course.hosts["inf2"]) >= 0).all()
-    assert result.course.hosts["inf2"][-1] > 2
+    result = Simulation(plans, SEED_POLICY, replace(trace, calls=(60, 60, 240, 10)), SETTINGS).run()
+    assert result.time_series.stopped["inf2"].max() == 0
+    assert (np.diff(result.time_series.hosts["inf2"]) >= 0).all()
+    assert result.time_series.hosts["inf2"][-1] > 2
 
 
 def test_target_tracking_scales_out_and_in() -> None:
     plans = (vad(), asr(2, 8))
     trace = replace(steps_to(80, 240, seconds=5_400), calls=(80, 80, 240, 20))
     settled = replace(SETTINGS, lead_in_s=1_800)
-    hosts = Simulation(plans, CPU, trace, settled).run().course.hosts["inf2"]
+    hosts = Simulation(plans, CPU_POLICY, trace, settled).run().time_series.hosts["inf2"]
     assert hosts.max() >= 6
     assert hosts[-1] < hosts.max()
     # Its alarm needs three datapoints of a minute.
@@ -169,13 +174,13 @@ def test_target_tracking_scales_out_and_in() -> None:
 
 @pytest.mark.parametrize(("hosts", "desired"), [(4.39, 4), (4.41, 5), (3.6, 4), (3.5, 4), (2.9, 3), (0.0, 0)], ids=str)
 def test_a_queue_adds_whole_hosts_and_tolerates_a_tenth(hosts: float, desired: int) -> None:
-    assert queued(GroupSize(4, 0, 9, in_service=4), hosts) == desired
+    assert capacity_for_queue(GroupSize(4, 0, 9, in_service=4), hosts) == desired
 
 
 def test_keda_at_most_doubles_replicas_and_scales_in_after_five_minutes() -> None:
     plans = (vad(), asr(1, 12))
     trace = Trace("up and down", (0.0, 300.0, 301.0, 900.0, 901.0, 2_000.0), (30, 30, 400, 400, 30, 30))
-    hosts = Simulation(plans, QUEUE, trace, SETTINGS).run().course.hosts["inf2"]
+    hosts = Simulation(plans, QUEUE_POLICY, trace, SETTINGS).run().time_series.hosts["inf2"]
     assert hosts[299] == 1
     # 370 callers wait: four more hosts within 15 s, then as many as 400 calls at 40 per host require.
     assert (hosts[318], hosts[333]) == (5, 10)
@@ -184,9 +189,9 @@ def test_keda_at_most_doubles_replicas_and_scales_in_after_five_minutes() -> Non
 
 
 def test_azure_replicas_scale_out_by_two_or_double_and_scale_in_one_by_one() -> None:
-    plans = (replace(asr(1, 12), by_queue=True),)
+    plans = (replace(asr(1, 12), scales_by_queue=True),)
     trace = Trace("up and down", (0.0, 300.0, 301.0, 1_800.0, 1_801.0, 7_200.0), (30, 30, 400, 400, 30, 30))
-    hosts = Simulation(plans, configured(plans), trace, SETTINGS).run().course.hosts["inf2"]
+    hosts = Simulation(plans, configured_policy(plans), trace, SETTINGS).run().time_series.hosts["inf2"]
     assert (hosts[299], hosts[350], hosts[380]) == (1, 3, 6)
     assert 10 <= hosts[440] <= 12
     # Half an hour without demand, then one host per ten minutes is removed; each drains for up to five minutes.
@@ -197,7 +202,7 @@ def test_azure_replicas_scale_out_by_two_or_double_and_scale_in_one_by_one() -> 
 
 def test_pods_on_azure_scale_by_calls_and_asr_pods_fill_evenly() -> None:
     """Data-plane pods at a mean of 60 of 90 calls refuse some randomly; ASR pods only if all are full."""
-    front = replace(gateway(3, 3, places=90), by_queue=True)
+    front = replace(gateway(3, 3, places=90), scales_by_queue=True)
     pods = [replace(front, name=kind, kind=kind) for kind in ("vad", "asr")]
     short = [replace(each, slots=66) for each in pods]
     room = asr(6, 6, places=100)
@@ -205,14 +210,14 @@ def test_pods_on_azure_scale_by_calls_and_asr_pods_fill_evenly() -> None:
     assert alike < chance / 4
     grown = [simulate((replace(each, groups=gateway(3, 12).groups), room), steps_to(60, 400)) for each in pods]
     for result, name in zip(grown, ("vad", "asr"), strict=True):
-        assert result.course.hosts[name][250] == 3
-        assert 6 <= result.course.hosts[name][-1] <= 8  # 400 calls, 70 % of 90 per pod
+        assert result.time_series.hosts[name][250] == 3
+        assert 6 <= result.time_series.hosts[name][-1] <= 8  # 400 calls, 70 % of 90 per pod
 
 
 def test_gateway_tasks_refuse_calls_beyond_capacity_and_scale_on_sockets() -> None:
     plans = (vad(), asr(6, 6), gateway(2, 12, places=20))
     result = simulate(plans, steps_to(20, 120, seconds=3_600))
-    tasks = result.course.hosts["gateway"]
+    tasks = result.time_series.hosts["gateway"]
     assert result.ledger.refused
     assert tasks[300 + 180 - 60] == 2  # three minutes above the target, as ECS' alarm requires
     assert 9 <= tasks[-1] <= 12  # 120 calls, 70 % of 20 per task
@@ -221,9 +226,9 @@ def test_gateway_tasks_refuse_calls_beyond_capacity_and_scale_on_sockets() -> No
 
 
 def test_policy_names_match_the_scaling_of_the_file() -> None:
-    assert [one.name for one in PEERS] == ["seed's table alone", "CPU target 50 %", "KEDA on the queue"]
-    assert configured((vad(), asr())).name == "file"
-    assert configured((vad(), asr(pool=1))).name == "file, warm pool"
+    assert [one.name for one in PEER_POLICIES] == ["seed's table alone", "CPU target 50 %", "KEDA on the queue"]
+    assert configured_policy((vad(), asr())).name == "file"
+    assert configured_policy((vad(), asr(pool=1))).name == "file, warm pool"
 
 
 def test_results_depend_only_on_the_seed() -> None:
@@ -231,7 +236,7 @@ def test_results_depend_only_on_the_seed() -> None:
 
     def run(seed: int) -> dict[str, object]:
         how = replace(SETTINGS, seed=seed)
-        return vars(summarize(Simulation(plans, configured(plans), steps_to(60, 240), how).run()))
+        return vars(summarize(Simulation(plans, configured_policy(plans), steps_to(60, 240), how).run()))
 
     assert run(1) == run(1)
     assert run(1) != run(2)
@@ -242,7 +247,7 @@ def test_longer_simulation_steps_change_results_little() -> None:
     fine, coarse = (
         Simulation(
             plans,
-            configured(plans),
+            configured_policy(plans),
             steps_to(600, 1_600),
             replace(SETTINGS, tick_s=tick),
         ).run()
@@ -255,7 +260,7 @@ def test_longer_simulation_steps_change_results_little() -> None:
 
 def test_totals_of_a_summary_are_consistent() -> None:
     plans = (vad(), asr(2, 2))
-    result = Simulation(plans, configured(plans), steady(150, 3_600), SETTINGS).run()
+    result = Simulation(plans, configured_policy(plans), steady(150, 3_600), SETTINGS).run()
     summary = summarize(result)
     assert summary.host_hours == pytest.approx({"vad": 6.0, "inf2": 2.0})
     assert summary.usd == pytest.approx(6 * 0.31904 + 2 * 12.98127)
@@ -269,8 +274,8 @@ def test_totals_of_a_summary_are_consistent() -> None:
 @pytest.mark.parametrize("model", [Simulation, OneByOne])
 def test_a_vad_host_refuses_calls_beyond_its_capacity(model: type[Simulation]) -> None:
     plans = (vad(1, places=20), asr(6, 6))
-    crowded = model(plans, configured(plans), steady(120, 600), SETTINGS).run()
-    roomy = model((vad(1, places=90), asr(6, 6)), configured(plans), steady(120, 600), SETTINGS).run()
-    assert crowded.course.carried.max() <= 3 * 20
+    crowded = model(plans, configured_policy(plans), steady(120, 600), SETTINGS).run()
+    roomy = model((vad(1, places=90), asr(6, 6)), configured_policy(plans), steady(120, 600), SETTINGS).run()
+    assert crowded.time_series.carried.max() <= 3 * 20
     assert crowded.ledger.refused > 0.4 * crowded.ledger.offered
     assert roomy.ledger.refused == 0

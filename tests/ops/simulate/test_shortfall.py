@@ -10,12 +10,12 @@ from tests.blueprint.documents import DEPLOYMENTS
 from tests.ops.simulate.worlds import asr, headroom, simulate, steps_to, vad
 from tools import measurements_doc
 from voice_ops.simulate.calls import REDIAL_SHARE
-from voice_ops.simulate.capacity import fleet_plans, regular_peak, store_calls
-from voice_ops.simulate.command import SWEEP
-from voice_ops.simulate.policies import configured
+from voice_ops.simulate.capacity import default_peak, fleet_plans, max_store_calls
+from voice_ops.simulate.command import SWEPT_UTILIZATIONS
+from voice_ops.simulate.policies import configured_policy
 from voice_ops.simulate.run import Settings, Simulation
-from voice_ops.simulate.shortfall import reserve_for, shortfall, with_reserve
-from voice_ops.simulate.traces import spike
+from voice_ops.simulate.shortfall import find_shortfall, reserve_for, with_reserve
+from voice_ops.simulate.traces import spike_trace
 
 LOAD = steps_to(60, 300)
 PRICE = asr().usd_per_hour
@@ -23,7 +23,7 @@ PRICE = asr().usd_per_hour
 
 def test_the_first_new_host_comes_after_alarm_and_boot() -> None:
     result = simulate((vad(), asr(low=2, high=9, rules=(headroom(change=4),))), LOAD)
-    found = shortfall(result)
+    found = find_shortfall(result)
     assert found
     assert result.ledger.refused
     assert (found.places, found.peak, found.wanted) == (100, 300, 300)
@@ -49,7 +49,7 @@ def test_a_reserve_uses_the_cheapest_slots_first_and_is_empty_if_the_file_has_to
 
 
 def test_without_scaling_no_host_is_added() -> None:
-    found = shortfall(simulate((vad(), asr(low=2)), LOAD))
+    found = find_shortfall(simulate((vad(), asr(low=2)), LOAD))
     assert found
     assert found.help_s is None
     assert "no new host started" in str(found)
@@ -58,50 +58,50 @@ def test_without_scaling_no_host_is_added() -> None:
 def test_slots_for_the_peak_prevent_refusals() -> None:
     result = simulate((vad(), asr(low=8, high=8)), LOAD)
     assert result.ledger.refused == 0
-    assert shortfall(result) is None
+    assert find_shortfall(result) is None
 
 
 PRODUCTION = sorted(file.stem for file in DEPLOYMENTS.glob("production-*.yaml"))
 
 
 # Cases at the ends of the sweep, which are tested on every change; the others are tested nightly.
-EACH_CHANGE = {("production-azure", max(SWEEP)), ("production-us-east-1", min(SWEEP))}
+EACH_CHANGE = {("production-azure", max(SWEPT_UTILIZATIONS)), ("production-us-east-1", min(SWEPT_UTILIZATIONS))}
 
 
 @pytest.mark.parametrize(
     ("name", "busy"),
     [
         pytest.param(*case, marks=[pytest.mark.nightly] * (case not in EACH_CHANGE))
-        for case in itertools.product(PRODUCTION, SWEEP)
+        for case in itertools.product(PRODUCTION, SWEPT_UTILIZATIONS)
     ],
 )
 def test_a_tenfold_spike_refuses_at_most_eleven_percent(name: str, busy: float) -> None:
     deployment = voice_blueprint.load(DEPLOYMENTS / f"{name}.yaml")
     plans = fleet_plans(deployment, {})
-    store = store_calls(deployment)
-    trace = spike(regular_peak(plans, store))
+    store = max_store_calls(deployment)
+    trace = spike_trace(default_peak(plans, store))
     aws = deployment.aws_section
     zones, cross_zone = (aws or deployment.azure).availability_zones, aws is None or aws.edge.cross_zone
     how = Settings(
         zones=zones,
-        call_s=180,
+        mean_call_s=180,
         cross_zone=cross_zone,
         seed=1,
         busy_at_full=busy,
         store_calls=store,
         redial_share=REDIAL_SHARE,
     )
-    result = Simulation(plans, configured(plans), trace, how).run()
+    result = Simulation(plans, configured_policy(plans), trace, how).run()
     assert result.ledger.refused <= 0.11 * result.ledger.offered
     assert result.ledger.conversations_refused <= 0.11 * result.ledger.conversations
     page = measurements_doc.DOCUMENT.read_text(encoding="utf-8")
     stale = "docs/measurements.md is stale: run `python -m tools.measurements_doc`"
-    assert measurements_doc.documented(page)[name, busy] == measurements_doc.refused(result), stale
-    found = shortfall(result)
+    assert measurements_doc.documented_shares(page)[name, busy] == measurements_doc.refused_share(result), stale
+    found = find_shortfall(result)
     assert found
     assert found.hold_usd_per_hour
     held = with_reserve(plans, found.reserve)
-    left = Simulation(held, configured(held), trace, replace(how, tick_s=10)).run().ledger
+    left = Simulation(held, configured_policy(held), trace, replace(how, tick_s=10)).run().ledger
     assert found.too_few == ()
     assert left.refused == 0
 
@@ -110,4 +110,4 @@ def test_a_tenfold_spike_refuses_at_most_eleven_percent(name: str, busy: float) 
 def test_the_scaling_tables_in_docs_are_up_to_date() -> None:
     text = measurements_doc.DOCUMENT.read_text(encoding="utf-8")
     assert all(f"<!-- table: {name} -->" in text for name in measurements_doc.TABLES)
-    assert measurements_doc.rendered(text) == text, "run `python -m tools.measurements_doc`"
+    assert measurements_doc.render_document(text) == text, "run `python -m tools.measurements_doc`"

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from voice_ops.simulate.traces import BUILT_IN, TraceError, read
+from voice_ops.simulate.traces import BUILT_IN_TRACES, TraceError, read_trace
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", BUILT_IN_TRACES)
 def test_built_in_traces_start_at_zero_and_have_their_name(name: str) -> None:
-    trace = BUILT_IN[name](5_000)
+    trace = BUILT_IN_TRACES[name](5_000)
     assert trace.name == name
     assert trace.seconds[0] == 0
     assert list(trace.seconds) == sorted(set(trace.seconds))
@@ -18,35 +18,35 @@ def test_built_in_traces_start_at_zero_and_have_their_name(name: str) -> None:
 
 
 def test_a_spike_is_ten_times_the_calls_within_a_minute() -> None:
-    trace = BUILT_IN["spike"](1_000)
-    assert [trace.at(second) for second in (0, 600, 630, 660)] == pytest.approx([100, 100, 550, 1_000])
+    trace = BUILT_IN_TRACES["spike"](1_000)
+    assert [trace.calls_at(second) for second in (0, 600, 630, 660)] == pytest.approx([100, 100, 550, 1_000])
 
 
 def test_a_day_has_its_peak_in_the_afternoon() -> None:
-    trace = BUILT_IN["diurnal"](1_000)
+    trace = BUILT_IN_TRACES["diurnal"](1_000)
     assert trace.duration_s == 86_400
-    assert trace.at(15 * 3600) == pytest.approx(1_000)
-    assert trace.at(3 * 3600) == pytest.approx(200)
+    assert trace.calls_at(15 * 3600) == pytest.approx(1_000)
+    assert trace.calls_at(3 * 3600) == pytest.approx(200)
 
 
 def test_a_flash_crowd_decreases() -> None:
-    trace = BUILT_IN["flash-crowd"](1_000)
-    assert trace.at(900) / trace.at(0) == pytest.approx(5)
-    assert trace.at(900 + 1_200) == pytest.approx(600)
+    trace = BUILT_IN_TRACES["flash-crowd"](1_000)
+    assert trace.calls_at(900) / trace.calls_at(0) == pytest.approx(5)
+    assert trace.calls_at(900 + 1_200) == pytest.approx(600)
 
 
 def test_values_between_rows_of_a_file_are_interpolated(tmp_path: Path) -> None:
     file = tmp_path / "monday.csv"
     file.write_text("second,calls\n0,10\n100,30\n")
-    trace = read(file)
+    trace = read_trace(file)
     assert trace.name == "monday"
-    assert [trace.at(second) for second in (-50, 0, 50, 100)] == [10, 10, 20, 30]
+    assert [trace.calls_at(second) for second in (-50, 0, 50, 100)] == [10, 10, 20, 30]
 
 
 def test_a_byte_order_mark_is_not_part_of_the_header(tmp_path: Path) -> None:
     file = tmp_path / "monday.csv"
     file.write_bytes(b"\xef\xbb\xbfsecond,calls\r\n0,10\r\n100,30\r\n")
-    assert read(file).calls == (10, 30)
+    assert read_trace(file).calls == (10, 30)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_invalid_rows_are_refused_with_their_line(tmp_path: Path, text: str, mes
     file = tmp_path / "trace.csv"
     file.write_text(text)
     with pytest.raises(TraceError) as refusal:
-        read(file)
+        read_trace(file)
     assert message in str(refusal.value)
     assert str(refusal.value).startswith(str(file))
 
@@ -81,6 +81,6 @@ def test_non_text_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "trace.csv"
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(TraceError, match=r"trace\.csv"):
-        read(file)
+        read_trace(file)
     with pytest.raises(TraceError, match=r"No such file"):
-        read(tmp_path / "none.csv")
+        read_trace(tmp_path / "none.csv")

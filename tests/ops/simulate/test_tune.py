@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tests.ops.simulate.worlds import SETTINGS, asr, headroom, steps_to, vad
-from voice_ops.simulate.tune import changes, search
+from voice_ops.simulate.tune import search, single_changes
 
 PLANS = (vad(), asr(2, 6, rules=(headroom(),)))
 CROWD = steps_to(60, 260)
@@ -30,7 +30,7 @@ def test_an_unreachable_limit_ends_with_the_best_file() -> None:
 
 
 def test_every_change_affects_one_fleet_within_its_maximum() -> None:
-    found = list(changes(PLANS))
+    found = list(single_changes(PLANS))
     assert found
     for _, plans in found:
         assert sum(one != other for one, other in zip(plans, PLANS, strict=True)) == 1
@@ -38,4 +38,4 @@ def test_every_change_affects_one_fleet_within_its_maximum() -> None:
     full = replace(
         PLANS[1], groups=tuple(replace(each, min_hosts=each.max_hosts) for each in PLANS[1].groups), rules=()
     )
-    assert not list(changes((full,)))
+    assert not list(single_changes((full,)))

@@ -7,7 +7,7 @@ import voice_blueprint
 from voice_blueprint import catalog
 from voice_blueprint.file.model.scaling import Comparison, MissingData, ScalingRule, Statistic, Step
 from voice_ops.simulate.capacity import Boot, FleetPlan, GroupPlan, Phase, fleet_plans
-from voice_ops.simulate.policies import configured
+from voice_ops.simulate.policies import configured_policy
 from voice_ops.simulate.run import Result, Settings, Simulation
 from voice_ops.simulate.traces import Trace
 
@@ -95,10 +95,10 @@ def steps_to(before: float, after: float, at: float = 300, seconds: float = 1_80
     return Trace("step", (0.0, at, at + 1, seconds), (before, before, after, after))
 
 
-SETTINGS = Settings(zones=ZONES, call_s=60.0, cross_zone=False, seed=7, lead_in_s=0)
+SETTINGS = Settings(zones=ZONES, mean_call_s=60.0, cross_zone=False, seed=7, lead_in_s=0)
 
 
 def simulate(
     plans: tuple[FleetPlan, ...], trace: Trace, how: Settings = SETTINGS, model: type[Simulation] = Simulation
 ) -> Result:
-    return model(plans, configured(plans), trace, how).run()
+    return model(plans, configured_policy(plans), trace, how).run()

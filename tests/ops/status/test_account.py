@@ -20,8 +20,8 @@ from voice_ops.aws.account import Account
 from voice_ops.cli import app
 from voice_ops.preflight.report import Row, Status
 from voice_ops.status import fleets
-from voice_ops.status.account import DETECTION_S, alarm_rows, cost_rows, drift_rows
-from voice_ops.status.command import healthy
+from voice_ops.status.account import DETECTION_TIMEOUT_S, alarm_rows, cost_rows, drift_rows
+from voice_ops.status.command import is_healthy
 from voice_ops.status.fleets import calls_row
 
 SANDBOX = voice_blueprint.load(ROOT / "tests/deployments/sandbox.yaml")
@@ -99,7 +99,7 @@ def test_a_drift_detection_that_does_not_end_times_out(
     cloudformation: tuple[Account, Stubber], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system, stub = cloudformation
-    now = iter((0.0, DETECTION_S + 1))
+    now = iter((0.0, DETECTION_TIMEOUT_S + 1))
     monkeypatch.setattr("time.monotonic", lambda: next(now))
     stub.add_response("describe_stack_drift_detection_status", detection("DETECTION_IN_PROGRESS"))
     (row,) = drift_rows(system)
@@ -164,8 +164,8 @@ def test_calls_per_host_match_the_plan(
     tasks: int, expected: str, deployed_inf2: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task with half a core supports 53 calls, an inf2.48xlarge 900, the store 736."""
-    monkeypatch.setattr(fleets, "serving", lambda _: {"vad": 3, "inf2": 1})
-    monkeypatch.setattr(fleets, "_service", lambda *_: {"runningCount": tasks})
+    monkeypatch.setattr(fleets, "hosts_in_service", lambda _: {"vad": 3, "inf2": 1})
+    monkeypatch.setattr(fleets, "_describe_service", lambda *_: {"runningCount": tasks})
     (row,) = calls_row(deployed_inf2)
     assert row.result == expected
 
@@ -188,9 +188,9 @@ def test_a_denied_cost_query_is_reported_without_failing() -> None:
         with pytest.raises(ClientError):
             list(cost_rows(deployed_account(session)))
     fine, denied = Row("AWS", "stack", Status.SUFFICIENT, ""), Row("AWS", "cost", Status.UNANSWERED, "denied")
-    assert healthy([fine, denied])
-    assert not healthy([denied])
-    assert not healthy([fine, Row("AWS", "alarm", Status.WARNING, "in alarm")])
+    assert is_healthy([fine, denied])
+    assert not is_healthy([denied])
+    assert not is_healthy([fine, Row("AWS", "alarm", Status.WARNING, "in alarm")])
 
 
 def test_without_credentials_no_status_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import voice_blueprint
 from tests.synthesized import ROOT
 from voice_ops.aws.account import Account
 from voice_ops.aws.deletion import DeletionError
-from voice_ops.rollout.resume import begin, stored_rollout
+from voice_ops.rollout.resume import record_start, stored_rollout
 from voice_ops.teardown import external_resources, remaining_resources, removal
 from voice_ops.teardown.removal import Resource
 
@@ -73,7 +73,7 @@ def test_logs_created_by_services_are_deleted_with_their_resource(account: Accou
         "sandbox-edge": {"Resources": {"Cluster1": cluster}},
         "sandbox-host-images": {"Resources": {"Recipe": recipe}},
     }
-    external_resources.delete_logs(account, made)
+    external_resources.delete_log_groups(account, made)
     assert sorted(each["logGroupName"] for each in logs.describe_log_groups()["logGroups"]) == sorted(others)
 
 
@@ -125,7 +125,7 @@ def test_a_running_rollout_is_cancelled_and_rolled_back_first(account: Account) 
         {"sandbox-vad": "UPDATE_ROLLBACK_COMPLETE", "sandbox-asr": "CREATE_COMPLETE"},
     )
     as_account, told = cast("Account", rolling), list[str]()
-    begin(as_account, "one two", datetime(2026, 11, 26, tzinfo=UTC))
+    record_start(as_account, "one two", datetime(2026, 11, 26, tzinfo=UTC))
     external_resources.end_rollout(as_account, told.append)
     assert stored_rollout(as_account) is None
     assert rolling.cancelled == ["sandbox-vad"]
@@ -135,7 +135,7 @@ def test_a_running_rollout_is_cancelled_and_rolled_back_first(account: Account) 
 
 
 def test_an_update_that_does_not_end_is_reported(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(external_resources, "MAX_UPDATE_S", -1.0)
+    monkeypatch.setattr(external_resources, "MAX_UPDATE_WAIT_S", -1.0)
     rolling = cast("Account", UpdatingStacks(account.session, {"sandbox-vad": "UPDATE_ROLLBACK_IN_PROGRESS"}))
     with pytest.raises(DeletionError, match=r"sandbox-vad is UPDATE_ROLLBACK_IN_PROGRESS after 0 s \(limit: -1 s\)"):
         external_resources.end_rollout(rolling, lambda _: None)
@@ -157,5 +157,5 @@ def test_a_log_group_of_an_earlier_api_is_retained(account: Account) -> None:
         Resource("edge", "Stage", "live", "AWS::ApiGateway::Stage", is_retained=False),
         Resource("edge", "Log", name.format("present"), "AWS::Logs::LogGroup", is_retained=True),
     ]
-    (kept,) = remaining_resources.retained_earlier(account, resources, {"AWS::Logs::LogGroup"})
+    (kept,) = remaining_resources.earlier_retained_resources(account, resources, {"AWS::Logs::LogGroup"})
     assert kept.has_id(name.format("earlier"))

@@ -13,9 +13,9 @@ from tests.synthesized import ROOT, shipped
 from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation
 from voice_ops.cli import app
 from voice_ops.cost.prices import price_book
-from voice_ops.teardown.azure import azure_order
-from voice_ops.teardown.plan import Plan, RetainedResource, plan
-from voice_ops.teardown.remaining_resources import SNAPSHOT, RemainingResource, is_expected
+from voice_ops.teardown.azure import plan_azure_teardown
+from voice_ops.teardown.plan import RetainedResource, TeardownPlan, plan_teardown
+from voice_ops.teardown.remaining_resources import SNAPSHOT_KIND, RemainingResource, is_expected
 from voice_ops.teardown.removal import Resource
 
 SANDBOX = ROOT / "tests/deployments/sandbox.yaml"
@@ -39,12 +39,14 @@ def voice_teardown(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, ["teardown", *map(str, arguments)])
 
 
-def teardown_plan(name: str, sizes: Sizes | None = None) -> Plan:
+def teardown_plan(name: str, sizes: Sizes | None = None) -> TeardownPlan:
     templates = {f"{name}-{tier}": stack.template for tier, stack in shipped(name).items()}
-    return plan(templates, voice_blueprint.load(ROOT / f"tests/deployments/{name}.yaml").aws, price_book(), sizes)
+    return plan_teardown(
+        templates, voice_blueprint.load(ROOT / f"tests/deployments/{name}.yaml").aws, price_book(), sizes
+    )
 
 
-def kept_resources(teardown: Plan, kind: str) -> list[RetainedResource]:
+def kept_resources(teardown: TeardownPlan, kind: str) -> list[RetainedResource]:
     return [each for each in teardown.kept if each.kind == kind]
 
 
@@ -83,7 +85,7 @@ def test_capacity_reservations_are_retained() -> None:
         CapacityBlock(option="capacity-block", reservation_id="cr-0fedcba9876543210"),
     ]
     fleets = [fleet.model_copy(update={"purchase": bought}) for fleet, bought in zip(half.asr, purchases, strict=False)]
-    found = plan({}, half.model_copy(update={"asr": tuple(fleets)}), price_book())
+    found = plan_teardown({}, half.model_copy(update={"asr": tuple(fleets)}), price_book())
     assert [(each.name, each.usd_per_month) for each in found.kept] == [
         ("cr-0123456789abcdef0", None),
         ("cr-0fedcba9876543210", 0),
@@ -122,8 +124,8 @@ def test_without_credentials_a_dry_run_shows_the_file_and_a_real_one_stops() -> 
 
 
 def test_azure_teardown_lists_pulumi_commands_in_a_valid_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = azure_order(voice_blueprint.load(AZURE))
-    monkeypatch.setattr("voice_ops.teardown.command.azure_order", lambda _: found)
+    found = plan_azure_teardown(voice_blueprint.load(AZURE))
+    monkeypatch.setattr("voice_ops.teardown.command.plan_azure_teardown", lambda _: found)
     dry = voice_teardown(AZURE, "--dry-run", "--json")
     order = json.loads(dry.stdout)["azure"]
     assert dry.exit_code == 0
@@ -161,7 +163,7 @@ RETAINED_KINDS = {"AWS::KMS::Key", "AWS::Logs::LogGroup"}
             False,
         ),
         (RemainingResource("secretsmanager secret", SECRET.physical_id, "us-east-1"), False),
-        (RemainingResource(SNAPSHOT, "p-state-final", "us-east-1"), False),
+        (RemainingResource(SNAPSHOT_KIND, "p-state-final", "us-east-1"), False),
     ],
 )
 def test_only_announced_resources_may_remain(left: RemainingResource, expected: bool) -> None:
@@ -169,7 +171,7 @@ def test_only_announced_resources_may_remain(left: RemainingResource, expected: 
 
 
 def test_a_final_snapshot_is_expected_if_the_store_creates_one() -> None:
-    left = RemainingResource(SNAPSHOT, "p-state-final", "us-east-1")
+    left = RemainingResource(SNAPSHOT_KIND, "p-state-final", "us-east-1")
     assert is_expected(left, [KEY], RETAINED_KINDS | {"AWS::ElastiCache::ReplicationGroup"})
 
 

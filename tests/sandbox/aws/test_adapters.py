@@ -16,8 +16,8 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Scope
 from voice_sandbox.aws.adapters.schemas import schema
 from voice_sandbox.aws.adapters.table import KINDS
 from voice_sandbox.aws.adapters.tagging import TAG_CALLS
-from voice_sandbox.aws.clients import serve_at
-from voice_sandbox.aws.cloudformation.template import parse
+from voice_sandbox.aws.clients import set_endpoint
+from voice_sandbox.aws.cloudformation.template import parse_template
 
 BOOTSTRAP = ROOT / "node_modules/aws-cdk/lib/api/bootstrap/bootstrap-template.yaml"
 
@@ -25,7 +25,7 @@ BOOTSTRAP = ROOT / "node_modules/aws-cdk/lib/api/bootstrap/bootstrap-template.ya
 def deployed_types() -> Iterator[str]:
     for file in (ROOT / "deployments").glob("*.yaml"):
         deployment = voice_blueprint.load(file)
-        if deployment.aws_section is not None and not checks.refusals(deployment):
+        if deployment.aws_section is not None and not checks.blocking_messages(deployment):
             yield file.stem
 
 
@@ -33,7 +33,7 @@ def test_the_table_matches_deployed_types() -> None:
     deployed = [*(shipped(name) for name in deployed_types()), two_regions()]
     templates = [stack.template for stacks in deployed for stack in stacks.values()]
     assert len(templates) > 7
-    templates.append(parse(BOOTSTRAP.read_text(encoding="utf-8")))
+    templates.append(parse_template(BOOTSTRAP.read_text(encoding="utf-8")))
     emitted = {body["Type"] for template in templates for body in template["Resources"].values()}
     assert emitted - KINDS.keys() == set(), "these need a row in voice_sandbox/aws/adapters/table.yaml"
     assert KINDS.keys() - emitted == set(), "nothing in constructs/voice_constructs/aws makes these"
@@ -47,7 +47,7 @@ def test_every_type_is_deployed_by_a_sample() -> None:
 
 def adapter(kind: str, **properties: object) -> Adapter:
     """Return an adapter without a server."""
-    serve_at("http://127.0.0.1:1")
+    set_endpoint("http://127.0.0.1:1")
     row = KINDS[f"AWS::{kind}"]
     made = row.adapter(f"AWS::{kind}", row, Scope("123456789012", "us-east-1", "stack", "id", "Logical"))
     made.properties = properties

@@ -17,8 +17,8 @@ from voice_sandbox.rehearsals.live_alarm import LiveAlarm
 
 HOSTS = voice_blueprint.load(DEPLOYMENTS / "hosts.yaml")
 (RULE,) = HOSTS.aws.vad.scaling
-GROUP = names.vad_groups(HOSTS)[0]
-ALARM = names.scaling_alarm(HOSTS, names.VAD_FLEET, RULE)
+GROUP = names.vad_group_names(HOSTS)[0]
+ALARM = names.scaling_alarm_name(HOSTS, names.VAD_FLEET, RULE)
 AT = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 
@@ -67,7 +67,7 @@ def test_a_late_sample_does_not_prevent_scale_out(drill: Drill, breaches: int, l
     alarm = LiveAlarm(boto3.client("cloudwatch"), ALARM)
     for period in range(breaches):
         alarm.publish(RULE.threshold + 5, AT + period * alarm.period)
-    assert drill.is_firing(names.VAD_FLEET, RULE, AT + (breaches + late) * alarm.period) is fires
+    assert drill.fire_if_breached(names.VAD_FLEET, RULE, AT + (breaches + late) * alarm.period) is fires
     (group,) = boto3.client("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[GROUP])[
         "AutoScalingGroups"
     ]
@@ -78,4 +78,4 @@ def test_old_data_fires_no_alarm(drill: Drill) -> None:
     alarm = LiveAlarm(boto3.client("cloudwatch"), ALARM)
     for period in range(RULE.datapoints_to_alarm):
         alarm.publish(RULE.threshold + 5, AT + period * alarm.period)
-    assert not drill.is_firing(names.VAD_FLEET, RULE, AT + timedelta(hours=1))
+    assert not drill.fire_if_breached(names.VAD_FLEET, RULE, AT + timedelta(hours=1))

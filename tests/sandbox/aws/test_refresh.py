@@ -139,8 +139,8 @@ def test_waiting_for_a_group_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("voice_sandbox.aws.adapters.autoscaling.time.monotonic", lambda: now)
     progress = Progress("small-vad-a")
     for percent in (0, 0, 25, 25):
-        progress.refuse_standstill(percent, "waiting", 10.0, "set it to 0")
+        progress.raise_if_stalled(percent, "waiting", 10.0, "set it to 0")
         now += 6.0
     now += 1.0
     with pytest.raises(ValueError, match=r"small-vad-a: waiting; nothing has changed for 13 s.*waits for 10 s: set it"):
-        progress.refuse_standstill(25, "waiting", 10.0, "set it to 0")
+        progress.raise_if_stalled(25, "waiting", 10.0, "set it to 0")

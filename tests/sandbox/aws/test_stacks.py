@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from tests.sandbox.aws.samples import ARM_IMAGE, ref, resource, vpc
 from tests.sandbox.aws.samples.parts import POLICY
 from tests.sandbox.aws.stacks import Deployed
-from voice_ops.aws.deletion import DeletionError, delete_order, delete_stacks
+from voice_ops.aws.deletion import DeletionError, delete_stacks, deletion_order
 from voice_sandbox.aws.process import LocalAws
 
 PARAMETER = resource("SSM::Parameter", Type="String", Value="one")
@@ -225,7 +225,7 @@ def test_importers_are_deleted_first_and_a_refusal_is_reported(
     live = {each.name: client.get_template(StackName=each.name)["TemplateBody"] for each in (stack, reader)}
     with pytest.raises(DeletionError, match=f"{stack.name} was not deleted: Export of-order .* in use by a-reader"):
         delete_stacks(client, [stack.name], told.append)
-    order = delete_order([stack.name, reader.name], live)
+    order = deletion_order([stack.name, reader.name], live)
     assert order == (reader.name, stack.name)
     delete_stacks(client, order, told.append)
     assert told == [f"delete {name}" for name in (stack.name, reader.name, stack.name)]

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from voice_sandbox.aws.cloudformation.functions import Evaluator
-from voice_sandbox.aws.cloudformation.template import TemplateError, check, dependencies, in_order, parse
+from voice_sandbox.aws.cloudformation.template import (
+    TemplateError,
+    dependencies,
+    dependency_order,
+    parse_template,
+    validate_template,
+)
 
 
 def evaluate(node: object, **template: dict[str, Any]) -> object:
@@ -17,10 +23,10 @@ def evaluate(node: object, **template: dict[str, Any]) -> object:
         parameters={"Size": "3", "Zones": ["a", "b"], "AWS::Region": "us-east-1"},
         resource=ids.__getitem__,
         attribute=lambda name, attribute: f"{name}/{attribute}",
-        imported=lambda name: f"import of {name}",
+        import_value=lambda name: f"import of {name}",
         zones=lambda region: [f"{region}a", f"{region}b"],
     )
-    return evaluator.value(node)
+    return evaluator.evaluate(node)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,7 @@ def test_unknown_functions_are_refused() -> None:
 
 
 def test_yaml_supports_short_tags_and_does_not_convert_dates() -> None:
-    template = parse(
+    template = parse_template(
         "Resources:\n"
         "  A:\n"
         "    Type: X\n"
@@ -87,7 +93,7 @@ def test_yaml_supports_short_tags_and_does_not_convert_dates() -> None:
 @pytest.mark.parametrize("body", ["{", "Resources: {}", "[]", "{'Resources': {'A': {}}, 'Transform': 'X'}"])
 def test_templates_that_cannot_be_deployed_are_refused(body: str) -> None:
     with pytest.raises(TemplateError):
-        parse(body)
+        parse_template(body)
 
 
 def test_resources_are_ordered_after_their_dependencies() -> None:
@@ -96,7 +102,7 @@ def test_resources_are_ordered_after_their_dependencies() -> None:
         "Other": {"Type": "T", "DependsOn": "Last", "Properties": {}},
         "Last": {"Type": "T", "Properties": {"Zone": {"Ref": "AWS::Region"}}},
     }
-    assert in_order(dependencies(resources)) == ["Last", "Other", "Alarm"]
+    assert dependency_order(dependencies(resources)) == ["Last", "Other", "Alarm"]
 
 
 def test_circular_dependencies_are_reported() -> None:
@@ -105,4 +111,4 @@ def test_circular_dependencies_are_reported() -> None:
         "B": {"Type": "T", "Properties": {"X": {"Fn::GetAtt": ["A", "Arn"]}}},
     }
     with pytest.raises(TemplateError, match=r"Circular dependency between resources: \[A, B\]"):
-        check({"Resources": resources}, {"T"})
+        validate_template({"Resources": resources}, {"T"})

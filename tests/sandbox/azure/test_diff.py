@@ -8,11 +8,11 @@ import pytest
 
 from tests.sandbox.azure.programs import CLUSTER, sample, workloads
 from voice_sandbox.azure.cli_json import preview_json
-from voice_sandbox.azure.diff import Kind, Step, compare, summary
+from voice_sandbox.azure.diff import Kind, Step, compare, count_by_operation
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.project import Project
 from voice_sandbox.azure.recorder import Mode
-from voice_sandbox.azure.state import load, save, state_file
+from voice_sandbox.azure.state import load_graph, save_graph, state_file
 from voice_sandbox.azure.values import Secret
 from voice_sandbox.changes import Op
 
@@ -34,20 +34,20 @@ def initial_graph() -> Graph:
 
 def test_the_first_preview_creates_everything_and_the_second_nothing(initial_graph: Graph, tmp_path: Path) -> None:
     file = state_file(tmp_path, "dev", "sample-cluster")
-    assert load(file) is None
-    assert summary(compare(load(file), initial_graph)) == {"create": len(initial_graph)}
-    save(file, initial_graph)
-    kept = load(file)
+    assert load_graph(file) is None
+    assert count_by_operation(compare(load_graph(file), initial_graph)) == {"create": len(initial_graph)}
+    save_graph(file, initial_graph)
+    kept = load_graph(file)
     assert kept
-    assert summary(compare(kept, initial_graph)) == {"same": len(initial_graph)}
+    assert count_by_operation(compare(kept, initial_graph)) == {"same": len(initial_graph)}
     assert file == tmp_path / ".voice/azure/dev/sample-cluster.json"
 
 
 def test_graphs_survive_a_round_trip_except_secrets(tmp_path: Path) -> None:
     for graph in (workloads(Mode.PREVIEW), sample(Mode.UP).graph):
-        save(tmp_path / "x.json", graph)
+        save_graph(tmp_path / "x.json", graph)
         assert "hunter2" not in (tmp_path / "x.json").read_text()
-        kept = load(tmp_path / "x.json")
+        kept = load_graph(tmp_path / "x.json")
         assert kept
         assert [r.urn for r in kept.resources] == [r.urn for r in graph.resources]
         for old, new in zip(kept.resources, graph.resources, strict=True):
@@ -57,21 +57,21 @@ def test_graphs_survive_a_round_trip_except_secrets(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", '{"version": 0}', '{"version": 1}', "[]"])
 def test_a_corrupt_state_file_is_treated_as_missing(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(text)
-    assert load(tmp_path / "x.json") is None
+    assert load_graph(tmp_path / "x.json") is None
 
 
 def test_a_changed_secret_is_detected_but_not_shown(tmp_path: Path) -> None:
     graph = workloads(Mode.PREVIEW)
-    save(tmp_path / "x.json", graph)
+    save_graph(tmp_path / "x.json", graph)
     after = change_inputs(graph, "token", "core/v1:Secret", stringData=Secret({"token": "hunter3"}))
-    [step] = [step for step in compare(load(tmp_path / "x.json"), after) if step.op is not Op.SAME]
+    [step] = [step for step in compare(load_graph(tmp_path / "x.json"), after) if step.op is not Op.SAME]
     assert (step.op, [change.path for change in step.changes]) == (Op.UPDATE, ["stringData"])
     assert "hunter" not in repr(step.changes)
 
 
 def test_another_vm_size_replaces_the_pool_and_nothing_else(initial_graph: Graph) -> None:
     steps = compare(initial_graph, sample(Mode.PREVIEW, "Standard_NC48ads_A100_v4").graph)
-    assert summary(steps) == {"same": len(initial_graph) - 1, "replace": 1}
+    assert count_by_operation(steps) == {"same": len(initial_graph) - 1, "replace": 1}
     [change] = next(step for step in steps if step.op is Op.REPLACE).changes
     assert (change.path, change.kind, change.replaces) == ("vmSize", Kind.UPDATE, True)
     assert (change.old, change.new) == ("Standard_NC96ads_A100_v4", "Standard_NC48ads_A100_v4")
@@ -82,7 +82,7 @@ def test_another_count_or_taint_updates_the_pool(initial_graph: Graph) -> None:
         initial_graph, "gpu", "containerservice:AgentPool", count=5, nodeTaints=["sku=gpu:NoSchedule", "a=b:NoExecute"]
     )
     steps = compare(initial_graph, after)
-    assert summary(steps)["update"] == 1
+    assert count_by_operation(steps)["update"] == 1
     step = next(step for step in steps if step.op is Op.UPDATE)
     assert [(c.path, c.kind) for c in step.changes] == [("count", Kind.UPDATE), ("nodeTaints[1]", Kind.ADD)]
 
@@ -91,7 +91,7 @@ def test_a_moved_cluster_includes_its_pools(initial_graph: Graph) -> None:
     steps = compare(
         initial_graph, change_inputs(initial_graph, "aks", "containerservice:ManagedCluster", location="northeurope")
     )
-    replaced = {step.resource.name: step.because for step in steps if step.op is Op.REPLACE}
+    replaced = {step.resource.name: step.replace_reason for step in steps if step.op is Op.REPLACE}
     assert replaced == {
         "aks": "",
         "gpu": "resourceName comes from a resource that is replaced",

@@ -8,7 +8,7 @@ import pytest
 from tests.sandbox.azure.programs import sample, workloads, write
 from voice_sandbox.azure.errors import OrderError
 from voice_sandbox.azure.graph import Graph, Resource, make_urn
-from voice_sandbox.azure.order import check_creation, implied_needs, teardown
+from voice_sandbox.azure.order import check_creation, implied_needs, plan_teardown
 from voice_sandbox.azure.recorder import Mode, PreexistingResources, Recorder
 from voice_sandbox.azure.run import run
 
@@ -75,7 +75,7 @@ def test_a_missing_dependency_is_detected_during_up(case: str, tmp_path: Path) -
 
 def test_dependencies_are_inferred_from_input_values() -> None:
     graph = sample(Mode.UP).graph
-    found = {(graph[need.resource].name, graph[need.needs].name) for need in implied_needs(graph)}
+    found = {(graph[need.resource].name, graph[need.dependency].name) for need in implied_needs(graph)}
     assert {("aks", "identity"), ("aks", "group"), ("gpu", "aks"), ("reader", "aks"), ("reader", "identity")} <= found
     check_creation(graph)
 
@@ -85,11 +85,11 @@ def test_names_with_a_common_prefix_are_distinguished() -> None:
     cluster = graph.resource_named("aks")
     twin = replace(cluster, urn=f"{cluster.urn}-2", name="aks-2", id=f"{cluster.id}-2")
     both = Graph("p", "s", (*graph.resources, twin))
-    assert all(need.needs != cluster.urn for need in implied_needs(both) if need.resource == twin.urn)
+    assert all(need.dependency != cluster.urn for need in implied_needs(both) if need.resource == twin.urn)
 
 
 def test_teardown_deletes_both_stacks_in_reverse_order() -> None:
-    plan = teardown([sample(Mode.UP).graph, workloads(Mode.UP)])
+    plan = plan_teardown([sample(Mode.UP).graph, workloads(Mode.UP)])
     names = [resource.name for resource in plan.deleted]
     assert names[-1] == "group"
     assert names.index("voice") < names.index("gpu") < names.index("aks") < names.index("identity")
@@ -98,13 +98,13 @@ def test_teardown_deletes_both_stacks_in_reverse_order() -> None:
 
 def test_the_wrong_order_of_stacks_is_refused() -> None:
     with pytest.raises(OrderError, match=r"would be deleted before .*, which needs it"):
-        teardown([workloads(Mode.UP), sample(Mode.UP).graph])
+        plan_teardown([workloads(Mode.UP), sample(Mode.UP).graph])
 
 
 def test_protected_resources_are_retained_with_their_dependencies() -> None:
     graph = sample(Mode.UP).graph
     protected = Graph("p", "s", tuple(replace(r, protect=r.name == "identity") for r in graph.resources))
-    plan = teardown([protected])
+    plan = plan_teardown([protected])
     assert [(resource.name, reason) for resource, reason in plan.retained] == [
         ("group", 'needed by managedidentity:UserAssignedIdentity "identity"'),
         ("identity", "protected"),
@@ -115,4 +115,4 @@ def test_protected_resources_are_retained_with_their_dependencies() -> None:
 def test_retained_resources_are_listed() -> None:
     graph = sample(Mode.UP).graph
     retained = Graph("p", "s", tuple(replace(r, retain_on_delete=r.name == "reader") for r in graph.resources))
-    assert [resource.name for resource in teardown([retained]).removed_from_state] == ["reader"]
+    assert [resource.name for resource in plan_teardown([retained]).removed_from_state] == ["reader"]

@@ -21,7 +21,7 @@ def test_each_resource_is_checked_before_the_stack() -> None:
     graph = sample(Mode.PREVIEW).graph
     pool = graph.resource_named("gpu", "containerservice:AgentPool")
     with PolicyPack(POLICY) as pack:
-        assert pack.policies() == ["small-pools", "tagged", "pool-in-cluster"]
+        assert pack.policy_names() == ["small-pools", "tagged", "pool-in-cluster"]
         [advice] = pack.check(graph)
         assert (advice.policy, advice.mandatory, advice.resource) == (
             "tagged",
@@ -49,7 +49,7 @@ def test_a_pack_that_does_not_start_reports_the_reason(tmp_path: Path) -> None:
     (tmp_path / "PulumiPolicy.yaml").write_text("runtime: python\n")
     (tmp_path / "__main__.py").write_text("raise ValueError('no catalogue')\n")
     with PolicyPack(tmp_path) as pack, pytest.raises(PolicyPackError, match=r"(?s)did not start.*"):
-        pack.policies()
+        pack.policy_names()
 
 
 def test_an_exception_in_a_policy_is_reported(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def rehearsal_result() -> tuple[list[CreatedProject], list[PolicyViolation]]:
 
 def test_a_rehearsal_reports_its_steps(capsys: pytest.CaptureFixture[str]) -> None:
     with make_rehearsal(protect="true") as rehearsal:
-        assert azure_sandbox.rehearse(rehearsal, Progress(Console()))
+        assert azure_sandbox.rehearse_projects(rehearsal, Progress(Console()))
     said = capsys.readouterr().out
     for expected in (
         "sample-cluster             5",
@@ -58,7 +58,7 @@ def test_a_rehearsal_reports_its_steps(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_a_mandatory_policy_fails_a_rehearsal(capsys: pytest.CaptureFixture[str]) -> None:
     with make_rehearsal(nodes="9") as rehearsal:
-        assert not azure_sandbox.rehearse(rehearsal, Progress(Console()))
+        assert not azure_sandbox.rehearse_projects(rehearsal, Progress(Console()))
     assert "✗ refused small-pools" in capsys.readouterr().out
 
 
@@ -71,7 +71,7 @@ def test_the_resource_tree_shows_parents_and_dependencies() -> None:
     graph = sample(Mode.PREVIEW).graph
     console = Console(width=160, no_color=True)
     with console.capture() as capture:
-        console.print(azure_view.tree(graph, compare(None, graph), dependencies=True))
+        console.print(azure_view.resource_tree(graph, compare(None, graph), dependencies=True))
     lines = capture.get().splitlines()
     component = next(index for index, line in enumerate(lines) if "Pool gpu" in line)
     assert lines[component + 1].strip("│└─ ") == "+ containerservice:AgentPool gpu"
@@ -84,13 +84,13 @@ def test_previews_are_reported_saved_and_compared(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     deployment, (done, violations) = load(DEPLOYMENT), rehearsal_result
-    preview.report(deployment, done, [], tmp_path, as_json=False, dependencies=False)
+    preview.print_preview(deployment, done, [], tmp_path, as_json=False, dependencies=False)
     assert "7 to create" in capsys.readouterr().out
-    preview.report(deployment, done, violations, tmp_path, as_json=False, dependencies=False)
+    preview.print_preview(deployment, done, violations, tmp_path, as_json=False, dependencies=False)
     said = capsys.readouterr().out
     assert "7 unchanged" in said
     assert "! advice tagged" in said
-    preview.report(deployment, done, [], tmp_path, as_json=True, dependencies=False)
+    preview.print_preview(deployment, done, [], tmp_path, as_json=True, dependencies=False)
     document = json.loads(capsys.readouterr().out)
     assert document["projects"]["sample-workloads"]["changeSummary"] == {"same": 8}
     assert document["deployment"] == "sandbox"
@@ -108,16 +108,16 @@ def test_a_replacement_is_refused_unless_it_is_reported(
         replace(r, inputs={**r.inputs, "vmSize": "Standard_NC48ads_A100_v4"}) if "vmSize" in r.inputs else r
         for r in graph.resources
     )
-    state.save(kept, replace(graph, resources=smaller))
+    state.save_graph(kept, replace(graph, resources=smaller))
     before = kept.read_text(encoding="utf-8")
     with pytest.raises(typer.Exit) as caught:
-        preview.report(deployment, done, [], tmp_path, as_json=False, dependencies=False)
+        preview.print_preview(deployment, done, [], tmp_path, as_json=False, dependencies=False)
     assert caught.value.exit_code == 2
     said = capsys.readouterr().err
     assert 'containerservice:AgentPool "gpu": vmSize cannot change in place. Unavailable: the pods on the pool' in said
     assert "--accept-replace gpu" in said
     assert kept.read_text(encoding="utf-8") == before
-    preview.report(deployment, done, [], tmp_path, as_json=False, dependencies=False, accepted=["gpu"])
+    preview.print_preview(deployment, done, [], tmp_path, as_json=False, dependencies=False, accepted=["gpu"])
     assert kept.read_text(encoding="utf-8") != before
 
 
@@ -149,7 +149,7 @@ def test_service_refusals_end_a_preview(
     refused = [with_spot_pool(done[0]), *done[1:]]
     for _ in range(2):  # the next preview is not compared with a refused one
         with pytest.raises(typer.Exit) as caught:
-            preview.report(deployment, refused, [], tmp_path, as_json=False, dependencies=False)
+            preview.print_preview(deployment, refused, [], tmp_path, as_json=False, dependencies=False)
         assert caught.value.exit_code == 2
         said = capsys.readouterr()
         assert "refused: 2 request(s) that Azure would refuse" in said.err
@@ -162,7 +162,7 @@ def test_service_refusals_end_a_preview(
         ):
             assert expected in said.out
     with pytest.raises(typer.Exit):
-        preview.report(deployment, refused, [], tmp_path, as_json=True, dependencies=False)
+        preview.print_preview(deployment, refused, [], tmp_path, as_json=True, dependencies=False)
     answers = json.loads(capsys.readouterr().out)["refused"]
     assert [(each["refusal"], each["code"]) for each in answers] == [
         ("spot-max-surge", "InvalidParameter"),
@@ -174,7 +174,7 @@ def test_service_refusals_fail_a_rehearsal(monkeypatch: pytest.MonkeyPatch, caps
     with make_rehearsal() as rehearsal:
         run = rehearsal.run
         monkeypatch.setattr(rehearsal, "run", lambda: [with_spot_pool(each) for each in run()])
-        assert not azure_sandbox.rehearse(rehearsal, Progress(Console()))
+        assert not azure_sandbox.rehearse_projects(rehearsal, Progress(Console()))
     assert "2 request(s) refused" in capsys.readouterr().out
 
 
@@ -186,23 +186,25 @@ def test_a_plan_shows_refusals_of_the_preview(
     deployment, (done, _) = load(CELLS), rehearsal_result
     monkeypatch.setattr("voice_ops.preview.changes.rehearse", lambda _: rehearsal_result)
     with pytest.raises(typer.Exit):
-        Comparison.of(deployment, tmp_path, [])  # the folder contains no record
+        Comparison.from_record(deployment, tmp_path, [])  # the folder contains no record
     for each in done:
-        state.save(state.state_file(tmp_path, deployment.name, each.project.name), each.preview.graph)
-    assert Comparison.of(deployment, tmp_path, []).outages == []
+        state.save_graph(state.state_file(tmp_path, deployment.name, each.project.name), each.preview.graph)
+    assert Comparison.from_record(deployment, tmp_path, []).outages == []
     graph = done[0].preview.graph
     smaller = tuple(
         replace(r, inputs={**r.inputs, "vmSize": "Standard_NC48ads_A100_v4"}) if "vmSize" in r.inputs else r
         for r in graph.resources
     )
-    state.save(state.state_file(tmp_path, deployment.name, done[0].project.name), replace(graph, resources=smaller))
-    found = Comparison.of(deployment, tmp_path, [])
+    state.save_graph(
+        state.state_file(tmp_path, deployment.name, done[0].project.name), replace(graph, resources=smaller)
+    )
+    found = Comparison.from_record(deployment, tmp_path, [])
     assert [(each.name, each.changes) for each in found.outages] == [("gpu", ("vmSize",))]
     assert "1 to replace" in found.summary
     with pytest.raises(typer.Exit) as caught:
         refuse_outages(found.outages)
     assert caught.value.exit_code == 2
-    assert Comparison.of(deployment, tmp_path, ["gpu"]).outages == []
+    assert Comparison.from_record(deployment, tmp_path, ["gpu"]).outages == []
 
 
 @pytest.mark.nightly
@@ -241,7 +243,7 @@ def test_a_refused_preview_exits_with_2_and_is_not_saved(tmp_path: Path, capsys:
         done = rehearsal.run()
         violations = rehearsal.violations()
     with pytest.raises(typer.Exit) as caught:
-        preview.report(load(DEPLOYMENT), done, violations, tmp_path, as_json=False, dependencies=False)
+        preview.print_preview(load(DEPLOYMENT), done, violations, tmp_path, as_json=False, dependencies=False)
     assert caught.value.exit_code == 2
     captured = capsys.readouterr()
     assert "refused: 1 mandatory policy violation(s)" in captured.err

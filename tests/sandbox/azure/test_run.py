@@ -43,7 +43,7 @@ def test_every_resource_is_registered_once_with_its_parent_and_dependencies(mode
     assert pool.property_dependencies["resourceName"] == (cluster.urn,)
     assert pool.delete_before_replace is True
     assert pool.inputs["kubeletConfig"]["topologyManagerPolicy"] == "best-effort"
-    assert graph.resource_named("identity").urn in graph.needed_by(pool.urn)
+    assert graph.resource_named("identity").urn in graph.all_dependencies(pool.urn)
 
 
 def test_a_resource_has_aliases_for_other_api_versions() -> None:
@@ -109,7 +109,10 @@ def test_secrets_remain_marked_as_secret() -> None:
 
 def test_outputs_of_another_stack_are_passed() -> None:
     graph = workloads(Mode.UP)
-    reference, provider = graph.of_type("StackReference")[0], graph.of_type("pulumi:providers:kubernetes")[0]
+    reference, provider = (
+        graph.resources_of_type("StackReference")[0],
+        graph.resources_of_type("pulumi:providers:kubernetes")[0],
+    )
     assert reference.external
     assert reference.outputs["secretOutputNames"] == ["kubeconfig"]
     assert provider.inputs["kubeconfig"] == sample(Mode.UP).graph.outputs["kubeconfig"]

@@ -31,8 +31,8 @@ def test_ids_consist_of_existing_inputs(kind: str) -> None:
     given = {name: f"x{index}" for index, name in enumerate(arm.path_inputs(kind))}
     identifier = arm.arm_id(kind, given)
     assert identifier
-    assert arm.inputs_for(kind, identifier) == given
-    assert arm.inputs_for(kind, "/elsewhere") == {}
+    assert arm.parse_id(kind, identifier) == given
+    assert arm.parse_id(kind, "/elsewhere") == {}
 
 
 @pytest.mark.parametrize(("kind", "output"), list(fakes._OUTPUT_FACTORIES))
@@ -43,8 +43,8 @@ def test_simulated_outputs_exist(kind: str, output: str) -> None:
 @pytest.mark.parametrize("package", ["azure-native", "kubernetes"])
 def test_replacing_inputs_exist(package: str) -> None:
     tables: dict[str, Mapping[str, Iterable[str]]] = {
-        "azure-native": replacements.AZURE,
-        "kubernetes": replacements.KUBERNETES,
+        "azure-native": replacements.AZURE_IMMUTABLE_INPUTS,
+        "kubernetes": replacements.KUBERNETES_IMMUTABLE_INPUTS,
     }
     table = tables[package]
     for kind, paths in nonempty(table.items()):
@@ -76,13 +76,13 @@ def test_every_type_of_an_sdk_can_be_read(package: str) -> None:
     ],
 )
 def test_an_id_has_the_format_of_azure(kind: str, path: str) -> None:
-    assert arm.template(kind).endswith(f"/resourceGroups/{{resourceGroupName}}/providers/Microsoft.{path}")
+    assert arm.id_template(kind).endswith(f"/resourceGroups/{{resourceGroupName}}/providers/Microsoft.{path}")
 
 
 def test_a_type_that_is_not_deployed_gets_an_id_too() -> None:
-    assert arm.template("network:RouteTable").endswith("/providers/Microsoft.Network/routeTables/{routeTableName}")
+    assert arm.id_template("network:RouteTable").endswith("/providers/Microsoft.Network/routeTables/{routeTableName}")
     assert arm.name_input("monitor:DataCollectionRuleAssociation") == "associationName"
-    assert arm.template("monitor:DataCollectionRuleAssociation").startswith("{resourceUri}/")
+    assert arm.id_template("monitor:DataCollectionRuleAssociation").startswith("{resourceUri}/")
 
 
 def test_nested_types_are_resolved_across_modules() -> None:

@@ -7,14 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from voice_sandbox.hosts.balancer import Balancer, Rules
-from voice_sandbox.hosts.disk import run
-from voice_sandbox.hosts.network import namespace
+from voice_sandbox.hosts.balancer import Balancer, TargetGroupSettings
+from voice_sandbox.hosts.disk import run_command
+from voice_sandbox.hosts.network import isolated_namespace
 
 pytestmark = pytest.mark.nightly
 
 PUBLIC, ONE, TWO = "10.40.0.3", "10.40.64.4", "10.40.64.5"
-RULES = Rules(port=5004, health_port=8081, interval_s=0, healthy_after=2, unhealthy_after=2, is_sticky=True)
+RULES = TargetGroupSettings(
+    port=5004, health_port=8081, interval_s=0, healthy_threshold=2, unhealthy_threshold=2, is_sticky=True
+)
 WITHIN_S = 20
 
 
@@ -34,9 +36,9 @@ class Machine:
 
 @pytest.fixture(autouse=True)
 def machines() -> Iterator[dict[str, Machine]]:
-    with namespace():
+    with isolated_namespace():
         for address in (PUBLIC, ONE, TWO):
-            run("ip", "address", "add", f"{address}/32", "dev", "lo")
+            run_command("ip", "address", "add", f"{address}/32", "dev", "lo")
         made = {address: Machine(address) for address in (ONE, TWO)}
         yield made
         for machine in made.values():
@@ -70,23 +72,25 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 def healthy_addresses(balancer: Balancer) -> set[str]:
-    targets = {address: balancer.target(address) for address in (ONE, TWO)}
+    targets = {address: balancer.find_target(address) for address in (ONE, TWO)}
     return {address for address, target in targets.items() if target and target.is_healthy}
 
 
 def receiver(machines: dict[str, Machine], balancer: Balancer) -> str:
     """Return the machine that received a packet."""
-    (found,) = [address for address in machines if (target := balancer.target(address)) and target.forwarded_packets]
+    (found,) = [
+        address for address in machines if (target := balancer.find_target(address)) and target.forwarded_packets
+    ]
     return found
 
 
 def test_a_host_is_healthy_after_the_configured_number_of_checks(balancer: Balancer) -> None:
-    first = balancer.target(ONE)
+    first = balancer.find_target(ONE)
     assert first is None or not first.is_healthy
     wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
-    target = balancer.target(ONE)
+    target = balancer.find_target(ONE)
     assert target is not None
-    assert target.consecutive_results >= RULES.healthy_after
+    assert target.consecutive_results >= RULES.healthy_threshold
 
 
 def test_packets_of_a_flow_keep_their_source_and_host(
@@ -96,7 +100,7 @@ def test_packets_of_a_flow_keep_their_source_and_host(
     for number in range(20):
         caller.send(b"frame %d" % number)
     wait_until(
-        lambda: sum(target.forwarded_packets for address in machines if (target := balancer.target(address))) == 20
+        lambda: sum(target.forwarded_packets for address in machines if (target := balancer.find_target(address))) == 20
     )
     audio = machines[receiver(machines, balancer)].audio
     assert [audio.recvfrom(2000) for _ in range(20)] == [(b"frame %d" % n, caller.getsockname()) for n in range(20)]
@@ -112,7 +116,7 @@ def test_a_new_source_port_keeps_the_host_of_a_sticky_group(
     for _ in range(32):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
             caller.sendto(b"frame", (PUBLIC, RULES.port))
-    targets = [target for address in machines if (target := balancer.target(address))]
+    targets = [target for address in machines if (target := balancer.find_target(address))]
     wait_until(lambda: sum(target.forwarded_packets for target in targets) == 32)
     assert sum(target.forwarded_packets > 0 for target in targets) == hosts
 
@@ -122,7 +126,9 @@ def test_a_flow_moves_when_its_host_becomes_unhealthy(
 ) -> None:
     wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
     caller.send(b"before")
-    wait_until(lambda: any(target.forwarded_packets for address in machines if (target := balancer.target(address))))
+    wait_until(
+        lambda: any(target.forwarded_packets for address in machines if (target := balancer.find_target(address)))
+    )
     first = receiver(machines, balancer)
     machines[first].health.close()
     (other,) = machines.keys() - {first}
@@ -136,6 +142,6 @@ def test_without_a_registered_host_packets_are_lost(
 ) -> None:
     wait_until(lambda: healthy_addresses(balancer) == {ONE, TWO})
     registered_addresses.clear()
-    wait_until(lambda: balancer.target(ONE) is None)
+    wait_until(lambda: balancer.find_target(ONE) is None)
     caller.send(b"to nobody")
-    wait_until(lambda: balancer.lost == 1)
+    wait_until(lambda: balancer.lost_packets == 1)

@@ -22,17 +22,17 @@ from voice_ops.sandbox.caller import PeerServices, transcribe_call
 from voice_ops.sandbox.hosts import LONG_CALL_REPEATS, host_environment
 from voice_sandbox.hosts.cloud import Cloud, Host
 from voice_sandbox.hosts.disk import HostsError
-from voice_sandbox.hosts.facts import vad_facts
-from voice_sandbox.hosts.machine import COMMON, Hardware, Line
+from voice_sandbox.hosts.facts import vad_claims
+from voice_sandbox.hosts.machine import DEFAULT_HARDWARE, Hardware, Line
 from voice_sandbox.hosts.rehearsal import (
-    READY_S,
-    balanced,
-    detached,
+    READY_TIMEOUT_S,
     interrupt,
-    launch,
+    is_xdp_detached,
     reboot,
-    wait_for_growth,
+    wait_for_scale_out,
     wait_until,
+    wait_until_balanced,
+    wait_until_in_service,
 )
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
@@ -92,11 +92,11 @@ def missing_secret(cloud: Cloud, _: Host) -> Iterator[None]:
 
 @contextmanager
 def unresponsive_registry(cloud: Cloud, _: Host) -> Iterator[None]:
-    cloud.registry_refuses = 10**6
+    cloud.registry_refusals = 10**6
     try:
         yield
     finally:
-        cloud.registry_refuses = 0
+        cloud.registry_refusals = 0
 
 
 @contextmanager
@@ -169,10 +169,10 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
         yield cloud
 
 
-def boot(cloud: Cloud, hardware: Hardware = COMMON, group: str | None = None) -> Host:
+def boot(cloud: Cloud, hardware: Hardware = DEFAULT_HARDWARE, group: str | None = None) -> Host:
     """Boot the host that a group waits for, by default the first of the VAD fleet's."""
-    group = group or names.vad_groups(cloud.deployment)[0]
-    return cloud.boot(cloud.launched(group), group, hardware)
+    group = group or names.vad_group_names(cloud.deployment)[0]
+    return cloud.boot(cloud.waiting_instance(group), group, hardware)
 
 
 def was_abandoned(cloud: Cloud, instance: str) -> bool:
@@ -186,18 +186,18 @@ def was_abandoned(cloud: Cloud, instance: str) -> bool:
 def test_a_host_reports_unexpected_hardware(cloud: Cloud, hardware: Hardware, reason: str) -> None:
     host = boot(cloud, hardware)
     with pytest.raises(HostsError, match="was abandoned: ") as raised:
-        launch(cloud, host)
+        wait_until_in_service(cloud, host)
     cloud.power_off(host)
     assert reason in str(raised.value)
     assert was_abandoned(cloud, host.instance)
 
 
 def test_an_asr_host_formats_its_disk_and_gives_up_without_a_gpu(cloud: Cloud) -> None:
-    group = names.group(cloud.deployment, cloud.deployment.aws.asr[0].name)
+    group = names.group_name(cloud.deployment, cloud.deployment.aws.asr[0].name)
     host = boot(cloud, Hardware(disks=1), group)
     host.machine.run(_AS_INSTANCE_STORE)
     with pytest.raises(HostsError, match="gpu: nvidia-smi finds no usable GPU"):
-        launch(cloud, host)
+        wait_until_in_service(cloud, host)
     mounted = host.machine.run("findmnt --noheadings --output FSTYPE,SOURCE,LABEL /mnt/nvme").split()
     cloud.power_off(host)
     assert mounted == ["xfs", "/dev/nvme0n1", "voice-store"]
@@ -208,7 +208,7 @@ def continue_machine(
     cloud: Cloud, host: Host, snapshot: str, *, breaks: str = ":", instance: str | None = None
 ) -> None:
     """Continue a machine from a snapshot as a new instance, by default the newest of its group."""
-    cloud.reuse(host, snapshot, instance or cloud.launched(host.group))
+    cloud.reuse(host, snapshot, instance or cloud.waiting_instance(host.group))
     host.machine.run(breaks)
     host.machine.run(_CONTINUE[snapshot])
 
@@ -226,13 +226,13 @@ def prepared_host(cloud: Cloud) -> Iterator[PreparedHost]:
     """Boot a host whose registry fails twice, and take snapshots on the way."""
     host = boot(cloud)
     host.machine.run(_PAUSE_USER_DATA)
-    host.machine.save(BOOT_STEP)
-    cloud.registry_refuses = 2
+    host.machine.save_snapshot(BOOT_STEP)
+    cloud.registry_refusals = 2
     host.machine.run(_CONTINUE[BOOT_STEP])
     for step in (IMAGES_STEP, SECRET_STEP):
         comes = partial(host.machine.find_line, f"voice-host: {step}")
-        wait_until(f"it comes to {step}", comes, host, READY_S)
-        host.machine.save(step)
+        wait_until(f"it comes to {step}", comes, host, READY_TIMEOUT_S)
+        host.machine.save_snapshot(step)
     yield PreparedHost(host, host.machine.lines)
     cloud.power_off(host)
 
@@ -245,7 +245,7 @@ def test_a_host_that_cannot_boot_reports_the_reason(cloud: Cloud, prepared_host:
         with pytest.raises(
             HostsError, match="was abandoned: " if fault.is_told else "could not tell its group: "
         ) as raised:
-            launch(cloud, host)
+            wait_until_in_service(cloud, host)
     assert fault.reason in str(raised.value)
     assert was_abandoned(cloud, host.instance) == fault.is_told
 
@@ -273,17 +273,17 @@ def interrupted_host(cloud: Cloud, prepared_host: PreparedHost) -> InterruptedHo
     """Launch a host, cause scale-out with a call, and send a spot interruption notice."""
     host = prepared_host.host
     continue_machine(cloud, host, SECRET_STEP)
-    launch(cloud, host)
-    there = cloud.instances(host.group)
+    wait_until_in_service(cloud, host)
+    there = cloud.instance_states(host.group)
     with PeerServices(cloud, cloud.folder) as neighbours:
         gateway = neighbours.start()
-        balanced(cloud, host)
+        wait_until_balanced(cloud, host)
         asyncio.run(
-            transcribe_call(gateway, during_stream=lambda: wait_for_growth(cloud, host), times=LONG_CALL_REPEATS)
+            transcribe_call(gateway, during_stream=lambda: wait_for_scale_out(cloud, host), times=LONG_CALL_REPEATS)
         )
-    (asked_for,) = cloud.instances(host.group).keys() - there
+    (asked_for,) = cloud.instance_states(host.group).keys() - there
     interrupt(cloud, host)
-    return InterruptedHost(host.machine.lines, asked_for, detached(host))
+    return InterruptedHost(host.machine.lines, asked_for, is_xdp_detached(host))
 
 
 def test_a_host_drains_after_a_spot_notice(interrupted_host: InterruptedHost) -> None:
@@ -296,9 +296,9 @@ def test_a_host_launched_by_an_alarm_serves_before_and_after_a_reboot(
 ) -> None:
     host = prepared_host.host
     continue_machine(cloud, host, SECRET_STEP, instance=interrupted_host.asked_for)
-    launch(cloud, host)
-    assert cloud.instances(host.group)[interrupted_host.asked_for] == "InService"
+    wait_until_in_service(cloud, host)
+    assert cloud.instance_states(host.group)[interrupted_host.asked_for] == "InService"
     served_s = host.machine.age_s
     reboot(host)
-    assert [claim.text for claim in vad_facts(cloud.deployment, host) if not claim.passed] == []
+    assert [claim.text for claim in vad_claims(cloud.deployment, host) if not claim.passed] == []
     assert not host.machine.find_line("installing", since_s=served_s)

@@ -24,7 +24,7 @@ def tree() -> Tree:
 @pytest.fixture
 def service(tree: Tree) -> Iterator[MetadataService]:
     service = MetadataService("127.0.0.1", 0)
-    service.add("127.0.0.1", InstanceMetadata(b"#!/bin/bash\n\xff", 1, lambda: tree))
+    service.add_host("127.0.0.1", InstanceMetadata(b"#!/bin/bash\n\xff", 1, lambda: tree))
     yield service
     service.close()
 

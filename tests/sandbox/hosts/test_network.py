@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from voice_sandbox.hosts.network import INTERNET, Network, namespace
+from voice_sandbox.hosts.network import INTERNET_ADDRESS, Network, isolated_namespace
 
 pytestmark = pytest.mark.nightly
 
@@ -22,7 +22,7 @@ ANSWER_S = 10
 
 @pytest.fixture
 def network(tmp_path: Path) -> Iterator[Network]:
-    with namespace():
+    with isolated_namespace():
         subnets = {IPv4Network("10.40.64.0/19"): False, IPv4Network("10.40.96.0/19"): True}
         made = Network(tmp_path, IPv4Network("10.40.0.0/16"), subnets, ["logs.us-east-1.amazonaws.com"])
         yield made
@@ -69,7 +69,7 @@ def test_a_host_gets_the_address_of_a_removed_one(network: Network) -> None:
 def test_a_subnet_reaches_the_internet_if_it_has_a_route(router: str, expected: int) -> None:
     with socket.socket() as asking:
         asking.bind((router, 0))
-        assert asking.connect_ex((INTERNET, 80)) == expected
+        assert asking.connect_ex((INTERNET_ADDRESS, 80)) == expected
 
 
 def resolve(server: str, name: str) -> str:
@@ -85,8 +85,9 @@ def resolve(server: str, name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "address"), [("logs.us-east-1.amazonaws.com", "10.40.0.2"), ("sts.us-east-1.amazonaws.com", INTERNET)]
+    ("name", "address"),
+    [("logs.us-east-1.amazonaws.com", "10.40.0.2"), ("sts.us-east-1.amazonaws.com", INTERNET_ADDRESS)],
 )
 def test_a_service_without_an_endpoint_is_reached_over_the_internet(network: Network, name: str, address: str) -> None:
     network.reserve("02:00:00:00:00:01", "10.40.64.4", route=True)
-    assert resolve(network.services, name) == address
+    assert resolve(network.services_address, name) == address

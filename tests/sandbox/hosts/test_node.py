@@ -16,14 +16,14 @@ import pytest
 from tests.nonempty import nonempty
 from tests.stacks.azure.test_workloads_topology_check import VALID_MATRIX
 from voice_blueprint import catalog
-from voice_blueprint.azure.topology import admit_pods, empty_node
-from voice_blueprint.engines.cell import RESERVED_CPUS, cell_requests
+from voice_blueprint.azure.topology import admit_pods, empty_node_resources
+from voice_blueprint.engines.cell import MIN_RESERVED_CPUS, cell_requests
 from voice_blueprint.engines.launch.placement import place_engine
-from voice_blueprint.engines.sizing.layouts import cell_groups
+from voice_blueprint.engines.sizing.layouts import cell_gpu_groups
 from voice_blueprint.file.model.azure import TopologyPolicy
-from voice_constructs.azure.kubernetes.pods import container_security, pod_security
+from voice_constructs.azure.kubernetes.pods import container_security_context, pod_security_context
 from voice_constructs.azure.kubernetes.topology_check import TopologyCheck
-from voice_sandbox.hosts.disk import HostsError, disk, run
+from voice_sandbox.hosts.disk import HostsError, disk, run_command
 from voice_sandbox.hosts.machine import Hardware, Machine
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
@@ -59,7 +59,7 @@ class Node:
         self.install("nvidia-smi", _NVIDIA_SMI.encode())
         # numactl of Debian 12 behaves like Ubuntu 22.04's in the engine images. Since 2.0.19 it fails in a container
         # that is not permitted to query its memory policy.
-        library = re.search(r"libnuma\S+ => (\S+)", run("ldd", numactl := which("numactl") or ""))
+        library = re.search(r"libnuma\S+ => (\S+)", run_command("ldd", numactl := which("numactl") or ""))
         assert library
         for name, file in (("numactl", numactl), ("libnuma.so.1", library[1])):
             self.install(name, Path(file).read_bytes())
@@ -75,8 +75,8 @@ class Node:
             HostsError: The command fails.
         """
         # In Pulumi's types each value may be missing or unknown.
-        pod: Any = pod_security()
-        container: Any = container_security()
+        pod: Any = pod_security_context()
+        container: Any = container_security_context()
         rights = f"--user={pod.run_as_user}:{pod.run_as_group} --read-only={container.read_only_root_filesystem}"
         for capability in container.capabilities.drop:
             rights += f" --cap-drop={capability}"
@@ -116,27 +116,29 @@ def test_a_pod_has_only_its_configured_capabilities(node: Node) -> None:
         "1",
         "2",
     )
-    assert status["Uid"] == str(pod_security().run_as_user)
+    assert status["Uid"] == str(pod_security_context().run_as_user)
     with pytest.raises(HostsError, match="Read-only file system"):
         node.run("touch", "/file")
 
 
 @pytest.mark.parametrize("policy", [TopologyPolicy.BEST_EFFORT, TopologyPolicy.RESTRICTED])
 def test_engines_bind_to_the_cpus_that_the_kubelet_pins(node: Node, policy: TopologyPolicy) -> None:
-    answers = admit_pods(SIZE, cell_requests(SIZE.gpu_count, CELL_CPUS), policy, empty_node(SIZE, RESERVED_CPUS))
-    for answer, gpus in nonempty(zip(answers, cell_groups(SIZE), strict=False)):
+    answers = admit_pods(
+        SIZE, cell_requests(SIZE.gpu_count, CELL_CPUS), policy, empty_node_resources(SIZE, MIN_RESERVED_CPUS)
+    )
+    for answer, gpus in nonempty(zip(answers, cell_gpu_groups(SIZE), strict=False)):
         pinned = cpu_list(answer.nodes)
         bound = node.run(
-            *place_engine(SIZE, gpus).prefix(), "cat", "/proc/self/status", options=f"--cpuset-cpus={pinned}"
+            *place_engine(SIZE, gpus).command_prefix(), "cat", "/proc/self/status", options=f"--cpuset-cpus={pinned}"
         )
         assert allowed_cpus(bound) == pinned
 
 
 def test_an_engine_with_a_conflicting_pinning_does_not_start(node: Node) -> None:
-    prefill, decode = cell_groups(SIZE)
+    prefill, decode = cell_gpu_groups(SIZE)
     elsewhere = cpu_list(frozenset(decode))
     with pytest.raises(HostsError, match="sched_setaffinity"):
-        node.run(*place_engine(SIZE, prefill).prefix(), "true", options=f"--cpuset-cpus={elsewhere}")
+        node.run(*place_engine(SIZE, prefill).command_prefix(), "true", options=f"--cpuset-cpus={elsewhere}")
 
 
 def test_without_numactl_an_engine_uses_all_numa_nodes(node: Node) -> None:

@@ -1,7 +1,7 @@
 """A host's timeline is parsed from the output of its boot script."""
 
 from voice_sandbox.hosts.machine import Line
-from voice_sandbox.hosts.timeline import Phase, timeline
+from voice_sandbox.hosts.timeline import Phase, parse_phases
 
 
 def console(*printed_lines: tuple[float, str]) -> list[Line]:
@@ -24,7 +24,7 @@ def test_each_phase_ends_where_the_next_begins() -> None:
         (510, "voice-host: drained in 5 s"),
         (530, "voice-host: drain: CONTINUE"),
     )
-    assert list(timeline(lines)) == [
+    assert list(parse_phases(lines)) == [
         Phase("boot", 0, 100),
         Phase("huge pages", 100, 2),
         Phase("MTU", 102, 3),
@@ -39,4 +39,4 @@ def test_each_phase_ends_where_the_next_begins() -> None:
 
 def test_a_host_that_aborts_ends_its_last_phase() -> None:
     lines = console((90, "voice-host: huge_pages"), (91, "voice-host: FAILED: huge_pages: asked for 1"))
-    assert list(timeline(lines)) == [Phase("boot", 0, 90), Phase("huge pages", 90, 1)]
+    assert list(parse_phases(lines)) == [Phase("boot", 0, 90), Phase("huge pages", 90, 1)]

@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from voice_sandbox.hosts.weights import Weights
+from voice_sandbox.hosts.weights import WeightsServer
 
 FILES = {"model.bin": bytes(range(256)) * 4096, "config.json": b"{}", "vocabulary.txt": b"a\nb\n"}
 
@@ -18,7 +18,7 @@ def server(tmp_path: Path) -> Iterator[str]:
     folder.mkdir()
     for name, content in FILES.items():
         (folder / name).write_bytes(content)
-    weights = Weights("Systran/tiny", folder)
+    weights = WeightsServer("Systran/tiny", folder)
     yield f"http://127.0.0.1:{weights.port}"
     weights.close()
 

@@ -15,7 +15,7 @@ from tests.synthesized import ROOT, Stack, shipped, synthesize
 from voice_blueprint import checks
 from voice_blueprint.file.errors import DeploymentFileError
 from voice_blueprint.file.model.aws import OtherRegion
-from voice_ops.cost.estimate import Assumptions, price, sections
+from voice_ops.cost.estimate import Assumptions, charged_sections, price_section
 from voice_ops.cost.prices import price_book
 
 SMALL = (ROOT / "tests/deployments/small.yaml").read_text(encoding="utf-8")
@@ -132,7 +132,7 @@ def test_the_budget_covers_the_hosts_of_all_regions(tmp_path: Path) -> None:
     def refused(edits: Edits) -> str:
         found = {
             each.check.id: each.violation.message
-            for each in checks.run(load_text(edit_document(edits, SMALL), tmp_path))
+            for each in checks.run_checks(load_text(edit_document(edits, SMALL), tmp_path))
         }
         return found.get("budget-covers-minimum", "")
 
@@ -144,11 +144,12 @@ def test_the_budget_covers_the_hosts_of_all_regions(tmp_path: Path) -> None:
 def test_health_checks_have_a_price(tmp_path: Path) -> None:
     two = in_two_regions(tmp_path)
     found = [
-        (use.item, use.amount.expected) for section in sections(two, Assumptions()) for each in section.rented
+        (use.item, use.amount.expected)
+        for section in charged_sections(two, Assumptions()) for each in section.charged_resources
         if each.kind == "AWS::Route53::HealthCheck" for use in each.uses
     ]  # fmt: skip
     assert found == [("health-check", 1), ("health-check-option", 2)] * 2
-    estimate, _ = (price(section, price_book(None)) for section in sections(two, Assumptions()))
+    estimate, _ = (price_section(section, price_book(None)) for section in charged_sections(two, Assumptions()))
     assert "AWS::Route53::HealthCheck" not in str(estimate.unpriced)
     assert "AWS::Route53::HealthCheck" in str(estimate.lines)
 
@@ -184,7 +185,7 @@ def test_a_regions_settings_override_the_first_ones(tmp_path: Path) -> None:
     }
     assert differs.keys() == OtherRegion.model_fields.keys()
     edits = {"aws.other_regions": [differs], "aws.state.restore_from": "of-here"}
-    first, there = load_text(edit_document(edits, SMALL), tmp_path).in_regions()
+    first, there = load_text(edit_document(edits, SMALL), tmp_path).region_deployments()
     made = synthesize(there)
     assert made["network"].only("EC2::VPC")["CidrBlock"] == "10.77.0.0/16"
     store = made["state"].only("ElastiCache::ReplicationGroup")
@@ -196,7 +197,7 @@ def test_a_regions_settings_override_the_first_ones(tmp_path: Path) -> None:
     assert first.aws.state.restore_from == "of-here"
     with_firsts = load_text(
         edit_document({**TWO_REGIONS, "aws.state.restore_from": "of-here"}, SMALL), tmp_path
-    ).in_regions()[1]
+    ).region_deployments()[1]
     assert with_firsts.aws.state.restore_from is None, "a snapshot is of its region"
 
 
@@ -215,22 +216,22 @@ def test_checks_examine_each_region_and_report_its_name(tmp_path: Path) -> None:
     """An unavailable instance type and a zone of the first region are reported at the lines of the second."""
     zone = {**OREGON, "region": "me-south-1", "availability_zones": ["us-east-1a"]}
     deployment = in_two_regions(tmp_path, {"aws.other_regions": [zone]})
-    told = {found.check.id: found.violation for found in checks.run(deployment) if found.blocks}
+    told = {found.check.id: found.violation for found in checks.run_checks(deployment) if found.is_blocking}
     zones = told["zones-belong-to-region"]
     assert zones.message == "in me-south-1 us-east-1a is not an availability zone of me-south-1"
     assert zones.location == ("aws", "other_regions", 0, "availability_zones", 0)
     assert "is not offered in me-south-1" in told["instance-type-in-region"].message
-    assert not [finding for finding in checks.run(in_two_regions(tmp_path)) if finding.blocks]
+    assert not [finding for finding in checks.run_checks(in_two_regions(tmp_path)) if finding.is_blocking]
 
 
 def test_each_region_is_priced_with_its_share_of_the_calls(tmp_path: Path) -> None:
     book = price_book(None)
-    east, west = (price(section, book) for section in sections(in_two_regions(tmp_path), Assumptions()))
-    (alone,) = (price(section, book) for section in sections(load_text(SMALL, tmp_path), Assumptions()))
+    east, west = (price_section(section, book) for section in charged_sections(in_two_regions(tmp_path), Assumptions()))
+    (alone,) = (price_section(section, book) for section in charged_sections(load_text(SMALL, tmp_path), Assumptions()))
     assert (east.region, west.region) == ("us-east-1", "us-west-2")
     assert east.audio.hours
     assert alone.audio.hours
     assert east.audio.hours.expected == west.audio.hours.expected == alone.audio.hours.expected / 2  # type: ignore[union-attr]
-    assert east.by_tier()["traffic"].expected < alone.by_tier()["traffic"].expected
-    hosts = [estimate.by_tier()["network"].low for estimate in (east, alone)]
+    assert east.usd_by_tier()["traffic"].expected < alone.usd_by_tier()["traffic"].expected
+    hosts = [estimate.usd_by_tier()["network"].low for estimate in (east, alone)]
     assert hosts[0] == hosts[1]

@@ -11,7 +11,7 @@ from tests.stacks.aws.edge import balancer, environment, log_group, routes
 from tests.synthesized import Stack, edited_sandbox
 from voice_blueprint.contract.environment import JWT_AUDIENCE, JWT_ISSUER
 from voice_blueprint.contract.network import GATEWAY_HTTP
-from voice_blueprint.contract.session_api import CALLER_HEADER, SESSION_REQUEST, TOKEN_HEADER
+from voice_blueprint.contract.session_api import CALLER_HEADER, SESSION_REQUEST_SCHEMA, TOKEN_HEADER
 
 # --- Session API ----------------------------------------------------------------------------------------
 
@@ -123,12 +123,12 @@ def test_requests_are_validated(edge: Stack) -> None:
         assert needs_token is ("{id}" in route)
     model = routes(edge)["POST /v1/sessions"]["RequestModels"]["application/json"]["Ref"]
     schema = edge.of_type("ApiGateway::Model")[model]["Properties"]["Schema"]
-    assert schema["properties"] == SESSION_REQUEST["properties"]
+    assert schema["properties"] == SESSION_REQUEST_SCHEMA["properties"]
     assert schema["additionalProperties"] is False
 
 
 def test_a_changed_model_is_deployed(edge: Stack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(SESSION_REQUEST, "required", [])
+    monkeypatch.setitem(SESSION_REQUEST_SCHEMA, "required", [])
     changed = edited_sandbox({}, tmp_path)["edge"]
     assert set(changed.of_type("ApiGateway::Deployment")) != set(edge.of_type("ApiGateway::Deployment"))
 

@@ -23,7 +23,7 @@ import voice_stacks
 from tests.blueprint import documents
 from tests.blueprint.documents import DEPLOYMENTS, Edits
 from voice_sandbox.azure.graph import Graph, Resource
-from voice_sandbox.azure.monitor import Messages, Monitor
+from voice_sandbox.azure.monitor import LogService, Monitor
 from voice_sandbox.azure.project import Project
 from voice_sandbox.azure.recorder import Mode, PreexistingResources, Recorder
 from voice_sandbox.azure.sdk_calls import skip_provider_calls
@@ -106,7 +106,7 @@ def _run(project: Project, mode: Mode, existing: PreexistingResources) -> Graph:
             stack=project.stack,
             organization="local",
             monitor=_Direct(Monitor(project, recorder)),
-            engine=_Direct(Messages()),
+            engine=_Direct(LogService()),
             dry_run=mode is Mode.PREVIEW,
             root_directory=str(project.folder),
         )

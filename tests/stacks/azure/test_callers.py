@@ -64,7 +64,7 @@ def pods_graph() -> Graph:
 
 
 def _only_resource(graph: Graph, kind: str, name: str | None = None) -> Resource:
-    (found,) = (each for each in graph.of_type(kind) if name in (None, each.name))
+    (found,) = (each for each in graph.resources_of_type(kind) if name in (None, each.name))
     return found
 
 

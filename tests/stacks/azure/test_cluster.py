@@ -102,7 +102,7 @@ def test_automatic_upgrades_only_run_in_the_maintenance_window(graph: Graph, aks
     assert aks["autoUpgradeProfile"] == {"upgradeChannel": "patch", "nodeOSUpgradeChannel": "NodeImage"}
     configurations = {
         inputs(r)["configName"]: inputs(r)["maintenanceWindow"]
-        for r in graph.of_type("containerservice:MaintenanceConfiguration")
+        for r in graph.resources_of_type("containerservice:MaintenanceConfiguration")
     }
     assert set(configurations) == {"aksManagedAutoUpgradeSchedule", "aksManagedNodeOSUpgradeSchedule"}
     for window in configurations.values():
@@ -130,8 +130,8 @@ def test_metrics_reach_the_workspace_that_is_queried(graph: Graph, aks: dict[str
 
 def test_every_collection_rule_is_associated_with_the_cluster(graph: Graph) -> None:
     aks = graph.resource_named("cluster", "containerservice:ManagedCluster")
-    rules = {rule.id for rule in graph.of_type("monitor:DataCollectionRule")}
-    associations = [inputs(r) for r in graph.of_type("monitor:DataCollectionRuleAssociation")]
+    rules = {rule.id for rule in graph.resources_of_type("monitor:DataCollectionRule")}
+    associations = [inputs(r) for r in graph.resources_of_type("monitor:DataCollectionRuleAssociation")]
     assert {each["dataCollectionRuleId"] for each in associations} == rules
     assert {each["resourceUri"] for each in associations} == {aks.id}
     # The agent for container logs looks up its association by name.
@@ -140,12 +140,12 @@ def test_every_collection_rule_is_associated_with_the_cluster(graph: Graph) -> N
 
 def test_audit_logs_are_retained(graph: Graph) -> None:
     logs = graph.resource_named("logs", "operationalinsights:Workspace")
-    settings = {inputs(r)["resourceUri"]: inputs(r) for r in graph.of_type("monitor:DiagnosticSetting")}
+    settings = {inputs(r)["resourceUri"]: inputs(r) for r in graph.resources_of_type("monitor:DiagnosticSetting")}
     assert {setting["workspaceId"] for setting in settings.values()} == {logs.id}
     aks = graph.resource_named("cluster", "containerservice:ManagedCluster")
     assert "kube-audit-admin" in {log["category"] for log in settings[str(aks.id)]["logs"]}
     for kind in ("containerregistry:Registry", "keyvault:Vault"):
-        (resource,) = graph.of_type(kind)
+        (resource,) = graph.resources_of_type(kind)
         assert settings[str(resource.id)]["logs"] == [{"categoryGroup": "audit", "enabled": True}]
 
 
@@ -182,7 +182,7 @@ def test_everything_is_exported_and_the_kubeconfig_is_secret(graph: Graph) -> No
 @pytest.mark.parametrize("file", ["production-azure", "cells", "both"])
 def test_shipped_files_define_a_valid_cluster(file: str) -> None:
     graph = cluster(edit_deployment({}, file))
-    pools = {inputs(r)["agentPoolName"] for r in graph.of_type("containerservice:AgentPool")}
+    pools = {inputs(r)["agentPoolName"] for r in graph.resources_of_type("containerservice:AgentPool")}
     document = yaml.safe_load((DEPLOYMENTS / f"{file}.yaml").read_text(encoding="utf-8"))
     on_cpus = {"cpu"} if "cpu_pool" in document["azure"] else set()
     assert pools == on_cpus | {pool["name"] for pool in document["azure"]["pools"]}

@@ -12,7 +12,7 @@ from tests.blueprint.documents import Edits
 from tests.stacks.azure.recorded import cluster, edit_deployment, inputs
 from voice_blueprint.azure.names import API_SERVER_APP, ClusterOutput, Role
 from voice_blueprint.file.model.azure import ExistingNetwork
-from voice_constructs.azure.cluster import signs_in_with_azure_cli
+from voice_constructs.azure.cluster import use_azure_cli_login
 from voice_constructs.azure.jump_host import unusable_key
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.values import reveal
@@ -55,7 +55,7 @@ def jump() -> Graph:
 
 
 def test_a_jump_host_is_only_reachable_through_bastion(jump: Graph) -> None:
-    (interface,) = jump.of_type("network:NetworkInterface")
+    (interface,) = jump.resources_of_type("network:NetworkInterface")
     (configuration,) = inputs(interface)["ipConfigurations"]
     assert "publicIPAddress" not in configuration
     subnet = jump.resource_named("jump", "network:Subnet")
@@ -65,7 +65,7 @@ def test_a_jump_host_is_only_reachable_through_bastion(jump: Graph) -> None:
     bastion_range = inputs(jump.resource_named("AzureBastionSubnet", "network:Subnet"))["addressPrefix"]
     allowed = [rule for rule in inputs(group)["securityRules"] if rule["access"] == "Allow"]
     assert [(rule["sourceAddressPrefix"], rule["destinationPortRange"]) for rule in allowed] == [(bastion_range, "22")]
-    bastion = inputs(jump.of_type("network:BastionHost")[0])
+    bastion = inputs(jump.resources_of_type("network:BastionHost")[0])
     # `az network bastion ssh` works only with the Standard SKU and tunnelling.
     assert (bastion["sku"]["name"], bastion["enableTunneling"]) == ("Standard", True)
     assert (
@@ -74,16 +74,16 @@ def test_a_jump_host_is_only_reachable_through_bastion(jump: Graph) -> None:
 
 
 def test_users_sign_in_to_the_jump_host_with_entra(jump: Graph) -> None:
-    machine = jump.of_type("compute:VirtualMachine")[0]
+    machine = jump.resources_of_type("compute:VirtualMachine")[0]
     asked = inputs(machine)
     assert asked["identity"] == {"type": "SystemAssigned"}  # which the extension uses
-    (extension,) = jump.of_type("compute:VirtualMachineExtension")
+    (extension,) = jump.resources_of_type("compute:VirtualMachineExtension")
     assert inputs(extension)["type"] == "AADSSHLoginForLinux"
     assert inputs(extension)["vmName"] == asked["vmName"]
     assert asked["osProfile"]["linuxConfiguration"]["disablePasswordAuthentication"] is True
     assert "adminPassword" not in asked["osProfile"]
     assert asked["securityProfile"]["encryptionAtHost"] is True
-    grants = [inputs(grant) for grant in jump.of_type("authorization:RoleAssignment")]
+    grants = [inputs(grant) for grant in jump.resources_of_type("authorization:RoleAssignment")]
     assert [
         grant["principalType"]
         for grant in grants
@@ -104,7 +104,7 @@ def test_the_unusable_key_is_valid() -> None:
 
 def test_the_jump_host_size_is_configurable() -> None:
     graph = graph_for({"azure.access": {"kind": "jump-host", "vm_size": "Standard_D8ds_v5"}})
-    asked = inputs(graph.of_type("compute:VirtualMachine")[0])
+    asked = inputs(graph.resources_of_type("compute:VirtualMachine")[0])
     assert asked["hardwareProfile"] == {"vmSize": "Standard_D8ds_v5"}
 
 
@@ -114,15 +114,17 @@ def test_the_jump_host_size_is_configurable() -> None:
 @pytest.mark.parametrize("through_gateway", [False, True])
 def test_a_peering_is_created_on_both_networks(through_gateway: bool) -> None:
     graph = graph_for({**PEERED_ACCESS, "azure.access.through_gateway": through_gateway})
-    (network,) = graph.of_type("network:VirtualNetwork")
-    sides = {inputs(side)["virtualNetworkName"]: side for side in graph.of_type("network:VirtualNetworkPeering")}
+    (network,) = graph.resources_of_type("network:VirtualNetwork")
+    sides = {
+        inputs(side)["virtualNetworkName"]: side for side in graph.resources_of_type("network:VirtualNetworkPeering")
+    }
     ours, theirs = sides[inputs(network)["virtualNetworkName"]], sides["hub"]
     assert inputs(ours)["remoteVirtualNetwork"] == {"id": HUB_NETWORK}
     assert inputs(theirs)["remoteVirtualNetwork"] == {"id": network.id}
     assert inputs(theirs)["resourceGroupName"] == "hub"
     assert inputs(ours)["useRemoteGateways"] is through_gateway
     assert inputs(theirs)["allowGatewayTransit"] is through_gateway
-    assert theirs.urn in graph.needed_by(ours.urn)
+    assert theirs.urn in graph.all_dependencies(ours.urn)
     provider = next(r for r in graph.resources if theirs.provider and r.urn in theirs.provider)
     assert reveal(provider.inputs)["subscriptionId"] == "11111111-1111-4111-8111-111111111111"
     assert ours.provider != theirs.provider
@@ -131,15 +133,15 @@ def test_a_peering_is_created_on_both_networks(through_gateway: bool) -> None:
 def test_a_peered_network_resolves_the_services_by_name() -> None:
     graph = graph_for(PEERED_ACCESS)
     linked: dict[str, set[str]] = {}
-    for link in graph.of_type("privatedns:VirtualNetworkLink"):
+    for link in graph.resources_of_type("privatedns:VirtualNetworkLink"):
         linked.setdefault(inputs(link)["privateZoneName"], set()).add(inputs(link)["virtualNetwork"]["id"])
-    own = graph.of_type("network:VirtualNetwork")[0].id
+    own = graph.resources_of_type("network:VirtualNetwork")[0].id
     assert linked
     assert set(map(frozenset, linked.values())) == {frozenset({own, HUB_NETWORK})}
     access = aks(graph)["apiServerAccessProfile"]
     # The zone that AKS creates is linked only to the cluster's network.
     assert (access["enablePrivateCluster"], access["enablePrivateClusterPublicFQDN"]) == (True, True)
-    assert not graph.of_type("network:BastionHost")
+    assert not graph.resources_of_type("network:BastionHost")
 
 
 # --- an existing network, and other existing resources --------------------------------------------------------
@@ -148,13 +150,17 @@ def test_a_peered_network_resolves_the_services_by_name() -> None:
 def test_an_existing_network_is_used_and_not_created() -> None:
     graph = graph_for(EXISTING_NETWORK)
     for kind in ("VirtualNetwork", "Subnet", "NetworkSecurityGroup", "NatGateway", "PublicIPAddress", "BastionHost"):
-        assert not graph.of_type(f"network:{kind}"), kind
-    pools = [inputs(pool) for pool in graph.of_type("containerservice:AgentPool")] + aks(graph)["agentPoolProfiles"]
+        assert not graph.resources_of_type(f"network:{kind}"), kind
+    pools = [inputs(pool) for pool in graph.resources_of_type("containerservice:AgentPool")] + aks(graph)[
+        "agentPoolProfiles"
+    ]
     assert {pool["vnetSubnetID"] for pool in pools} == {f"{SPOKE}/subnets/nodes"}
-    assert {inputs(endpoint)["subnet"]["id"] for endpoint in graph.of_type("network:PrivateEndpoint")} == {
+    assert {inputs(endpoint)["subnet"]["id"] for endpoint in graph.resources_of_type("network:PrivateEndpoint")} == {
         f"{SPOKE}/subnets/endpoints"
     }
-    assert {inputs(link)["virtualNetwork"]["id"] for link in graph.of_type("privatedns:VirtualNetworkLink")} == {SPOKE}
+    assert {
+        inputs(link)["virtualNetwork"]["id"] for link in graph.resources_of_type("privatedns:VirtualNetworkLink")
+    } == {SPOKE}
     grant = inputs(graph.resource_named("control-plane-uses-subnet"))
     assert grant["scope"] == f"{SPOKE}/subnets/nodes"
 
@@ -178,25 +184,25 @@ def test_subnets_of_two_networks_are_refused() -> None:
 
 def test_an_existing_registry_and_workspace_are_used_and_not_created() -> None:
     graph = graph_for({"azure.existing": {"registry_id": REGISTRY, "log_workspace_id": WORKSPACE}})
-    assert not graph.of_type("containerregistry:Registry")
-    assert not graph.of_type("operationalinsights:Workspace")
+    assert not graph.resources_of_type("containerregistry:Registry")
+    assert not graph.resources_of_type("operationalinsights:Workspace")
     assert graph.outputs[ClusterOutput.REGISTRY_LOGIN_SERVER] == "ourimages.azurecr.io"
     pull = inputs(graph.resource_named("kubelet-pulls-images"))
     assert pull["scope"] == REGISTRY
     # Push permissions are outside this deployment.
-    others = [inputs(r)["roleDefinitionId"] for r in graph.of_type("authorization:RoleAssignment")]
+    others = [inputs(r)["roleDefinitionId"] for r in graph.resources_of_type("authorization:RoleAssignment")]
     assert not [role for role in others if role.endswith((Role.ACR_PUSH, Role.ACR_IMPORT))]
-    settings = [inputs(r)["workspaceId"] for r in graph.of_type("monitor:DiagnosticSetting")]
+    settings = [inputs(r)["workspaceId"] for r in graph.resources_of_type("monitor:DiagnosticSetting")]
     assert set(settings) == {WORKSPACE}
 
 
 def test_existing_dns_zones_are_used_and_not_created() -> None:
     graph = graph_for({**EXISTING_NETWORK, "azure.existing": {"private_dns_zones": list(ZONES.values())}})
-    made = {inputs(zone)["privateZoneName"] for zone in graph.of_type("privatedns:PrivateZone")}
+    made = {inputs(zone)["privateZoneName"] for zone in graph.resources_of_type("privatedns:PrivateZone")}
     assert not made & set(ZONES)
     used = {
         config["privateDnsZoneId"]
-        for group in graph.of_type("network:PrivateDnsZoneGroup")
+        for group in graph.resources_of_type("network:PrivateDnsZoneGroup")
         for config in inputs(group)["privateDnsZoneConfigs"]
     }
     api_server = ZONES["privatelink.westus3.azmk8s.io"]
@@ -204,8 +210,8 @@ def test_existing_dns_zones_are_used_and_not_created() -> None:
     access = aks(graph)["apiServerAccessProfile"]
     assert (access["privateDNSZone"], access["enablePrivateClusterPublicFQDN"]) == (api_server, False)
     # AKS writes to the zone and links it with the identity of the control plane, so both roles must exist before.
-    granted = {inputs(r)["scope"]: r for r in graph.of_type("authorization:RoleAssignment")}
-    before = graph.needed_by(graph.resource_named("cluster", "containerservice:ManagedCluster").urn)
+    granted = {inputs(r)["scope"]: r for r in graph.resources_of_type("authorization:RoleAssignment")}
+    before = graph.all_dependencies(graph.resource_named("cluster", "containerservice:ManagedCluster").urn)
     assert {granted[api_server].urn, granted[SPOKE].urn} <= set(before)
 
 
@@ -219,17 +225,17 @@ def test_an_unused_dns_zone_is_refused() -> None:
 
 def test_a_public_api_server_does_not_expose_the_registry() -> None:
     graph = graph_for(PUBLIC_ACCESS)
-    (registry,) = graph.of_type("containerregistry:Registry")
+    (registry,) = graph.resources_of_type("containerregistry:Registry")
     assert inputs(registry)["publicNetworkAccess"] == "Disabled"
     # Images are imported by `az acr import` through the control plane, which requires a separate role.
     imports = [
-        inputs(r) for r in graph.of_type("authorization:RoleAssignment")
+        inputs(r) for r in graph.resources_of_type("authorization:RoleAssignment")
         if inputs(r)["roleDefinitionId"].endswith(Role.ACR_IMPORT)
     ]  # fmt: skip
     assert [each["scope"] for each in imports] == [registry.id]
     assert inputs(registry)["networkRuleBypassOptions"] == "AzureServices"
     # Dashboards must remain reachable.
-    assert inputs(graph.of_type("dashboard:Grafana")[0])["properties"]["publicNetworkAccess"] == "Enabled"
+    assert inputs(graph.resources_of_type("dashboard:Grafana")[0])["properties"]["publicNetworkAccess"] == "Enabled"
 
 
 # --- signing in -----------------------------------------------------------------------------------------------
@@ -260,7 +266,7 @@ def test_only_the_sign_in_of_a_kubeconfig_is_replaced() -> None:
         "contexts": [{"name": "one", "context": {"cluster": "one", "user": "me"}}],
         "users": [{"name": "me", "user": {"exec": {"args": ["get-token", "--login", "devicecode"]}}}],
     }
-    ours = yaml.safe_load(signs_in_with_azure_cli(yaml.safe_dump(theirs).encode()))
+    ours = yaml.safe_load(use_azure_cli_login(yaml.safe_dump(theirs).encode()))
     assert {key: value for key, value in ours.items() if key != "users"} == {
         key: value for key, value in theirs.items() if key != "users"
     }

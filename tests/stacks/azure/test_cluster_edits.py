@@ -10,7 +10,7 @@ from tests.stacks.azure.manifests import DIGESTS, manifests, pod, workloads
 from tests.stacks.azure.recorded import azure_resources, cluster, edit_deployment, inputs
 from voice_sandbox.azure.diff import compare
 from voice_sandbox.azure.graph import Graph, short_type
-from voice_sandbox.azure.replacements import AZURE, KUBERNETES, defined
+from voice_sandbox.azure.replacements import AZURE_IMMUTABLE_INPUTS, KUBERNETES_IMMUTABLE_INPUTS, immutable_inputs
 from voice_sandbox.azure.schema import args_shape, resource_shape
 from voice_sandbox.changes import Op
 from voice_sandbox.rehearsals.azure_outages import OUTAGES_BY_TYPE, outages
@@ -185,19 +185,19 @@ def test_replacing_a_cluster_replaces_its_children() -> None:
 
 
 def test_immutable_inputs_are_read_from_the_definitions() -> None:
-    aks = defined("azure-native:containerservice:ManagedCluster")
+    aks = immutable_inputs("azure-native:containerservice:ManagedCluster")
     assert {"dnsPrefix", "fqdnSubdomain", "networkProfile.outboundType"} <= set(aks)
-    assert "location" in defined("azure-native:containerregistry:Registry")
-    assert "hostGroupID" in defined("azure-native:containerservice:AgentPool")
+    assert "location" in immutable_inputs("azure-native:containerregistry:Registry")
+    assert "hostGroupID" in immutable_inputs("azure-native:containerservice:AgentPool")
     assert "kubernetesVersion" not in aks
 
 
-@pytest.mark.parametrize("kind", [*AZURE, *KUBERNETES])
+@pytest.mark.parametrize("kind", [*AZURE_IMMUTABLE_INPUTS, *KUBERNETES_IMMUTABLE_INPUTS])
 def test_additions_to_definitions_are_inputs_with_a_source(kind: str) -> None:
     token = f"{package(kind)}:{kind}"
-    for path, source in nonempty({**AZURE, **KUBERNETES}[kind].items()):
+    for path, source in nonempty({**AZURE_IMMUTABLE_INPUTS, **KUBERNETES_IMMUTABLE_INPUTS}[kind].items()):
         assert source.startswith("https://"), path
-        assert path not in defined(token)  # otherwise the row can be removed
+        assert path not in immutable_inputs(token)  # otherwise the row can be removed
         shape = resource_shape(token)
         for name in path.split("."):
             assert shape

@@ -38,7 +38,7 @@ def _azure(file: str, folders: pytest.TempPathFactory) -> Azure:
 
 
 def _pools(graph: Graph) -> dict[str, dict[str, Any]]:
-    return {inputs(r)["agentPoolName"]: inputs(r) for r in graph.of_type("containerservice:AgentPool")}
+    return {inputs(r)["agentPoolName"]: inputs(r) for r in graph.resources_of_type("containerservice:AgentPool")}
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -61,7 +61,7 @@ def test_pools_match_the_file(file: str, tmp_path_factory: pytest.TempPathFactor
 def test_pools_are_separate_from_the_cluster_resource(graph: Graph) -> None:
     aks = inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))
     assert [pool["name"] for pool in aks["agentPoolProfiles"]] == ["system"]
-    for pool in graph.of_type("containerservice:AgentPool"):
+    for pool in graph.resources_of_type("containerservice:AgentPool"):
         assert inputs(pool)["mode"] == "User"
         # The autoscaler determines the number of nodes.
         assert "count" in pool.ignore_changes
@@ -155,7 +155,7 @@ def test_two_pools_of_one_reservation_share_a_role_assignment() -> None:
             {"azure.pools.0.purchase": RESERVATION_PURCHASE, "azure.pools.3.purchase": RESERVATION_PURCHASE}
         )
     )
-    grants = [r for r in graph.of_type("authorization:RoleAssignment") if inputs(r)["scope"] == GROUP_ID]
+    grants = [r for r in graph.resources_of_type("authorization:RoleAssignment") if inputs(r)["scope"] == GROUP_ID]
     assert len(grants) == 1
     for pool in ("cells", "a100"):
         assert grants[0].urn in graph.resource_named(pool, "containerservice:AgentPool").dependencies

@@ -44,7 +44,10 @@ USER_ROLES: set[tuple[Role, str]] = {
 
 
 def _identities(graph: Graph) -> dict[str, Resource]:
-    return {str(reveal(r.outputs["principalId"])): r for r in graph.of_type("managedidentity:UserAssignedIdentity")}
+    return {
+        str(reveal(r.outputs["principalId"])): r
+        for r in graph.resources_of_type("managedidentity:UserAssignedIdentity")
+    }
 
 
 def _grants(graph: Graph) -> list[tuple[str, Role, str]]:
@@ -52,7 +55,7 @@ def _grants(graph: Graph) -> list[tuple[str, Role, str]]:
     identities = _identities(graph)
     things = {str(r.id): f"{r.type.removeprefix('azure-native:')} {r.name}" for r in graph.managed_resources()}
     found = []
-    for resource in graph.of_type("authorization:RoleAssignment"):
+    for resource in graph.resources_of_type("authorization:RoleAssignment"):
         asked = inputs(resource)
         who = identities[asked["principalId"]].name if asked["principalId"] in identities else asked["principalId"]
         role = Role(asked["roleDefinitionId"].rpartition("/")[2])
@@ -79,9 +82,13 @@ def test_without_a_reservation_no_role_refers_to_one() -> None:
 def test_every_identity_has_a_role_and_a_user(graph: Graph) -> None:
     aks = inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))
     grafana = inputs(graph.resource_named("grafana", "dashboard:Grafana"))
-    trusted = {inputs(r)["resourceName"] for r in graph.of_type("managedidentity:FederatedIdentityCredential")}
+    trusted = {
+        inputs(r)["resourceName"] for r in graph.resources_of_type("managedidentity:FederatedIdentityCredential")
+    }
     for principal, identity in nonempty(_identities(graph).items()):
-        assert any(inputs(r)["principalId"] == principal for r in graph.of_type("authorization:RoleAssignment"))
+        assert any(
+            inputs(r)["principalId"] == principal for r in graph.resources_of_type("authorization:RoleAssignment")
+        )
         used = {
             *aks["identity"]["userAssignedIdentities"],
             aks["identityProfile"]["kubeletidentity"]["resourceId"],
@@ -94,14 +101,14 @@ def test_nodes_can_only_pull_images(graph: Graph) -> None:
     aks = inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))
     kubelet = aks["identityProfile"]["kubeletidentity"]
     assert _identities(graph)[kubelet["objectId"]].id == kubelet["resourceId"]
-    (pull,) = [r for r in graph.of_type("authorization:RoleAssignment") if Role.ACR_PULL in str(inputs(r))]
-    (registry,) = graph.of_type("containerregistry:Registry")
+    (pull,) = [r for r in graph.resources_of_type("authorization:RoleAssignment") if Role.ACR_PULL in str(inputs(r))]
+    (registry,) = graph.resources_of_type("containerregistry:Registry")
     assert (inputs(pull)["principalId"], inputs(pull)["scope"]) == (kubelet["objectId"], registry.id)
 
 
 def test_principal_types_are_set(graph: Graph) -> None:
     # Azure refuses a principal that it has not replicated yet, unless its type is given.
-    for resource in nonempty(graph.of_type("authorization:RoleAssignment")):
+    for resource in nonempty(graph.resources_of_type("authorization:RoleAssignment")):
         kind = "Group" if inputs(resource)["principalId"] in ADMINS else "ServicePrincipal"
         assert inputs(resource)["principalType"] == kind
 
@@ -109,7 +116,7 @@ def test_principal_types_are_set(graph: Graph) -> None:
 def test_service_accounts_are_trusted_one_by_one(graph: Graph) -> None:
     aks = graph.resource_named("cluster", "containerservice:ManagedCluster")
     issuer = reveal(aks.outputs["oidcIssuerProfile"])["issuerURL"]
-    credentials = [inputs(r) for r in graph.of_type("managedidentity:FederatedIdentityCredential")]
+    credentials = [inputs(r) for r in graph.resources_of_type("managedidentity:FederatedIdentityCredential")]
     assert {each["subject"] for each in credentials} == {
         "system:serviceaccount:kube-system:keda-operator",
         "system:serviceaccount:voice:model-fetch",
@@ -121,6 +128,6 @@ def test_service_accounts_are_trusted_one_by_one(graph: Graph) -> None:
 
 def test_the_cluster_depends_on_the_roles_of_its_identities(graph: Graph) -> None:
     aks = graph.resource_named("cluster", "containerservice:ManagedCluster")
-    before = graph.needed_by(aks.urn)
+    before = graph.all_dependencies(aks.urn)
     for name in ("control-plane-uses-subnet", "control-plane-assigns-kubelet", "kubelet-pulls-images"):
         assert graph.resource_named(name).urn in before

@@ -13,7 +13,7 @@ from tests.stacks.azure.manifests import DIGESTS
 from tests.stacks.azure.recorded import azure_resources, cluster, edit_deployment, inputs
 from voice_sandbox.azure.definitions import problems
 from voice_sandbox.azure.graph import Graph, short_type
-from voice_sandbox.azure.schema import DEFINITIONS, api_version, definitions
+from voice_sandbox.azure.schema import DEFINITIONS_FILE, api_version, definitions
 
 FILES = {
     "production": edit_deployment({"images": DIGESTS}, "production-azure"),
@@ -39,7 +39,7 @@ def test_the_table_has_every_deployed_type_in_the_api_version_of_the_sdk() -> No
 
 
 def test_the_table_names_its_source() -> None:
-    origin = json.loads(DEFINITIONS.read_text(encoding="utf-8"))["origin"]
+    origin = json.loads(DEFINITIONS_FILE.read_text(encoding="utf-8"))["origin"]
     assert origin["repository"] == "https://github.com/Azure/bicep-types-az"
     assert len(origin["commit"]) == 40
     assert sorted(path.stem for path in DEPLOYMENTS.glob("*.yaml") if "\nazure:" in path.read_text()) == [
@@ -115,7 +115,9 @@ MISTAKES = [
     ("kind", "path", "value", "message"), MISTAKES, ids=[f"{each[0]}-{each[1]}" for each in MISTAKES]
 )
 def test_a_mistake_is_detected(graph: Graph, kind: str, path: str, value: object, message: str) -> None:
-    given = next(inputs(each) for each in graph.of_type(kind) if "/" not in path and _reaches(inputs(each), path))
+    given = next(
+        inputs(each) for each in graph.resources_of_type(kind) if "/" not in path and _reaches(inputs(each), path)
+    )
     found = problems(kind, change_at_path(given, path, value))
     assert any(message in problem for problem in found), found
 

@@ -20,7 +20,7 @@ from voice_blueprint import catalog
 from voice_blueprint.azure.contract import ENGINE_HTTP
 from voice_blueprint.catalog import ModelCard
 from voice_blueprint.catalog.inference import Task
-from voice_constructs.azure.kubernetes.engine_check import SOURCE, TOKENS, liveness
+from voice_constructs.azure.kubernetes.engine_check import ENGINE_COUNTERS, SOURCE, engine_liveness_probe
 from voice_constructs.azure.kubernetes.files.check_engine import Check, read_counters
 
 MAX_S = 30
@@ -113,7 +113,7 @@ class Prober:
         self.check = {
             "state": str(state),
             "metrics": [f"{each.address}/metrics" for each in (engine, *others)],
-            "counters": [*TOKENS],
+            "counters": [*ENGINE_COUNTERS],
             "url": f"{engine.address}/v1/completions",
             "body": {"model": "tiny", "prompt": ".", "max_tokens": 1},
             "limit_s": 1.0,
@@ -282,7 +282,7 @@ def test_counters_are_summed_over_their_labels() -> None:
 
 @pytest.mark.parametrize("model", catalog.models().values(), ids=lambda model: model.name)
 def test_each_kind_of_model_gets_a_suitable_request(model: ModelCard) -> None:
-    action = liveness("engine", ENGINE_HTTP, model).exec_
+    action = engine_liveness_probe("engine", ENGINE_HTTP, model).exec_
     assert isinstance(action, k8s.core.v1.ExecActionArgs)
     assert isinstance(action.command, list)
     check = Check.from_json(str(action.command[-1]))

@@ -200,5 +200,5 @@ def test_every_number_of_the_programs_is_listed() -> None:
 
 @pytest.mark.parametrize(("kind", "name", "path", "values", "reason"), TEXTS, ids=lambda part: str(part)[:40])
 def test_a_quantity_in_text_is_parsed(kind: str, name: str, path: str, values: set[str], reason: str) -> None:
-    (resource,) = (each for graph in graphs() for each in graph.of_type(kind) if each.name == name)
+    (resource,) = (each for graph in graphs() for each in graph.resources_of_type(kind) if each.name == name)
     assert set(values_at(inputs(resource), path)) == values, reason

@@ -16,7 +16,7 @@ from tests.stacks.azure.manifests import DIGESTS, engine_pods, workloads
 from tests.stacks.azure.recorded import edit_deployment
 from voice_blueprint.azure.contract import ENGINE_HTTP
 from voice_blueprint.azure.metrics import SpeechMetric
-from voice_blueprint.engines.published.release import published
+from voice_blueprint.engines.published.release import published_table
 from voice_constructs.azure.kubernetes.files.drain_speech import Drain, read_gauge
 from voice_constructs.azure.kubernetes.pods import ENGINE_PRE_STOP_S
 from voice_constructs.azure.kubernetes.speech_drain import PROGRAM, SOURCE, drain_hook
@@ -184,7 +184,7 @@ def graph() -> Graph:
 
 
 def test_the_release_publishes_the_metrics_of_the_hook() -> None:
-    kinds = {metric.name: metric.kind for metric in published("vllm-omni").metrics}
+    kinds = {metric.name: metric.kind for metric in published_table("vllm-omni").metrics}
     assert [kinds[name] for name in GAUGES] == ["gauge", "gauge"]
 
 

@@ -123,7 +123,7 @@ def test_mounted_files_are_in_their_config_map(graph: Graph) -> None:
 def test_nothing_is_created_before_its_dependencies(graph: Graph) -> None:
     made = {resource.urn: resource for resource in graph.managed_resources()}
     for resource in nonempty(made.values()):
-        needed = {graph[urn].type for urn in graph.needed_by(resource.urn)}
+        needed = {graph[urn].type for urn in graph.all_dependencies(resource.urn)}
         namespaced = dict(resource.inputs).get("metadata", {}).get("namespace", "kube-system") != "kube-system"
         assert not namespaced or "kubernetes:core/v1:Namespace" in needed
         if resource.type.endswith("Deployment") and resource.name != "router":

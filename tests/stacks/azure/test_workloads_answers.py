@@ -9,7 +9,7 @@ from tests.blueprint.engines.rules import check_endpoint, check_metric
 from tests.nonempty import nonempty
 from tests.stacks.azure.manifests import Manifest, engine_pods, production, workloads
 from voice_blueprint.azure.contract import ENGINE_HTTP
-from voice_blueprint.engines.published.release import published
+from voice_blueprint.engines.published.release import published_table
 from voice_constructs.azure.kubernetes.engine_check import PROGRAM
 from voice_constructs.azure.kubernetes.files.check_engine import Check
 from voice_sandbox.azure.graph import Graph
@@ -32,7 +32,7 @@ def test_readiness_and_liveness_require_an_engine_response(graph: Graph) -> None
         assert readiness.metrics == [f"http://127.0.0.1:{port}/metrics" for port in ports]
         states = [readiness.state]
         for one in engines:
-            table = published("vllm-omni" if "--omni" in one["command"] else "vllm")
+            table = published_table("vllm-omni" if "--omni" in one["command"] else "vllm")
             alive = checks(one["livenessProbe"])
             states.append(alive.state)
             for check in (readiness, alive):

@@ -19,9 +19,9 @@ from tests.stacks.azure.manifests import (
 )
 from voice_blueprint import catalog
 from voice_blueprint.azure.contract import GPU_RESOURCE
-from voice_blueprint.azure.topology import Request, admit_pods, empty_node
+from voice_blueprint.azure.topology import Request, admit_pods, empty_node_resources
 from voice_blueprint.engines.cell import check_cell_cpus
-from voice_blueprint.engines.published.release import published
+from voice_blueprint.engines.published.release import published_table
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.azure import Azure, PrefillDecodeCell, TopologyPolicy
 
@@ -54,11 +54,11 @@ def test_the_kubelet_pins_each_engine_to_cpus_near_its_gpus(
     answers = dict(
         zip(
             (one["name"] for one in containers),
-            admit_pods(size, [request(one) for one in containers], policy, empty_node(size, reserved_cpus)),
+            admit_pods(size, [request(one) for one in containers], policy, empty_node_resources(size, reserved_cpus)),
             strict=True,
         )
     )
-    assert all(answer.admitted for answer in answers.values())
+    assert all(answer.is_admitted for answer in answers.values())
     for name in ("prefill", "decode"):
         binding = next(one for one in cell.container(name)["command"] if one.startswith("--cpunodebind="))
         bound = {int(node) for node in binding.partition("=")[2].split(",")}
@@ -137,4 +137,4 @@ def test_a_topology_policy_without_alignment_refuses_nothing() -> None:
 def test_lmcache_answers_its_probes(cell: Pod) -> None:
     for name in ("lmcache", "lmcache-decode"):
         path = cell.container(name)["startupProbe"]["httpGet"]["path"]
-        assert not list(check_endpoint(published("lmcache"), "GET", path))
+        assert not list(check_endpoint(published_table("lmcache"), "GET", path))

@@ -26,12 +26,12 @@ from tests.stacks.azure.manifests import (
 from tests.stacks.azure.recorded import edit_deployment
 from voice_blueprint import catalog
 from voice_blueprint.azure.contract import GPU_RESOURCE
-from voice_blueprint.azure.metrics import EngineMetric, total
+from voice_blueprint.azure.metrics import EngineMetric, sum_query
 from voice_blueprint.azure.names import POOL_LABEL
 from voice_blueprint.engines.launch.lmcache import PROGRAM
 from voice_blueprint.engines.launch.router import REMOVAL_DELAY_S
 from voice_blueprint.engines.launch.services import aggregated_launch, cell_launch, chat_launch, tts_launch
-from voice_blueprint.engines.published.release import published
+from voice_blueprint.engines.published.release import published_table
 from voice_blueprint.engines.sizing.host import DAEMONS_GIB, kube_reserved_gib
 from voice_blueprint.engines.sizing.service import size_service
 from voice_blueprint.file.model.azure import AggregatedService, Azure, ChatService, PrefillDecodeCell, TtsService
@@ -125,7 +125,7 @@ def test_engines_have_every_probe_and_their_release_answers_it(graph: Graph) -> 
         for one in each.main:
             if one["name"] == "gpus":
                 continue
-            table = published("vllm-omni" if "--omni" in one["command"] else "vllm")
+            table = published_table("vllm-omni" if "--omni" in one["command"] else "vllm")
             port = one["ports"][0]["containerPort"]
             start = one["startupProbe"]
             assert start["httpGet"]["port"] == port == int(one["command"][one["command"].index("--port") + 1])
@@ -228,11 +228,11 @@ def test_a_pinned_model_is_downloaded_at_its_commit() -> None:
 @pytest.mark.parametrize("engine", ["vllm", "vllm-omni"])
 @pytest.mark.parametrize("metric", [EngineMetric.RUNNING, EngineMetric.WAITING, EngineMetric.KV_USAGE])
 def test_engines_publish_the_scaling_metrics(engine: str, metric: EngineMetric) -> None:
-    assert not list(check_metric(published(engine), metric))
+    assert not list(check_metric(published_table(engine), metric))
 
 
 def test_a_sum_of_metrics_is_valid_promql() -> None:
-    assert total(EngineMetric.RUNNING, voice_role="decode") == 'sum(vllm:num_requests_running{voice_role="decode"})'
+    assert sum_query(EngineMetric.RUNNING, voice_role="decode") == 'sum(vllm:num_requests_running{voice_role="decode"})'
 
 
 def test_every_deployment_of_engines_is_scaled_within_the_files_bounds(graph: Graph, azure: Azure) -> None:
@@ -259,7 +259,10 @@ def test_a_later_pool_scales_on_the_load_beyond_earlier_pools(graph: Graph, azur
     earlier, later = size_service(azure, next(s for s in azure.services if s.name == "qwen")).pools
     assert (spot["minReplicaCount"], spot["maxReplicaCount"]) == (0, 4)
     requests = spot["triggers"][0]["metadata"]
-    whole = f"{total(EngineMetric.RUNNING, voice_service='qwen')} + {total(EngineMetric.WAITING, voice_service='qwen')}"
+    running, waiting = (
+        sum_query(metric, voice_service="qwen") for metric in (EngineMetric.RUNNING, EngineMetric.WAITING)
+    )
+    whole = f"{running} + {waiting}"
     assert requests["query"] == f"clamp_min({whole} - {earlier.sessions * 0.8:g}, 0)"
     assert requests["threshold"] == f"{later.engine.sessions * 0.8:g}"
 

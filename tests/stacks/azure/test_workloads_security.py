@@ -25,7 +25,7 @@ from voice_blueprint.azure.ranges import small_ranges
 from voice_blueprint.contract import network as cloud_contract
 from voice_blueprint.contract.network import Port
 from voice_blueprint.file.model.azure import Azure
-from voice_blueprint.signing import manifest
+from voice_blueprint.signing import digest_manifest
 from voice_constructs.azure.kubernetes.namespaces import POD_SECURITY
 from voice_constructs.azure.kubernetes.network_policies import NAMESPACE_BY_COMPONENT
 from voice_sandbox.azure.graph import Graph
@@ -252,7 +252,7 @@ def is_admitted(graph: Graph, spec: Manifest) -> bool:
 
 def test_only_signed_images_are_admitted(tmp_path: Path) -> None:
     key = SigningKey(tmp_path, "pipeline")
-    signing = {"public_key": key.public, "signature": key.sign(manifest(DIGESTS).encode())}
+    signing = {"public_key": key.public, "signature": key.sign(digest_manifest(DIGESTS).encode())}
     graph = workloads(production({"image_signing": signing}))
     (policy,) = manifests(graph, "ValidatingAdmissionPolicy")
     assert policy["spec"]["failurePolicy"] == "Fail"

@@ -16,7 +16,7 @@ import pytest
 from tests.stacks.azure.manifests import pod, production, variables, workloads
 from voice_blueprint.azure.contract import PD_ROUTER_HTTP
 from voice_blueprint.engines.launch.pd_router import DISAGGREGATED_PATHS
-from voice_constructs.azure.kubernetes.files.check_transport import EXPECTED_VARIABLE, choices
+from voice_constructs.azure.kubernetes.files.check_transport import EXPECTED_VARIABLE, parse_choices
 
 # Recorded output of UCX in NIXL 1.5.1 for host memory with `UCX_TLS=tcp,self`: a complete table after the end of
 # another.
@@ -61,13 +61,13 @@ CONTEXT_LOG = (
     ],
 )
 def test_only_the_table_of_large_reads_between_gpus_is_checked(log: str, expected: list[tuple[str, str, bool]]) -> None:
-    assert [(each.protocol, each.transport, each.is_fast) for each in choices(log.splitlines())] == expected
+    assert [(each.protocol, each.transport, each.is_fast) for each in parse_choices(log.splitlines())] == expected
 
 
 def test_log_lines_of_two_workers_may_be_interleaved() -> None:
     other = RECORDED_LOG.replace("vm:14852", "vm:14853")
     turns = [line for pair in zip(EMULATED_LOG.splitlines(), other.splitlines(), strict=True) for line in pair]
-    assert [each.transport for each in choices(turns)] == ["tcp/lo"]
+    assert [each.transport for each in parse_choices(turns)] == ["tcp/lo"]
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog
 from voice_blueprint.aws.fleets import Fleet, fleets
-from voice_blueprint.capacity.bounds import asr_host, binding_bound
-from voice_blueprint.capacity.load import units_for
+from voice_blueprint.capacity.bounds import asr_host_bounds, limiting_bound
+from voice_blueprint.capacity.load import units_by_fleet
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.checks.base import Level, Violation, check
 from voice_blueprint.file.model.aws import AsrFleet, CapacityBlock, Engine, OnDemand, Spot
@@ -21,7 +21,7 @@ from voice_blueprint.images import specs
     source="a host that is launched in a spike must not depend on a hub; docs/runbooks/procedures/artifacts.md",
     level=Level.INFO,
 )
-def artifacts_used(deployment: Deployment) -> Iterator[Violation]:
+def check_artifacts_used(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws.asr):
         if deployment.environment is Environment.PRODUCTION and not fleet.artifacts:
             yield Violation(
@@ -36,7 +36,7 @@ def artifacts_used(deployment: Deployment) -> Iterator[Violation]:
     "Every fleet's instance type is offered in the region.",
     source="cfn-lint's region tables, made from the AWS price list (instance type rows in the catalogue)",
 )
-def instance_type_in_region(deployment: Deployment) -> Iterator[Violation]:
+def check_instance_type_in_region(deployment: Deployment) -> Iterator[Violation]:
     region = deployment.aws.region
     for fleet in fleets(deployment):
         row = fleet.instance_type
@@ -53,7 +53,7 @@ def instance_type_in_region(deployment: Deployment) -> Iterator[Violation]:
     "Every availability zone is in the region, and the deployment has every zone of a fleet.",
     source="https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html",
 )
-def zones_belong_to_region(deployment: Deployment) -> Iterator[Violation]:
+def check_zones_belong_to_region(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws
     for index, zone in enumerate(aws.availability_zones):
         suffix = zone.removeprefix(aws.region)
@@ -78,7 +78,7 @@ def zones_belong_to_region(deployment: Deployment) -> Iterator[Violation]:
     "A Capacity Block is bought for an instance type that supports it, in exactly one zone.",
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-using.html",
 )
-def capacity_block_fits(deployment: Deployment) -> Iterator[Violation]:
+def check_capacity_block_fits(deployment: Deployment) -> Iterator[Violation]:
     for fleet in fleets(deployment):
         if not isinstance(fleet.purchase, CapacityBlock):
             continue
@@ -101,7 +101,7 @@ def capacity_block_fits(deployment: Deployment) -> Iterator[Violation]:
     "A fleet with a warm pool uses On-Demand without a reservation, which stopped hosts would lose.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-warm-pools.html",
 )
-def warm_pool_allowed(deployment: Deployment) -> Iterator[Violation]:
+def check_warm_pool_allowed(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws.asr):
         if fleet.warm_pool and not isinstance(fleet.purchase, OnDemand):
             yield Violation(
@@ -117,7 +117,7 @@ def warm_pool_allowed(deployment: Deployment) -> Iterator[Violation]:
     source="https://awsdocs-neuron.readthedocs-hosted.com (vLLM plugin and containers of SDK 2.33: Trn2/Trn3 only); "
     "https://github.com/aws/deep-learning-containers (0.16.0 on SDK 2.31.1 is the last for Inf2/Trn1)",
 )
-def engine_supports_accelerator(deployment: Deployment) -> Iterator[Violation]:
+def check_engine_supports_accelerator(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws.asr):
         row = catalog.instance_types()[fleet.instance_type]
         if row.accelerator is None:
@@ -140,10 +140,10 @@ def _check_cpu_engine(fleet: AsrFleet, row: InstanceType, index: int) -> Iterato
         yield Violation(
             ("aws", "asr", index, "engine"), f"vLLM is not supported on the CPUs of {row.name}", "set engine: whisper"
         )
-    elif binding_bound(asr_host(fleet)).calls == 0:
+    elif limiting_bound(asr_host_bounds(fleet)).calls == 0:
         yield Violation(
             ("aws", "asr", index, "instance_type"),
-            f"{row.name} cannot serve a call: {binding_bound(asr_host(fleet)).source}",
+            f"{row.name} cannot serve a call: {limiting_bound(asr_host_bounds(fleet)).source}",
             "use a larger instance type or a smaller `model`, or set `measured` to a measurement",
         )
 
@@ -154,7 +154,7 @@ def _check_cpu_engine(fleet: AsrFleet, row: InstanceType, index: int) -> Iterato
     source="https://github.com/aws-neuron/aws-neuron-sdk (release notes: Inf2/Trn1 in maintenance since 2.31)",
     level=Level.WARNING,
 )
-def neuron_lifecycle(deployment: Deployment) -> Iterator[Violation]:
+def check_neuron_lifecycle(deployment: Deployment) -> Iterator[Violation]:
     for fleet in fleets(deployment):
         if fleet.instance_type.name.startswith(("inf2.", "trn1.", "trn1n.")):
             yield Violation(
@@ -171,14 +171,14 @@ def neuron_lifecycle(deployment: Deployment) -> Iterator[Violation]:
     source="https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html",
     level=Level.INFO,
 )
-def quota_need(deployment: Deployment) -> Iterator[Violation]:
+def check_quota_need(deployment: Deployment) -> Iterator[Violation]:
     counted: dict[str, list[Fleet]] = defaultdict(list)
     for fleet in fleets(deployment):
         if not isinstance(fleet.purchase, Spot | CapacityBlock):
             counted[fleet.instance_type.quota_code].append(fleet)
-    units = units_for(deployment.aws, deployment.load) if deployment.load else {}
+    units = units_by_fleet(deployment.aws, deployment.load) if deployment.load else {}
     for code, quota_fleets in counted.items():
-        low, high = (sum(counts) for counts in zip(*(fleet.vcpus for fleet in quota_fleets), strict=True))
+        low, high = (sum(counts) for counts in zip(*(fleet.vcpu_range for fleet in quota_fleets), strict=True))
         fleet_units = [(*units[fleet.name], fleet.instance_type.vcpus) for fleet in quota_fleets if fleet.name in units]
         load = ""
         if fleet_units:
@@ -197,7 +197,7 @@ def quota_need(deployment: Deployment) -> Iterator[Violation]:
     "VAD hosts are arm64 without accelerators.",
     source="images/vad-dataplane/image.yaml (linux/arm64 on AWS); the machine image is chosen by the accelerator",
 )
-def vad_on_graviton(deployment: Deployment) -> Iterator[Violation]:
+def check_vad_on_graviton(deployment: Deployment) -> Iterator[Violation]:
     row = catalog.instance_types()[deployment.aws.vad.instance_type]
     if row.architecture != "arm64" or row.accelerator:
         hardware_text = f"is {row.architecture}" + (f" with {row.accelerator.model}" if row.accelerator else "")
@@ -213,7 +213,7 @@ def vad_on_graviton(deployment: Deployment) -> Iterator[Violation]:
     "Every image is built for the architecture of the hosts that run it.",
     source="platforms of images/*/image.yaml",
 )
-def images_run_on_hosts(deployment: Deployment) -> Iterator[Violation]:
+def check_images_run_on_hosts(deployment: Deployment) -> Iterator[Violation]:
     image_specs = specs()
     for index, fleet in enumerate(deployment.aws.asr):
         row = catalog.instance_types()[fleet.instance_type]
@@ -233,12 +233,12 @@ def images_run_on_hosts(deployment: Deployment) -> Iterator[Violation]:
     "At least one fleet recognises speech.",
     source="a session without an ASR host is refused",
 )
-def asr_has_fleets(deployment: Deployment) -> Iterator[Violation]:
+def check_asr_has_fleets(deployment: Deployment) -> Iterator[Violation]:
     if not deployment.aws.asr:
         yield Violation(("aws", "asr"), "there are 0 ASR fleets: every session would be refused", "add an ASR fleet")
 
 
-SPOT_DRAIN_S = 100
+MAX_SPOT_DRAIN_S = 100
 """Maximum drain time of a spot host, seconds. A spot interruption notice leaves two minutes
 (userdata/voice_userdata/steps/drain.sh)."""
 
@@ -248,14 +248,14 @@ SPOT_DRAIN_S = 100
     "A spot host drains within its interruption notice.",
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html (two minutes)",
 )
-def spot_drain_fits_notice(deployment: Deployment) -> Iterator[Violation]:
+def check_spot_drain_fits_notice(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws.asr):
-        if isinstance(fleet.purchase, Spot) and fleet.drain_timeout_s > SPOT_DRAIN_S:
+        if isinstance(fleet.purchase, Spot) and fleet.drain_timeout_s > MAX_SPOT_DRAIN_S:
             yield Violation(
                 ("aws", "asr", index, "drain_timeout_s"),
                 f"fleet {fleet.name} drains for {fleet.drain_timeout_s} s, but a spot interruption notice leaves "
-                f"{SPOT_DRAIN_S} s",
-                f"set drain_timeout_s to at most {SPOT_DRAIN_S}, or accept this check: longer calls then move to "
+                f"{MAX_SPOT_DRAIN_S} s",
+                f"set drain_timeout_s to at most {MAX_SPOT_DRAIN_S}, or accept this check: longer calls then move to "
                 "another host",
             )
 
@@ -265,7 +265,7 @@ def spot_drain_fits_notice(deployment: Deployment) -> Iterator[Violation]:
     "A warm pool is no larger than its fleet.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-warm-pools.html",
 )
-def warm_pool_in_fleet(deployment: Deployment) -> Iterator[Violation]:
+def check_warm_pool_in_fleet(deployment: Deployment) -> Iterator[Violation]:
     for index, fleet in enumerate(deployment.aws.asr):
         max_size = fleet.hosts.max - fleet.hosts.min
         if fleet.warm_pool and fleet.warm_pool.size > max_size:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from voice_blueprint.aws import edge
-from voice_blueprint.capacity.bounds import binding_bound, gateway_task
+from voice_blueprint.capacity.bounds import gateway_task_bounds, limiting_bound
 from voice_blueprint.capacity.load import REQUESTS_PER_SESSION, peak_requests_per_s
-from voice_blueprint.capacity.tiers import by_tier, capacities
+from voice_blueprint.capacity.tiers import calls_by_tier, capacities
 from voice_blueprint.checks.base import Level, Violation, check
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import HEARTBEATS_PER_IDLE_TIMEOUT
@@ -30,7 +30,7 @@ CROSS_ZONE_USD_PER_GB = 0.02
     "A stopping gateway task outlasts the idle timeout of a socket.",
     source="https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (stopTimeout)",
 )
-def gateway_drain_exceeds_idle(deployment: Deployment) -> Iterator[Violation]:
+def check_gateway_drain_exceeds_idle(deployment: Deployment) -> Iterator[Violation]:
     idle_s, drain_s = deployment.aws.edge.idle_timeout_s, GATEWAY_DRAIN_TIMEOUT_S
     if idle_s >= drain_s:
         yield Violation(
@@ -46,7 +46,7 @@ def gateway_drain_exceeds_idle(deployment: Deployment) -> Iterator[Violation]:
     "In production, callers of the session API are authenticated.",
     source="https://docs.aws.amazon.com/apigateway/latest/developerguide/apigateway-control-access-to-api.html",
 )
-def edge_authorizer_in_production(deployment: Deployment) -> Iterator[Violation]:
+def check_edge_authorizer_in_production(deployment: Deployment) -> Iterator[Violation]:
     authorizer = deployment.aws.edge.authorizer
     if deployment.environment is Environment.PRODUCTION and isinstance(authorizer, NoAuthorizer):
         yield Violation(
@@ -62,7 +62,7 @@ def edge_authorizer_in_production(deployment: Deployment) -> Iterator[Violation]
     source="https://docs.aws.amazon.com/apigateway/latest/developerguide/response-transfer-mode.html (idle), "
     "https://docs.aws.amazon.com/apigateway/latest/developerguide/limits.html (requests)",
 )
-def api_limits(deployment: Deployment) -> Iterator[Violation]:
+def check_api_limits(deployment: Deployment) -> Iterator[Violation]:
     settings = deployment.aws.edge
     longest_s = edge.STREAM_IDLE_S * HEARTBEATS_PER_IDLE_TIMEOUT
     if settings.idle_timeout_s >= longest_s:
@@ -90,7 +90,7 @@ def api_limits(deployment: Deployment) -> Iterator[Violation]:
 
 def _max_sessions(deployment: Deployment) -> int:
     """Return the maximum number of sessions, which the smaller of the VAD and ASR tiers limits."""
-    ranges = by_tier(capacities(deployment.aws))
+    ranges = calls_by_tier(capacities(deployment.aws))
     return min(ranges[tier][1] for tier in (Tier.VAD, Tier.ASR) if tier in ranges)
 
 
@@ -101,7 +101,7 @@ def _max_sessions(deployment: Deployment) -> int:
     "their maximum",
     level=Level.WARNING,
 )
-def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
+def check_edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
     settings, capacity = deployment.aws.edge, _max_sessions(deployment)
     location: tuple[str, ...] = ("aws", "edge")
     creations_per_s = settings.caller_creations_per_s
@@ -142,7 +142,7 @@ def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
             "begin at the peak, so API Gateway refuses some",
             f"set requests_per_s to at least {peak_rate}",
         )
-    tasks, calls = settings.gateway.tasks.max, binding_bound(gateway_task(settings.gateway)).calls
+    tasks, calls = settings.gateway.tasks.max, limiting_bound(gateway_task_bounds(settings.gateway)).calls
     if tasks * calls < capacity:
         yield Violation(
             (*location, "gateway", "tasks", "max"),
@@ -157,7 +157,7 @@ def edge_limits_fit_capacity(deployment: Deployment) -> Iterator[Violation]:
     source="RFC 2606, https://www.rfc-editor.org/rfc/rfc2606",
     level=Level.WARNING,
 )
-def placeholder_domain(deployment: Deployment) -> Iterator[Violation]:
+def check_placeholder_domain(deployment: Deployment) -> Iterator[Violation]:
     domain = deployment.aws.edge.domain
     if domain is None or deployment.environment is Environment.SANDBOX:
         return
@@ -176,7 +176,7 @@ def placeholder_domain(deployment: Deployment) -> Iterator[Violation]:
     source="https://docs.aws.amazon.com/elasticloadbalancing/latest/network/tls-listener-certificates.html",
     level=Level.WARNING,
 )
-def certificate_names_media_host(deployment: Deployment) -> Iterator[Violation]:
+def check_certificate_names_media_host(deployment: Deployment) -> Iterator[Violation]:
     settings = deployment.aws.edge
     if settings.certificate_arn is not None:
         yield Violation(
@@ -192,7 +192,7 @@ def certificate_names_media_host(deployment: Deployment) -> Iterator[Violation]:
     "The certificate of the TLS listener is in the deployment's region and account.",
     source="https://docs.aws.amazon.com/acm/latest/userguide/acm-regions.html (certificates are regional)",
 )
-def certificate_in_region(deployment: Deployment) -> Iterator[Violation]:
+def check_certificate_in_region(deployment: Deployment) -> Iterator[Violation]:
     arn, aws = deployment.aws.edge.certificate_arn, deployment.aws
     if arn is None:
         return
@@ -212,7 +212,7 @@ def certificate_in_region(deployment: Deployment) -> Iterator[Violation]:
     source="https://aws.amazon.com/ec2/pricing/on-demand/ (data transfer between zones, 0.01 USD/GB each way)",
     level=Level.INFO,
 )
-def cross_zone_cost(deployment: Deployment) -> Iterator[Violation]:
+def check_cross_zone_cost(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws
     zones = len(aws.availability_zones)
     if aws.edge.cross_zone and zones > 1:

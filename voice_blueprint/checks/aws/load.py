@@ -4,10 +4,16 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from voice_blueprint import catalog
-from voice_blueprint.capacity.bounds import SOCKETS_PER_CALL, STORE_FILL, binding_bound, gateway_task, vad_host
-from voice_blueprint.capacity.load import load_for, peak_calls, recommended_sizes
-from voice_blueprint.capacity.tiers import Capacity, by_tier, capacities, peak_calls_for
-from voice_blueprint.checks.base import Level, Violation, check, location_text
+from voice_blueprint.capacity.bounds import (
+    MAX_STORE_FILL,
+    SOCKETS_PER_CALL,
+    gateway_task_bounds,
+    limiting_bound,
+    vad_host_bounds,
+)
+from voice_blueprint.capacity.load import load_on_tier, peak_calls, recommended_sizes
+from voice_blueprint.capacity.tiers import Capacity, calls_by_tier, capacities, peak_calls_for
+from voice_blueprint.checks.base import Level, Violation, check, format_location
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
 
@@ -21,21 +27,21 @@ HOURS_PER_MONTH = 730
     "Each tier supports the peak of the load at its maximum.",
     source="voice_blueprint/capacity: bounds with their sources (`voice plan` shows them)",
 )
-def load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
+def check_load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
     load = deployment.load
     if load is None or deployment.aws_section is None:
         return
-    ranges = by_tier(capacities(deployment.aws))
+    ranges = calls_by_tier(capacities(deployment.aws))
     for tier, group in groupby(recommended_sizes(deployment.aws, load), key=lambda pair: pair[0].tier):
-        tier_load = load_for(tier, load, deployment.aws.agents)
+        tier_load = load_on_tier(tier, load, deployment.aws.agents)
         if (max_calls := peak_calls_for(tier, ranges[tier][1])) < (peak := peak_calls(tier_load)):
             members = list(group)
-            limit_note = f", {STORE_FILL:.0%} of its memory" if tier is Tier.STATE else ""
+            limit_note = f", {MAX_STORE_FILL:.0%} of its memory" if tier is Tier.STATE else ""
             yield Violation(
                 members[0][0].location,
                 f"tier {tier} supports at most {max_calls:,} calls{limit_note}, but the load's peak is {peak:,} "
                 f"({tier_load.calls:,} x {load.peak_factor:g})",
-                "set " + ", ".join(f"{location_text(each.location)} to {text}" for each, text in members),
+                "set " + ", ".join(f"{format_location(each.location)} to {text}" for each, text in members),
             )
 
 
@@ -46,9 +52,9 @@ def load_fits_tiers(deployment: Deployment) -> Iterator[Violation]:
     source="voice_blueprint/capacity; list prices of the catalogue",
     level=Level.WARNING,
 )
-def tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
+def check_tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
     results = [each for each in capacities(deployment.aws) if each.tier is not Tier.STATE]
-    ranges = by_tier(results)
+    ranges = calls_by_tier(results)
     smallest_tier, (_, max_calls) = min(ranges.items(), key=lambda item: item[1][1])
     load = deployment.load
     required = max(max_calls, peak_calls(load)) if load else max_calls
@@ -71,13 +77,13 @@ def tiers_balanced(deployment: Deployment) -> Iterator[Violation]:
                 f"{comparison}{_savings_text(deployment, each, each.units.max - desired)}",
                 f"set max to {desired // each.parts}, or raise the maximum of tier {smallest_tier}",
             )
-    yield from _oversized_hosts(deployment)
+    yield from _check_vad_host_size(deployment)
 
 
-def _oversized_hosts(deployment: Deployment) -> Iterator[Violation]:
+def _check_vad_host_size(deployment: Deployment) -> Iterator[Violation]:
     """Yield a violation if a smaller instance type of the same family gives a VAD host the same capacity."""
     aws = deployment.aws
-    kind, calls = catalog.instance_types()[aws.vad.instance_type], binding_bound(vad_host(aws.vad)).calls
+    kind, calls = catalog.instance_types()[aws.vad.instance_type], limiting_bound(vad_host_bounds(aws.vad)).calls
     price = kind.usd_per_hour.get(aws.region)
     family, queues = kind.name.partition(".")[0], aws.vad.data_path.rx_queues
     pages_gib = aws.vad.huge_pages.count * aws.vad.huge_pages.size_mib / 1024
@@ -87,7 +93,7 @@ def _oversized_hosts(deployment: Deployment) -> Iterator[Violation]:
         if row.name.partition(".")[0] == family
         and row.network_queues >= min(kind.network_queues, 2 * queues)
         and row.vcpus >= queues + 2
-        and binding_bound(vad_host(aws.vad.model_copy(update={"instance_type": row.name}))).calls >= calls
+        and limiting_bound(vad_host_bounds(aws.vad.model_copy(update={"instance_type": row.name}))).calls >= calls
     ]
     smallest = min(sufficient, key=lambda row: row.vcpus, default=kind)
     other = smallest.usd_per_hour.get(aws.region)
@@ -102,10 +108,10 @@ def _oversized_hosts(deployment: Deployment) -> Iterator[Violation]:
     )
 
 
-def _savings_text(deployment: Deployment, each: Capacity, hosts: int) -> str:
+def _savings_text(deployment: Deployment, tier_capacity: Capacity, hosts: int) -> str:
     aws = deployment.aws
     names = {"vad": aws.vad.instance_type} | {fleet.name: fleet.instance_type for fleet in aws.asr}
-    kind = catalog.instance_types().get(names.get(each.name, ""))
+    kind = catalog.instance_types().get(names.get(tier_capacity.name, ""))
     price = kind.usd_per_hour.get(aws.region) if kind else None
     return f": up to {price * hosts * HOURS_PER_MONTH:,.0f} USD a month" if price else ""
 
@@ -115,9 +121,9 @@ def _savings_text(deployment: Deployment, each: Capacity, hosts: int) -> str:
     "A gateway task has the CPU and memory for its maximum number of sockets.",
     source="voice_blueprint/capacity: CPU time of a call, and memory of a socket",
 )
-def sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
+def check_sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
     gateway = deployment.aws.edge.gateway
-    bound = binding_bound(tuple(each for each in gateway_task(gateway) if each.name != "sockets"))
+    bound = limiting_bound(tuple(each for each in gateway_task_bounds(gateway) if each.name != "sockets"))
     max_sockets = bound.calls * SOCKETS_PER_CALL
     if gateway.sockets_per_task is not None and gateway.sockets_per_task > max_sockets:
         yield Violation(
@@ -133,8 +139,8 @@ def sockets_fit_task(deployment: Deployment) -> Iterator[Violation]:
     "If the file has no load, the state store supports the calls of the other tiers.",
     source="voice_blueprint/capacity: audio and transcript of a call",
 )
-def store_holds_calls(deployment: Deployment) -> Iterator[Violation]:
-    ranges = {tier: max_calls for tier, (_, max_calls) in by_tier(capacities(deployment.aws)).items()}
+def check_store_holds_calls(deployment: Deployment) -> Iterator[Violation]:
+    ranges = {tier: max_calls for tier, (_, max_calls) in calls_by_tier(capacities(deployment.aws)).items()}
     state = ranges.pop(Tier.STATE)
     if deployment.load is None and state < min(ranges.values()):
         yield Violation(

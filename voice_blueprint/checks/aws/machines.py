@@ -19,11 +19,11 @@ OS_GIB = 8.0
 """Space on a root volume for the operating system and the accelerator's runtime, GiB. ASSUMED."""
 COMPILE_CACHES_GIB = 2.0
 """Space for an engine's compile caches, GiB. ASSUMED."""
-WHISPER_GIB = {"cpu": 0.2, "gpu": 3.0, "neuron": 6.0}
+WHISPER_WEIGHTS_GIB = {"cpu": 0.2, "gpu": 3.0, "neuron": 6.0}
 """Size of the weights that our engine downloads by default, GiB. On Neuron, compiled models are included. ASSUMED for
 other models."""
 
-_VARIANT = re.compile(r"^/aws/service/ecs/optimized-ami/[^/]+/(?:(?P<variant>[^/]+)/)?recommended/")
+_ECS_IMAGE_PARAMETER = re.compile(r"^/aws/service/ecs/optimized-ami/[^/]+/(?:(?P<variant>[^/]+)/)?recommended/")
 _ARCHITECTURES = {"arm64": "arm64", "aarch64": "arm64", "x86_64": "x86_64", "amd64": "x86_64"}
 _ACCELERATORS = {"neuron": "neuron", "inf": "neuron", "gpu": "gpu", "nvidia": "gpu"}
 
@@ -36,7 +36,7 @@ _ACCELERATORS = {"neuron": "neuron", "inf": "neuron", "gpu": "gpu", "nvidia": "g
     "parameters); an AMI has one architecture: "
     "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_Image.html",
 )
-def machine_image_fits_type(deployment: Deployment) -> Iterator[Violation]:
+def check_machine_image_fits_type(deployment: Deployment) -> Iterator[Violation]:
     named = [fleet for fleet in fleets(deployment) if fleet.machine_image]
     for fleet in named:
         row, image = fleet.instance_type, fleet.machine_image or ""
@@ -76,7 +76,7 @@ def _public_image_hardware(image: str) -> tuple[str, str]:
     words = set(re.split(r"[/:-]", image.replace("x86_64", "amd64")))
     architecture = next((value for word, value in _ARCHITECTURES.items() if word in words), "")
     accelerator = next((value for word, value in _ACCELERATORS.items() if word in words), "")
-    if match := _VARIANT.match(image):
+    if match := _ECS_IMAGE_PARAMETER.match(image):
         # The name of Amazon ECS's x86 image without an accelerator has no variant.
         architecture = architecture or ("x86_64" if match["variant"] != "arm64" else "arm64")
         accelerator = accelerator or "cpu"
@@ -88,14 +88,14 @@ def _public_image_hardware(image: str) -> tuple[str, str]:
     "A host's root volume has space for the operating system, all images, and the weights if there is no local disk.",
     source="size of images/*/image.yaml and weights_gib of the catalogue; the operating system's part is assumed",
 )
-def images_fit_root_volume(deployment: Deployment) -> Iterator[Violation]:
+def check_images_fit_root_volume(deployment: Deployment) -> Iterator[Violation]:
     aws, types = deployment.aws, catalog.instance_types()
     hosts: list[tuple[str, Location, int, tuple[Image, ...], float]] = [
         ("vad", ("aws", "vad"), aws.vad.root_volume_gib, VAD_IMAGES, 0.0)
     ]
     hosts += [
         (fleet.name, ("aws", "asr", index), fleet.root_volume_gib, asr_images(fleet),
-         _weights_on_root(fleet, types[fleet.instance_type]))
+         _root_volume_weights_gib(fleet, types[fleet.instance_type]))
         for index, fleet in enumerate(aws.asr)
     ]  # fmt: skip
     image_specs = specs()
@@ -112,12 +112,12 @@ def images_fit_root_volume(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-def _weights_on_root(fleet: AsrFleet, row: InstanceType) -> float:
+def _root_volume_weights_gib(fleet: AsrFleet, row: InstanceType) -> float:
     if row.instance_store_gb:
         return 0.0
     if fleet.vllm:
         return weights_gib(catalog.models()[fleet.vllm.model], fleet.vllm.quantization) + COMPILE_CACHES_GIB
-    return WHISPER_GIB[row.computes_on]
+    return WHISPER_WEIGHTS_GIB[row.computes_on]
 
 
 @check(
@@ -127,7 +127,7 @@ def _weights_on_root(fleet: AsrFleet, row: InstanceType) -> float:
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservation-overview.html (one "
     "instance type in one zone)",
 )
-def reservation_fits_fleet(deployment: Deployment) -> Iterator[Violation]:
+def check_reservation_fits_fleet(deployment: Deployment) -> Iterator[Violation]:
     fleets_by_image: dict[str, Fleet] = {}
     for fleet in fleets(deployment):
         if not isinstance(fleet.purchase, CapacityReservation | CapacityBlock):
@@ -157,7 +157,7 @@ def reservation_fits_fleet(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-NEWEST_STORE = str(StateStore.model_fields["engine_version"].default)
+NEWEST_STORE_VERSION = str(StateStore.model_fields["engine_version"].default)
 
 
 @check(
@@ -166,13 +166,13 @@ NEWEST_STORE = str(StateStore.model_fields["engine_version"].default)
     source="https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/VersionManagement.HowTo.html (no downgrade)",
     level=Level.WARNING,
 )
-def store_version_is_newest(deployment: Deployment) -> Iterator[Violation]:
+def check_store_version_is_newest(deployment: Deployment) -> Iterator[Violation]:
     version = deployment.aws.state.engine_version
-    if version != NEWEST_STORE:
+    if version != NEWEST_STORE_VERSION:
         yield Violation(
             ("aws", "state", "engine_version"),
-            f"Valkey {version} is older than {NEWEST_STORE}: ElastiCache rejects a downgrade, so the deploy fails if "
-            "the store runs a newer version",
-            f"set engine_version to {NEWEST_STORE}, or accept this check while the store runs {version} or older "
-            "(`voice preflight` shows its version)",
+            f"Valkey {version} is older than {NEWEST_STORE_VERSION}: ElastiCache rejects a downgrade, so the deploy "
+            "fails if the store runs a newer version",
+            f"set engine_version to {NEWEST_STORE_VERSION}, or accept this check while the store runs {version} or "
+            "older (`voice preflight` shows its version)",
         )

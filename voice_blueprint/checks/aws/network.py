@@ -32,7 +32,7 @@ REQUIRED_ENDPOINTS = (
     "Every private subnet has enough addresses for all fleets at their maximum.",
     source="https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html",
 )
-def subnets_hold_fleets(deployment: Deployment) -> Iterator[Violation]:
+def check_subnets_hold_fleets(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws
     prefix = subnet_prefix(aws.network.cidr, len(aws.availability_zones))
     available = 2 ** (32 - prefix) - AWS_RESERVED_ADDRESSES
@@ -52,7 +52,7 @@ def subnets_hold_fleets(deployment: Deployment) -> Iterator[Violation]:
     "The VPC's range can be split into subnets that AWS accepts.",
     source="https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html (/28 to /16)",
 )
-def subnets_large_enough(deployment: Deployment) -> Iterator[Violation]:
+def check_subnets_large_enough(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws
     zones = len(aws.availability_zones)
     prefix = subnet_prefix(aws.network.cidr, zones)
@@ -64,7 +64,7 @@ def subnets_large_enough(deployment: Deployment) -> Iterator[Violation]:
         )
 
 
-PRIVATELINK = {
+PRIVATELINK_SERVICES = {
     *REQUIRED_ENDPOINTS,
     *("application-autoscaling", "cloudformation", "ec2messages", "ecs", "ecs-agent", "ecs-telemetry", "elasticache"),
     *("events", "execute-api", "kms", "s3", "servicequotas", "sns", "sqs", "sts", "xray"),
@@ -77,13 +77,13 @@ PRIVATELINK = {
     "Every interface endpoint belongs to an AWS service that supports it.",
     source="https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html",
 )
-def endpoints_exist(deployment: Deployment) -> Iterator[Violation]:
+def check_endpoints_exist(deployment: Deployment) -> Iterator[Violation]:
     for index, name in enumerate(deployment.aws.network.interface_endpoints):
-        if name not in PRIVATELINK:
+        if name not in PRIVATELINK_SERVICES:
             yield Violation(
                 ("aws", "network", "interface_endpoints", index),
-                f"there is no interface endpoint `{name}`{suggestion(name, sorted(PRIVATELINK))}",
-                f"choose among {', '.join(sorted(PRIVATELINK))}",
+                f"there is no interface endpoint `{name}`{suggestion(name, sorted(PRIVATELINK_SERVICES))}",
+                f"choose among {', '.join(sorted(PRIVATELINK_SERVICES))}",
             )
 
 
@@ -92,7 +92,7 @@ def endpoints_exist(deployment: Deployment) -> Iterator[Violation]:
     "Hosts can reach the AWS APIs that they call through a NAT gateway or interface endpoints.",
     source="https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html",
 )
-def hosts_reach_aws(deployment: Deployment) -> Iterator[Violation]:
+def check_hosts_reach_aws(deployment: Deployment) -> Iterator[Violation]:
     network = deployment.aws.network
     missing = [name for name in REQUIRED_ENDPOINTS if name not in network.interface_endpoints]
     if network.nat_gateways == 0 and missing:
@@ -110,7 +110,7 @@ def hosts_reach_aws(deployment: Deployment) -> Iterator[Violation]:
     source="https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html",
     level=Level.WARNING,
 )
-def nat_per_zone(deployment: Deployment) -> Iterator[Violation]:
+def check_nat_per_zone(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws
     gateways, zones = aws.network.nat_gateways, len(aws.availability_zones)
     if deployment.environment is Environment.PRODUCTION and 0 < gateways < zones:
@@ -126,7 +126,7 @@ def nat_per_zone(deployment: Deployment) -> Iterator[Violation]:
     "Production spans at least two availability zones, and the state store has a replica and snapshots.",
     source="https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/AutoFailover.html",
 )
-def zones_for_production(deployment: Deployment) -> Iterator[Violation]:
+def check_zones_for_production(deployment: Deployment) -> Iterator[Violation]:
     if deployment.environment is not Environment.PRODUCTION:
         return
     aws = deployment.aws

@@ -16,7 +16,7 @@ HOURS_PER_MONTH = 730
     "No other region uses the id of a machine image or reservation of the first region.",
     source="docs.aws.amazon.com/AWSEC2/latest/UserGuide/using-regions-availability-zones.html",
 )
-def regions_share_no_ids(deployment: Deployment) -> Iterator[Violation]:
+def check_regions_share_no_ids(deployment: Deployment) -> Iterator[Violation]:
     if deployment.aws_section is None:
         return
     aws = deployment.aws
@@ -25,11 +25,11 @@ def regions_share_no_ids(deployment: Deployment) -> Iterator[Violation]:
         shared_fleets: list[tuple[str, VadFleet | AsrFleet]] = [] if other.vad else [("vad", aws.vad)]
         shared_fleets += [] if other.asr else [("asr", fleet) for fleet in aws.asr]
         for part, fleet in shared_fleets:
-            for id_ in _ids(fleet):
+            for id_ in _regional_ids(fleet):
                 yield Violation(at, f"{id_} exists only in {aws.region}", f"set `{part}` for {other.region}")
 
 
-def _ids(fleet: VadFleet | AsrFleet) -> Iterator[str]:
+def _regional_ids(fleet: VadFleet | AsrFleet) -> Iterator[str]:
     if fleet.machine_image and fleet.machine_image.startswith("ami-"):
         yield fleet.machine_image
     reservation = getattr(getattr(fleet, "purchase", None), "reservation_id", None)
@@ -42,13 +42,13 @@ def _ids(fleet: VadFleet | AsrFleet) -> Iterator[str]:
     "The budget covers the minimum number of hosts in all regions.",
     source="On-Demand list prices of the catalogue",
 )
-def budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
+def check_budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
     if deployment.aws_section is None or deployment.environment is Environment.SANDBOX:
         return
     budget = deployment.aws.observability.monthly_budget_usd
     usd = HOURS_PER_MONTH * sum(
         fleet.min_hosts * fleet.instance_type.usd_per_hour.get(region_deployment.aws.region, 0.0)
-        for region_deployment in deployment.in_regions()
+        for region_deployment in deployment.region_deployments()
         for fleet in fleets(region_deployment)
     )
     if usd > budget:

@@ -13,13 +13,13 @@ from voice_blueprint.file.source import Location
 from voice_blueprint.file.suggestion import suggestion
 
 _PUT_METRIC_ALARM = "https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html"
-_SUB_MINUTE_PERIODS = (10, 20, 30)
-ALARM_ACTIONS = 5
+_SUB_MINUTE_PERIODS_S = (10, 20, 30)
+MAX_ALARM_ACTIONS = 5
 """Maximum number of actions of an alarm for one state."""
 MAX_EVALUATION_S = 86_400
 
 
-def _rules(deployment: Deployment) -> Iterator[tuple[Fleet, ScalingRule, Location]]:
+def _scaling_rules(deployment: Deployment) -> Iterator[tuple[Fleet, ScalingRule, Location]]:
     for fleet in fleets(deployment):
         for index, rule in enumerate(fleet.rules):
             yield fleet, rule, (*fleet.location, "scaling", index)
@@ -30,9 +30,9 @@ def _rules(deployment: Deployment) -> Iterator[tuple[Fleet, ScalingRule, Locatio
     "Alarm periods are 10, 20, 30 or a multiple of 60 seconds, and cover at most one day.",
     source=_PUT_METRIC_ALARM,
 )
-def alarm_period(deployment: Deployment) -> Iterator[Violation]:
-    for _, rule, location in _rules(deployment):
-        if rule.period_s not in _SUB_MINUTE_PERIODS and rule.period_s % 60:
+def check_alarm_period(deployment: Deployment) -> Iterator[Violation]:
+    for _, rule, location in _scaling_rules(deployment):
+        if rule.period_s not in _SUB_MINUTE_PERIODS_S and rule.period_s % 60:
             yield Violation(
                 (*location, "period_s"),
                 f"CloudWatch does not support an alarm period of {rule.period_s} s",
@@ -52,8 +52,8 @@ def alarm_period(deployment: Deployment) -> Iterator[Violation]:
     "Every scaling rule uses a metric that the fleet's own hosts publish.",
     source="voice_blueprint/contract/; DPDK's ENA driver has no rx-queue count; NCCL needs more than one GPU",
 )
-def scaling_metric_published(deployment: Deployment) -> Iterator[Violation]:
-    for fleet, rule, location in _rules(deployment):
+def check_scaling_metric_published(deployment: Deployment) -> Iterator[Violation]:
+    for fleet, rule, location in _scaling_rules(deployment):
         published_metrics = [
             metric.name for metric in METRICS.values() if fleet.tier in metric.tiers and metric.is_fleet_wide
         ]
@@ -70,8 +70,8 @@ def scaling_metric_published(deployment: Deployment) -> Iterator[Violation]:
     "Neuron metrics scale Neuron fleets, GPU metrics scale GPU fleets.",
     source="neuron-monitor and DCGM only measure devices of their own vendor",
 )
-def scaling_metric_measurable(deployment: Deployment) -> Iterator[Violation]:
-    for fleet, rule, location in _rules(deployment):
+def check_scaling_metric_measurable(deployment: Deployment) -> Iterator[Violation]:
+    for fleet, rule, location in _scaling_rules(deployment):
         kind = fleet.instance_type
         metric = METRICS.get(rule.metric)
         required_tier = metric.measured_on if metric else None
@@ -88,8 +88,8 @@ def scaling_metric_measurable(deployment: Deployment) -> Iterator[Violation]:
     "A fleet grows when its load is high and shrinks when its load is low.",
     source="Auto Scaling step policies: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
 )
-def scaling_direction(deployment: Deployment) -> Iterator[Violation]:
-    for fleet, rule, location in _rules(deployment):
+def check_scaling_direction(deployment: Deployment) -> Iterator[Violation]:
+    for fleet, rule, location in _scaling_rules(deployment):
         metric = METRICS.get(rule.metric)
         if metric is None or metric.load is None:
             continue
@@ -111,7 +111,7 @@ def scaling_direction(deployment: Deployment) -> Iterator[Violation]:
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
     level=Level.WARNING,
 )
-def scale_in_beside_scale_out(deployment: Deployment) -> Iterator[Violation]:
+def check_scale_in_beside_scale_out(deployment: Deployment) -> Iterator[Violation]:
     for fleet in fleets(deployment):
         directions = {rule.adds_hosts for rule in fleet.rules}
         if len(directions) == 1:
@@ -128,7 +128,7 @@ def scale_in_beside_scale_out(deployment: Deployment) -> Iterator[Violation]:
     "A fleet whose hosts have no free slot scales out regardless of other metrics.",
     source="hosts admit sessions by slots: a full host refuses sessions even if its accelerator is idle",
 )
-def full_host_scales_out(deployment: Deployment) -> Iterator[Violation]:
+def check_full_host_scales_out(deployment: Deployment) -> Iterator[Violation]:
     for fleet in fleets(deployment):
         # Values that every full host publishes.
         full = {"SlotsTaken": 100.0, "FreeSlots": 0.0}
@@ -156,7 +156,7 @@ def full_host_scales_out(deployment: Deployment) -> Iterator[Violation]:
     "A fleet whose maximum exceeds its minimum has a rule that adds hosts.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
 )
-def fleet_can_grow(deployment: Deployment) -> Iterator[Violation]:
+def check_fleet_can_grow(deployment: Deployment) -> Iterator[Violation]:
     for fleet in fleets(deployment):
         if fleet.max_hosts > fleet.min_hosts and not fleet.rules:
             yield Violation(
@@ -172,8 +172,8 @@ def fleet_can_grow(deployment: Deployment) -> Iterator[Violation]:
     "Thresholds are within the range of their metrics.",
     source="voice_blueprint/contract/metrics.py (units)",
 )
-def threshold_in_range(deployment: Deployment) -> Iterator[Violation]:
-    for _, rule, location in _rules(deployment):
+def check_threshold_in_range(deployment: Deployment) -> Iterator[Violation]:
+    for _, rule, location in _scaling_rules(deployment):
         metric = METRICS.get(rule.metric)
         max_value = 100.0 if metric and metric.unit == "Percent" and rule.statistic is not Statistic.SUM else math.inf
         # A rule above the highest or below the lowest value never fires; on the other side, it always fires.
@@ -193,8 +193,8 @@ def threshold_in_range(deployment: Deployment) -> Iterator[Violation]:
     "No value of a metric causes one rule to add hosts and another to remove them.",
     source="https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-scaling-simple-step.html",
 )
-def scaling_does_not_flap(deployment: Deployment) -> Iterator[Violation]:
-    for fleet, scale_out, location in _rules(deployment):
+def check_scaling_does_not_flap(deployment: Deployment) -> Iterator[Violation]:
+    for fleet, scale_out, location in _scaling_rules(deployment):
         for scale_in in fleet.rules:
             if not scale_out.adds_hosts or scale_in.adds_hosts or scale_in.metric != scale_out.metric:
                 continue
@@ -218,7 +218,7 @@ def scaling_does_not_flap(deployment: Deployment) -> Iterator[Violation]:
     "A fleet that scales on its own hosts' metrics keeps at least one host.",
     source="https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html",
 )
-def scales_from_zero(deployment: Deployment) -> Iterator[Violation]:
+def check_scales_from_zero(deployment: Deployment) -> Iterator[Violation]:
     for fleet in fleets(deployment):
         if fleet.min_hosts == 0 and fleet.rules:
             yield Violation(
@@ -234,8 +234,8 @@ def scales_from_zero(deployment: Deployment) -> Iterator[Violation]:
     "Missing data never changes the size of a fleet.",
     source="https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html",
 )
-def missing_data_is_safe(deployment: Deployment) -> Iterator[Violation]:
-    for fleet, rule, location in _rules(deployment):
+def check_missing_data_is_safe(deployment: Deployment) -> Iterator[Violation]:
+    for fleet, rule, location in _scaling_rules(deployment):
         if rule.missing_data in {MissingData.BREACHING, MissingData.MISSING}:
             yield Violation(
                 (*location, "missing_data"),
@@ -251,8 +251,8 @@ def missing_data_is_safe(deployment: Deployment) -> Iterator[Violation]:
     "(Auto Scaling actions are repeated every minute while the alarm stays in ALARM)",
     level=Level.WARNING,
 )
-def silent_alarm_ends(deployment: Deployment) -> Iterator[Violation]:
-    for fleet, rule, location in _rules(deployment):
+def check_silent_alarm_ends(deployment: Deployment) -> Iterator[Violation]:
+    for fleet, rule, location in _scaling_rules(deployment):
         if rule.missing_data is MissingData.IGNORE:
             yield Violation(
                 (*location, "missing_data"),
@@ -264,14 +264,14 @@ def silent_alarm_ends(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "alarm-actions-fit",
-    f"The VAD fleet has at most {ALARM_ACTIONS} zones, the maximum number of actions of an alarm.",
+    f"The VAD fleet has at most {MAX_ALARM_ACTIONS} zones, the maximum number of actions of an alarm.",
     source=_PUT_METRIC_ALARM,
 )
-def alarm_actions_fit(deployment: Deployment) -> Iterator[Violation]:
+def check_alarm_actions_fit(deployment: Deployment) -> Iterator[Violation]:
     zones = len(deployment.aws.availability_zones)
-    if zones > ALARM_ACTIONS:
+    if zones > MAX_ALARM_ACTIONS:
         yield Violation(
             ("aws", "availability_zones"),
-            f"{zones} zones need {zones} policies on one alarm, but CloudWatch accepts {ALARM_ACTIONS}",
-            f"use at most {ALARM_ACTIONS} zones",
+            f"{zones} zones need {zones} policies on one alarm, but CloudWatch accepts {MAX_ALARM_ACTIONS}",
+            f"use at most {MAX_ALARM_ACTIONS} zones",
         )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog, huge_pages
 from voice_blueprint.aws.fleets import fleets
-from voice_blueprint.capacity.bounds import binding_bound, vad_host
+from voice_blueprint.capacity.bounds import limiting_bound, vad_host_bounds
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.checks.base import Level, Violation, check
 from voice_blueprint.contract.chunk import CHUNK_DATAGRAM_BYTES
@@ -16,55 +16,55 @@ from voice_blueprint.file.model.deployment import Deployment
 _EC2_ENA_EXPRESS = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ena-express.html"
 _ENA_XDP = "https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/ena (README, XDP)"
 
-HUGE_PAGE_SHARE = 0.80
+MAX_HUGE_PAGE_SHARE = 0.80
 """Maximum share of a host's memory for huge pages. The kernel, containers and packet buffers need the rest."""
 
-HUGE_PAGES_SPARE = 2
+MAX_HUGE_PAGE_RATIO = 2
 """Ratio of reserved to used huge pages above which a warning is reported."""
 
 RX_RING_BOUNDS = (256, 16384)
 
 
-def _vad_type(deployment: Deployment) -> InstanceType:
+def _vad_instance_type(deployment: Deployment) -> InstanceType:
     return catalog.instance_types()[deployment.aws.vad.instance_type]
 
 
 @check(
     "huge-pages-fit-memory",
-    f"Huge pages use at most {HUGE_PAGE_SHARE:.0%} of the VAD host's memory.",
+    f"Huge pages use at most {MAX_HUGE_PAGE_SHARE:.0%} of the VAD host's memory.",
     source="https://www.kernel.org/doc/html/latest/admin-guide/mm/hugetlbpage.html; EC2 instance type memory",
 )
-def huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
+def check_huge_pages_fit_memory(deployment: Deployment) -> Iterator[Violation]:
     pages = deployment.aws.vad.huge_pages
-    host = _vad_type(deployment)
+    host = _vad_instance_type(deployment)
     reserved_gib = pages.count * pages.size_mib / 1024
-    limit_gib = HUGE_PAGE_SHARE * host.memory_gib
+    limit_gib = MAX_HUGE_PAGE_SHARE * host.memory_gib
     if reserved_gib > limit_gib:
         max_pages = int(limit_gib * 1024 // pages.size_mib)
         family = host.name.split(".")[0]
         larger_types = [
             row.name
             for row in sorted(catalog.instance_types().values(), key=lambda row: row.memory_gib)
-            if row.name.split(".")[0] == family and HUGE_PAGE_SHARE * row.memory_gib >= reserved_gib
+            if row.name.split(".")[0] == family and MAX_HUGE_PAGE_SHARE * row.memory_gib >= reserved_gib
         ]
         yield Violation(
             ("aws", "vad", "huge_pages", "count"),
             f"{pages.count} huge pages x {pages.size_mib} MiB = {reserved_gib:g} GiB > "
-            f"{host.memory_gib:g} GiB of {host.name} x {HUGE_PAGE_SHARE:.0%} = {limit_gib:g} GiB",
+            f"{host.memory_gib:g} GiB of {host.name} x {MAX_HUGE_PAGE_SHARE:.0%} = {limit_gib:g} GiB",
             f"set count to at most {max_pages}" + (f", or use {larger_types[0]} or larger" if larger_types else ""),
         )
 
 
 @check(
     "huge-pages-used",
-    f"The VAD host reserves at least the huge pages that its data plane uses, and at most {HUGE_PAGES_SPARE} times "
+    f"The VAD host reserves at least the huge pages that its data plane uses, and at most {MAX_HUGE_PAGE_RATIO} times "
     "as many.",
     source="voice_blueprint/huge_pages.py, compared with the program in images/vad-dataplane/tests/e2e/test_docker.py",
     level=Level.WARNING,
 )
-def huge_pages_used(deployment: Deployment) -> Iterator[Violation]:
+def check_huge_pages_used(deployment: Deployment) -> Iterator[Violation]:
     vad = deployment.aws.vad
-    pages, queues, sessions = vad.huge_pages, vad.data_path.rx_queues, binding_bound(vad_host(vad)).calls
+    pages, queues, sessions = vad.huge_pages, vad.data_path.rx_queues, limiting_bound(vad_host_bounds(vad)).calls
     required_pages = huge_pages.required_pages(sessions, queues, pages.size_mib)
     usage_text = f"{required_pages} that {sessions:,} sessions on {queues} receive queues use"
     size = f"{pages.count} huge pages of {pages.size_mib} MiB"
@@ -74,19 +74,19 @@ def huge_pages_used(deployment: Deployment) -> Iterator[Violation]:
             f"{size} < {usage_text}: the data plane uses ordinary pages for the rest, or does not start",
             f"set count to {required_pages}",
         )
-    elif pages.count > HUGE_PAGES_SPARE * required_pages:
+    elif pages.count > MAX_HUGE_PAGE_RATIO * required_pages:
         wasted_gib = (pages.count - required_pages) * pages.size_mib / 1024
         yield Violation(
             ("aws", "vad", "huge_pages", "count"),
-            f"{size} > {HUGE_PAGES_SPARE} x the {usage_text}: {wasted_gib:.1f} GiB of memory would be reserved but "
+            f"{size} > {MAX_HUGE_PAGE_RATIO} x the {usage_text}: {wasted_gib:.1f} GiB of memory would be reserved but "
             "unused",
             f"set count to {required_pages}",
         )
 
 
 @check("ena-express-supported", "The VAD instance type supports ENA Express if it is enabled.", source=_EC2_ENA_EXPRESS)
-def ena_express_supported(deployment: Deployment) -> Iterator[Violation]:
-    host = _vad_type(deployment)
+def check_ena_express_supported(deployment: Deployment) -> Iterator[Violation]:
+    host = _vad_instance_type(deployment)
     if deployment.aws.vad.ena_express.enabled and not host.ena_express:
         family = host.name.split(".")[0]
         capable_type = min(
@@ -108,8 +108,8 @@ def ena_express_supported(deployment: Deployment) -> Iterator[Violation]:
     source=_EC2_ENA_EXPRESS + "; https://docs.aws.amazon.com/ec2/latest/instancetypes/co.html",
     level=Level.WARNING,
 )
-def ena_express_disputed(deployment: Deployment) -> Iterator[Violation]:
-    host = _vad_type(deployment)
+def check_ena_express_disputed(deployment: Deployment) -> Iterator[Violation]:
+    host = _vad_instance_type(deployment)
     if deployment.aws.vad.ena_express.enabled and host.ena_express and host.ena_express_note:
         yield Violation(
             ("aws", "vad", "ena_express"),
@@ -124,7 +124,7 @@ def ena_express_disputed(deployment: Deployment) -> Iterator[Violation]:
     "Every ASR fleet that receives chunks supports ENA Express if the VAD fleet enables it.",
     source=_EC2_ENA_EXPRESS,
 )
-def ena_express_peers_supported(deployment: Deployment) -> Iterator[Violation]:
+def check_ena_express_peers_supported(deployment: Deployment) -> Iterator[Violation]:
     if not deployment.aws.vad.ena_express.enabled:
         return
     for fleet in fleets(deployment):
@@ -132,8 +132,8 @@ def ena_express_peers_supported(deployment: Deployment) -> Iterator[Violation]:
             kind = fleet.instance_type.name
             yield Violation(
                 (*fleet.location, "instance_type"),
-                f"ENA Express is not supported on {kind}: traffic from {_vad_type(deployment).name} silently falls "
-                "back to ENA (both ends must support ENA Express)",
+                f"ENA Express is not supported on {kind}: traffic from {_vad_instance_type(deployment).name} "
+                "silently falls back to ENA (both ends must support ENA Express)",
                 "set aws.vad.ena_express.enabled: false; p5 is the only ASR type that supports it",
             )
 
@@ -144,13 +144,13 @@ def ena_express_peers_supported(deployment: Deployment) -> Iterator[Violation]:
     source=_EC2_ENA_EXPRESS,
     level=Level.INFO,
 )
-def ena_express_hops(deployment: Deployment) -> Iterator[Violation]:
+def check_ena_express_hops(deployment: Deployment) -> Iterator[Violation]:
     express = deployment.aws.vad.ena_express
     if express.enabled:
         yield Violation(
             ("aws", "vad", "ena_express"),
-            f"ENA Express on {_vad_type(deployment).name} only applies between hosts; packets from the load balancer "
-            "never use it, and it adds tens of microseconds of median latency to light traffic",
+            f"ENA Express on {_vad_instance_type(deployment).name} only applies between hosts; packets from the load "
+            "balancer never use it, and it adds tens of microseconds of median latency to light traffic",
             "measure with and without it: compare ena_srd_tx_pkts with ena_srd_eligible_tx_pkts in ethtool -S",
         )
 
@@ -160,7 +160,7 @@ def ena_express_hops(deployment: Deployment) -> Iterator[Violation]:
     f"The MTU is at most {ENA_EXPRESS_MTU} with ENA Express.",
     source="https://github.com/amzn/amzn-ec2-ena-utilities/tree/main/ena-express",
 )
-def ena_express_mtu(deployment: Deployment) -> Iterator[Violation]:
+def check_ena_express_mtu(deployment: Deployment) -> Iterator[Violation]:
     vad = deployment.aws.vad
     if vad.ena_express.enabled and vad.data_path.mtu > ENA_EXPRESS_MTU:
         yield Violation(
@@ -175,7 +175,7 @@ def ena_express_mtu(deployment: Deployment) -> Iterator[Violation]:
     f"The MTU is at most {XDP_MTU} on the af_xdp data path.",
     source=_ENA_XDP + "; https://github.com/amzn/amzn-drivers/issues/221",
 )
-def xdp_mtu(deployment: Deployment) -> Iterator[Violation]:
+def check_xdp_mtu(deployment: Deployment) -> Iterator[Violation]:
     path = deployment.aws.vad.data_path
     if path.mode is DataPathMode.AF_XDP and path.mtu > XDP_MTU:
         yield Violation(
@@ -190,7 +190,7 @@ def xdp_mtu(deployment: Deployment) -> Iterator[Violation]:
     f"One AudioChunk datagram ({CHUNK_DATAGRAM_BYTES} bytes) fits the MTU without fragmentation.",
     source="voice_blueprint/contract/ (AudioChunk); RFC 8900, IP fragmentation considered fragile",
 )
-def chunk_fits_mtu(deployment: Deployment) -> Iterator[Violation]:
+def check_chunk_fits_mtu(deployment: Deployment) -> Iterator[Violation]:
     mtu = deployment.aws.vad.data_path.mtu
     if mtu < CHUNK_DATAGRAM_BYTES:
         yield Violation(
@@ -206,7 +206,7 @@ def chunk_fits_mtu(deployment: Deployment) -> Iterator[Violation]:
     f"The receive ring is a power of two from {RX_RING_BOUNDS[0]} to {RX_RING_BOUNDS[1]}.",
     source="https://docs.kernel.org/networking/af_xdp.html; amzn-drivers ENA README (rings 256-16K)",
 )
-def rx_ring_size(deployment: Deployment) -> Iterator[Violation]:
+def check_rx_ring_size(deployment: Deployment) -> Iterator[Violation]:
     size = deployment.aws.vad.data_path.rx_ring_size
     low, high = RX_RING_BOUNDS
     if size & (size - 1) or not low <= size <= high:
@@ -223,8 +223,8 @@ def rx_ring_size(deployment: Deployment) -> Iterator[Violation]:
     "The polled receive queues fit the interface's queues, and leave two cores, or half of them, for other processes.",
     source="https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ena-queues.html; " + _ENA_XDP,
 )
-def rx_queues_fit(deployment: Deployment) -> Iterator[Violation]:
-    host = _vad_type(deployment)
+def check_rx_queues_fit(deployment: Deployment) -> Iterator[Violation]:
+    host = _vad_instance_type(deployment)
     queues = deployment.aws.vad.data_path.rx_queues
     # The in-tree ENA driver reserves half of the queues for XDP transmission.
     usable_queues = {DataPathMode.AF_XDP: max(host.network_queues // 2, 1), DataPathMode.VFIO: host.network_queues}

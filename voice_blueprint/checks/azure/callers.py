@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from voice_blueprint import catalog
-from voice_blueprint.azure.cpu_pods import NODE_CPUS, SIDECAR_CPUS, cpu_nodes, cpu_pods
-from voice_blueprint.capacity.bounds import STORE_FILL
-from voice_blueprint.capacity.load import load_for, peak_calls, sized_callers
+from voice_blueprint.azure.cpu_pods import RESERVED_NODE_CPUS, SIDECAR_CPUS, cpu_pods, required_cpu_nodes
+from voice_blueprint.capacity.bounds import MAX_STORE_FILL
+from voice_blueprint.capacity.load import load_on_tier, peak_calls, recommended_caller_sizes
 from voice_blueprint.capacity.tiers import agent_capacity, caller_capacities, peak_calls_for
-from voice_blueprint.checks.base import Level, Violation, check, location_text
+from voice_blueprint.checks.base import Level, Violation, check, format_location
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_blueprint.file.model.edge import NoAuthorizer
@@ -18,19 +18,19 @@ from voice_blueprint.file.model.edge import NoAuthorizer
     "Each tier that serves callers on Azure has capacity for the peak of the load.",
     source="voice_blueprint/capacity: bounds with their sources (`voice plan` shows them)",
 )
-def load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
+def check_load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
     load, callers, agents = deployment.load, deployment.azure.callers, deployment.azure.agents
     if load is None or callers is None or deployment.aws_section:
         return
-    for each, text in sized_callers(callers, agents, load):
-        tier_load = load_for(each.tier, load, agents)
+    for each, text in recommended_caller_sizes(callers, agents, load):
+        tier_load = load_on_tier(each.tier, load, agents)
         if (max_calls := peak_calls_for(each.tier, each.max_calls)) < (peak := peak_calls(tier_load)):
-            suffix = f", {STORE_FILL:.0%} of its memory" if each.tier is Tier.STATE else ""
+            suffix = f", {MAX_STORE_FILL:.0%} of its memory" if each.tier is Tier.STATE else ""
             yield Violation(
                 each.location,
                 f"tier {each.tier} supports at most {max_calls:,} calls{suffix}, but the load's peak is {peak:,} "
                 f"({tier_load.calls:,} x {load.peak_factor:g})",
-                f"set {location_text(each.location)} to {text}",
+                f"set {format_location(each.location)} to {text}",
             )
 
 
@@ -40,11 +40,14 @@ def load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
     "rollout.",
     source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview; a pod's CPUs are on one node",
 )
-def cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
+def check_cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
     callers, pool = deployment.azure.callers, deployment.azure.cpu_pool
     if callers is None or pool is None:
         return
-    node_cpus, pod_cpus = catalog.vm_sizes()[pool.vm_size].vcpus - NODE_CPUS, cpu_pods(callers, deployment.azure.agents)
+    node_cpus, pod_cpus = (
+        catalog.vm_sizes()[pool.vm_size].vcpus - RESERVED_NODE_CPUS,
+        cpu_pods(callers, deployment.azure.agents),
+    )
     at = ("azure", "cpu_pool", "nodes")
     for name, (cpus, _) in pod_cpus.items():
         if cpus > node_cpus:
@@ -56,13 +59,13 @@ def cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
             )
             return
     required_cpus = sum(cpus * (replicas.max + 1) for cpus, replicas in pod_cpus.values())
-    nodes = cpu_nodes(pool.vm_size, [cpus for cpus, _ in pod_cpus.values()], required_cpus)
+    nodes = required_cpu_nodes(pool.vm_size, [cpus for cpus, _ in pod_cpus.values()], required_cpus)
     if nodes > pool.nodes.max:
         yield Violation(
             at,
             f"the maximum is {pool.nodes.max} nodes of {pool.vm_size}, but the pods that serve callers can request "
             f"{required_cpus:.0f} CPUs, which need {nodes} nodes",
-            f"set {location_text(at)}.max to {nodes}, or lower replicas.max",
+            f"set {format_location(at)}.max to {nodes}, or lower replicas.max",
         )
 
 
@@ -71,7 +74,7 @@ def cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
     "In production, an Azure section authenticates callers.",
     source="docs/decisions/16-jwts-at-the-gateway.md",
 )
-def callers_are_known(deployment: Deployment) -> Iterator[Violation]:
+def check_callers_are_known(deployment: Deployment) -> Iterator[Violation]:
     callers = deployment.azure.callers
     production = deployment.environment is Environment.PRODUCTION
     if callers and production and isinstance(callers.edge.authorizer, NoAuthorizer):
@@ -88,7 +91,7 @@ def callers_are_known(deployment: Deployment) -> Iterator[Violation]:
     source="node images are released weekly, and an upgrade drains one node at a time",
     level=Level.WARNING,
 )
-def caller_tiers_survive(deployment: Deployment) -> Iterator[Violation]:
+def check_caller_tiers_survive(deployment: Deployment) -> Iterator[Violation]:
     callers = deployment.azure.callers
     if callers is None or deployment.environment is not Environment.PRODUCTION:
         return

@@ -15,7 +15,7 @@ from voice_blueprint.file.source import Location
 AZURE_ZONES = ("1", "2", "3")
 OLDEST_MINOR, NEWEST_MINOR = 35, 37
 """Supported Kubernetes minor versions in November 2026: support of 1.34 ended on 2026-10-27, and 1.37 is the newest."""
-SYSTEM_VCPUS = 4
+MIN_SYSTEM_VCPUS = 4
 """Minimum vCPUs that AKS accepts for a system pool."""
 SPOT_QUOTA = "lowPriorityCores"
 HOURS_PER_MONTH = 730
@@ -26,22 +26,22 @@ class QuotaUsage:
     """vCPUs that count against a quota.
 
     Attributes:
-        low: vCPUs at the minimum number of nodes.
-        high: vCPUs at the maximum number of nodes, including those that an upgrade adds.
+        min_vcpus: vCPUs at the minimum number of nodes.
+        max_vcpus: vCPUs at the maximum number of nodes, including those that an upgrade adds.
     """
 
     quota: str
-    at: Location
-    low: int
-    high: int
+    location: Location
+    min_vcpus: int
+    max_vcpus: int
 
 
-def counted_vcpus(azure: Azure) -> Iterator[QuotaUsage]:
+def quota_usages(azure: Azure) -> Iterator[QuotaUsage]:
     """Yield the vCPUs of every pool and of the jump host with their quotas."""
     for pool in read_cluster(azure).pools:
         quota = SPOT_QUOTA if pool.is_spot else pool.size.quota_family
         max_nodes = pool.max_nodes + pool.surge_nodes
-        yield QuotaUsage(quota, pool.location.at(), pool.min_nodes * pool.size.vcpus, max_nodes * pool.size.vcpus)
+        yield QuotaUsage(quota, pool.location.child(), pool.min_nodes * pool.size.vcpus, max_nodes * pool.size.vcpus)
     if isinstance(azure.access, JumpHost):
         size = catalog.vm_sizes()[azure.access.vm_size]
         yield QuotaUsage(size.quota_family, ("azure", "access", "vm_size"), size.vcpus, size.vcpus)
@@ -52,14 +52,14 @@ def counted_vcpus(azure: Azure) -> Iterator[QuotaUsage]:
     "A source shows that every pool's VM size is offered in the location.",
     source="https://learn.microsoft.com/azure/virtual-machines/sizes (rows of the catalogue, each with its source)",
 )
-def vm_size_in_location(cluster: Cluster) -> Iterator[Violation]:
+def check_vm_size_in_location(cluster: Cluster) -> Iterator[Violation]:
     location = cluster.location
     for pool in cluster.pools:
         size = pool.size
         if location and location not in size.regions:
             common_regions = set.intersection(*(set(each.size.regions) for each in cluster.pools))
             yield Violation(
-                pool.location.at("vm_size"),
+                pool.location.child("vm_size"),
                 f"no source shows that {size.name} is offered in {location}",
                 "use a location that offers every size of the cluster "
                 f"({', '.join(sorted(common_regions)) or 'there is none'}), or accept this check once `az vm list-skus "
@@ -73,7 +73,7 @@ def vm_size_in_location(cluster: Cluster) -> Iterator[Violation]:
     source="pay-as-you-go list prices of the catalogue; the bill may be in another currency",
     level=Level.WARNING,
 )
-def azure_budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
+def check_azure_budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
     azure, budget = deployment.azure, deployment.azure.observability.monthly_budget
     usd = HOURS_PER_MONTH * sum(
         pool.min_nodes * pool.size.usd_per_hour.get(azure.location, 0.0) for pool in read_cluster(azure).pools
@@ -93,19 +93,19 @@ def azure_budget_covers_minimum(deployment: Deployment) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/use-system-pools",
     acceptable=False,
 )
-def pools_have_their_gpus(cluster: Cluster) -> Iterator[Violation]:
+def check_pools_have_their_gpus(cluster: Cluster) -> Iterator[Violation]:
     for pool in cluster.pools:
-        size, at = pool.size, pool.location.at("vm_size")
+        size, at = pool.size, pool.location.child("vm_size")
         if (pool.is_system or pool.is_cpu) and size.gpu_count:
             yield Violation(
                 at,
                 f"{size.name} has {size.gpu_count} GPU(s), which pods of the {pool.name} pool do not use",
                 "use a size without GPUs, such as Standard_D8ds_v5",
             )
-        if pool.is_system and size.vcpus < SYSTEM_VCPUS:
+        if pool.is_system and size.vcpus < MIN_SYSTEM_VCPUS:
             yield Violation(
                 at,
-                f"{size.name} has {size.vcpus} vCPU, but AKS requires {SYSTEM_VCPUS} for a system pool",
+                f"{size.name} has {size.vcpus} vCPU, but AKS requires {MIN_SYSTEM_VCPUS} for a system pool",
                 "use a larger size",
             )
         if not (pool.is_system or pool.is_cpu) and not size.gpu_count:
@@ -121,7 +121,7 @@ def pools_have_their_gpus(cluster: Cluster) -> Iterator[Violation]:
     "Availability zones are 1 to 3, and the cluster has every zone of a pool.",
     source="https://learn.microsoft.com/azure/aks/availability-zones-overview",
 )
-def pool_zones_exist(cluster: Cluster) -> Iterator[Violation]:
+def check_pool_zones_exist(cluster: Cluster) -> Iterator[Violation]:
     zones = next((pool.zones for pool in cluster.pools if pool.is_system), AZURE_ZONES)
     for pool in cluster.pools:
         finding_location = cluster.finding_location if pool.is_system else pool.location
@@ -129,7 +129,7 @@ def pool_zones_exist(cluster: Cluster) -> Iterator[Violation]:
         for index, zone in enumerate(pool.zones):
             if zone not in known_zones:
                 yield Violation(
-                    finding_location.at("availability_zones", index),
+                    finding_location.child("availability_zones", index),
                     f'pool {pool.name} uses zone "{zone}", which '
                     f"{'Azure' if pool.is_system else 'the cluster'} does not have",
                     f"choose among {', '.join(known_zones)}",
@@ -141,11 +141,11 @@ def pool_zones_exist(cluster: Cluster) -> Iterator[Violation]:
     "The system pool has at least one node.",
     source="https://learn.microsoft.com/azure/aks/use-system-pools",
 )
-def system_pool_has_node(cluster: Cluster) -> Iterator[Violation]:
+def check_system_pool_has_node(cluster: Cluster) -> Iterator[Violation]:
     for pool in cluster.pools:
         if pool.is_system and pool.min_nodes < 1:
             yield Violation(
-                pool.location.at("nodes"),
+                pool.location.child("nodes"),
                 f"system pool {pool.name} has a minimum of 0 nodes, but AKS requires at least one",
                 "set min to 1",
             )
@@ -156,7 +156,7 @@ def system_pool_has_node(cluster: Cluster) -> Iterator[Violation]:
     "Capacity reservations and spot are used only with sizes that support them.",
     source="https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview (2026-02)",
 )
-def purchase_supported(cluster: Cluster) -> Iterator[Violation]:
+def check_purchase_supported(cluster: Cluster) -> Iterator[Violation]:
     sizes = catalog.vm_sizes().values()
     for pool in cluster.pools:
         for is_requested, is_supported, feature, alternatives in (
@@ -170,7 +170,7 @@ def purchase_supported(cluster: Cluster) -> Iterator[Violation]:
         ):
             if is_requested and not is_supported:
                 yield Violation(
-                    pool.location.at("purchase"),
+                    pool.location.child("purchase"),
                     f"pool {pool.name}: {pool.size.name} does not support {feature}",
                     f"set option to on-demand, or use one of {', '.join(alternatives)}",
                 )
@@ -182,12 +182,12 @@ def purchase_supported(cluster: Cluster) -> Iterator[Violation]:
     source="https://prices.azure.com/api/retail/prices, as read for voice_blueprint/catalog/vm_sizes.yaml",
     level=Level.WARNING,
 )
-def size_available_in_region(deployment: Deployment) -> Iterator[Violation]:
+def check_size_available_in_region(deployment: Deployment) -> Iterator[Violation]:
     location = deployment.azure.location
     for pool in read_cluster(deployment.azure).pools:
         if location in pool.size.unpriced_regions:
             yield Violation(
-                pool.location.at("vm_size"),
+                pool.location.child("vm_size"),
                 f"no source shows that {pool.size.name} is sold in {location}",
                 f"check az vm list-skus --location {location} --size {pool.size.name}, or use a region of the price "
                 f"list: {', '.join(pool.size.usd_per_hour)}",
@@ -199,11 +199,11 @@ def size_available_in_region(deployment: Deployment) -> Iterator[Violation]:
     "The API server of the cluster is not reachable from every address.",
     source="https://learn.microsoft.com/azure/aks/api-server-authorized-ip-ranges",
 )
-def api_server_is_closed(cluster: Cluster) -> Iterator[Violation]:
+def check_api_server_is_closed(cluster: Cluster) -> Iterator[Violation]:
     ranges = cluster.authorized_ranges
     if ranges is not None and (not ranges or admits_any_address(ranges)):
         yield Violation(
-            cluster.finding_location.at("access", "authorized_ranges"),
+            cluster.finding_location.child("access", "authorized_ranges"),
             f"the API server is reachable from {', '.join(ranges) or 'every address'}, which is more than a /8 of "
             "all addresses",
             "specify the address ranges of your administrators, or use another kind of access",
@@ -216,7 +216,7 @@ def api_server_is_closed(cluster: Cluster) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/use-system-pools (two nodes at least, three recommended)",
     level=Level.WARNING,
 )
-def system_pool_survives(deployment: Deployment) -> Iterator[Violation]:
+def check_system_pool_survives(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     if deployment.environment is not Environment.PRODUCTION:
         return
@@ -237,7 +237,7 @@ def system_pool_survives(deployment: Deployment) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/spot-node-pool (no availability guarantee)",
     level=Level.WARNING,
 )
-def spot_holds_no_minimum(deployment: Deployment) -> Iterator[Violation]:
+def check_spot_holds_no_minimum(deployment: Deployment) -> Iterator[Violation]:
     for index, pool in enumerate(deployment.azure.pools):
         if isinstance(pool.purchase, SpotNodes) and pool.nodes.min:
             yield Violation(
@@ -253,7 +253,7 @@ def spot_holds_no_minimum(deployment: Deployment) -> Iterator[Violation]:
     source="https://kubernetes.io/releases and https://learn.microsoft.com/azure/aks/supported-kubernetes-versions",
     level=Level.WARNING,
 )
-def kubernetes_version_supported(deployment: Deployment) -> Iterator[Violation]:
+def check_kubernetes_version_supported(deployment: Deployment) -> Iterator[Violation]:
     version = deployment.azure.kubernetes_version
     minor = int(version.partition(".")[2])
     if not OLDEST_MINOR <= minor <= NEWEST_MINOR:
@@ -272,14 +272,14 @@ def kubernetes_version_supported(deployment: Deployment) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/quotas/per-vm-quota-requests",
     level=Level.INFO,
 )
-def family_quota_need(deployment: Deployment) -> Iterator[Violation]:
+def check_family_quota_need(deployment: Deployment) -> Iterator[Violation]:
     counted: dict[str, list[QuotaUsage]] = defaultdict(list)
-    for part in counted_vcpus(deployment.azure):
+    for part in quota_usages(deployment.azure):
         counted[part.quota].append(part)
     for family, parts in counted.items():
-        low, high = sum(part.low for part in parts), sum(part.high for part in parts)
+        low, high = sum(part.min_vcpus for part in parts), sum(part.max_vcpus for part in parts)
         yield Violation(
-            parts[0].at,
+            parts[0].location,
             f"{family}: {low} vCPU at the minimum, {high} at the maximum during an upgrade",
             f"compare with the output of az vm list-usage --location {deployment.azure.location} --output table",
         )

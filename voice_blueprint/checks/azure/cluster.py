@@ -10,8 +10,8 @@ from voice_blueprint.azure.topology import Request
 from voice_blueprint.catalog import Gpu, ModelCard, VmSize
 from voice_blueprint.catalog.inference import Task
 from voice_blueprint.engines.cell import LMCACHE_CPUS, cell_cpus, cell_requests, cpus_without_lmcache, helper_memory_gib
-from voice_blueprint.engines.sizing.host import FILE_SYSTEM_SHARE, host_parts
-from voice_blueprint.engines.sizing.layouts import cell_groups
+from voice_blueprint.engines.sizing.host import FILE_SYSTEM_FACTOR, pod_memory_by_purpose
+from voice_blueprint.engines.sizing.layouts import cell_gpu_groups
 from voice_blueprint.engines.sizing.memory import GPU_MEMORY_UTILIZATION
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.azure import (
@@ -42,7 +42,7 @@ class FindingLocation:
     section: Location = ()
     urn: str = ""
 
-    def at(self, *keys: str | int) -> Location:
+    def child(self, *keys: str | int) -> Location:
         """Return the location of a setting. For a Pulumi resource, this is the URN of the resource."""
         return (self.urn,) if self.urn else (*self.section, *keys)
 
@@ -144,17 +144,17 @@ class Pod:
         return f"{self.name} on pool {self.pool.name}"
 
     @property
-    def per_node(self) -> int:
+    def max_per_node(self) -> int:
         """Number of pods that the GPUs of a node allow, or 0 if a pod has no GPUs or too many."""
         return self.size.gpu_count // self.gpus if self.gpus else 0
 
     @property
-    def pods_on_node(self) -> int:
+    def pods_on_full_node(self) -> int:
         """Number of pods on a full node.
 
         The number is at least 1, even if the node has too few GPUs, so that other limits of the node can be checked.
         """
-        return max(1, self.per_node)
+        return max(1, self.max_per_node)
 
 
 @dataclass(frozen=True)
@@ -162,12 +162,12 @@ class ModelCache:
     """A volume with the weights of models.
 
     Attributes:
-        at: Location of its size.
+        location: Location of its size.
         gib: Size, GiB.
         models: Models of the engines that mount the volume, by name.
     """
 
-    at: Location
+    location: Location
     gib: float
     models: dict[str, ModelCard]
 
@@ -178,7 +178,7 @@ class Cluster:
 
     Attributes:
         location: Azure region; empty if unknown.
-        agreed: Models with a licence agreement.
+        agreed_models: Models with a licence agreement.
         authorized_ranges: Ranges that may reach the API server; ``None`` if the API server is private.
     """
 
@@ -188,7 +188,7 @@ class Cluster:
     pods: tuple[Pod, ...] = ()
     caches: tuple[ModelCache, ...] = ()
     commercial: bool = False
-    agreed: frozenset[str] = field(default_factory=frozenset)
+    agreed_models: frozenset[str] = field(default_factory=frozenset)
     authorized_ranges: tuple[str, ...] | None = None
 
     def pods_by_pool(self) -> dict[str, list[Pod]]:
@@ -199,7 +199,7 @@ class Cluster:
         return {
             pool.name: results
             for pool in self.pools
-            if (results := [pod for pod in self.pods if pod.pool.name == pool.name and pod.per_node])
+            if (results := [pod for pod in self.pods if pod.pool.name == pool.name and pod.max_per_node])
         }
 
 
@@ -209,22 +209,22 @@ def read_cluster(azure: Azure) -> Cluster:
     The models and VM sizes of services and pools must be in the catalogue.
     """
     location = FindingLocation(("azure",))
-    pools = tuple(_pools(azure))
-    pods = tuple(_pods(azure, {pool.name: pool for pool in pools}))
+    pools = tuple(_read_pools(azure))
+    pods = tuple(_read_pods(azure, {pool.name: pool for pool in pools}))
     models = {engine.model.name: engine.model for pod in pods for engine in pod.engines}
     return Cluster(
         location,
         azure.location,
         pools,
         pods,
-        (ModelCache(location.at("model_cache_gib"), azure.model_cache_gib, models),),
+        (ModelCache(location.child("model_cache_gib"), azure.model_cache_gib, models),),
         azure.commercial,
         frozenset(agreement.model for agreement in azure.model_agreements),
         azure.access.authorized_ranges if isinstance(azure.access, PublicApiServer) else None,
     )
 
 
-def _pools(azure: Azure) -> Iterator[Pool]:
+def _read_pools(azure: Azure) -> Iterator[Pool]:
     system = azure.system_pool
     size = catalog.vm_sizes()[system.vm_size]
     nodes = system.nodes
@@ -251,19 +251,19 @@ def _pools(azure: Azure) -> Iterator[Pool]:
         )
 
 
-def _pods(azure: Azure, pools: dict[str, Pool]) -> Iterator[Pod]:
+def _read_pods(azure: Azure, pools: dict[str, Pool]) -> Iterator[Pod]:
     for index, service in enumerate(azure.services):
         location = FindingLocation(("azure", "services", index))
         if isinstance(service, ChatService):
-            pool_locations = [(name, location.at("pools", number)) for number, name in enumerate(service.pools)]
+            pool_locations = [(name, location.child("pools", number)) for number, name in enumerate(service.pools)]
         else:
-            pool_locations = [(service.pool, location.at("pool"))]
+            pool_locations = [(service.pool, location.child("pool"))]
         for name, at in pool_locations:
-            yield _pod(service, location, pools[name], at)
+            yield _read_pod(service, location, pools[name], at)
 
 
-def _pod(service: AzureService, finding_location: FindingLocation, pool: Pool, pool_location: Location) -> Pod:
-    size, lmcache = pool.size, _lmcache(service)
+def _read_pod(service: AzureService, finding_location: FindingLocation, pool: Pool, pool_location: Location) -> Pod:
+    size, lmcache = pool.size, _lmcache_pool(service)
     gpus, cpus, replicas = 1, float(service.cpus), service.replicas_on(pool.name)
     requests: tuple[Request, ...]
     match service:
@@ -285,21 +285,21 @@ def _pod(service: AzureService, finding_location: FindingLocation, pool: Pool, p
         gpus=gpus,
         cpus=cpus,
         requests=requests,
-        memory_gib=host_parts(gpus, lmcache.l1_gib if lmcache else 0, helper_memory_gib(service)),
-        nvme_gib=lmcache.l2_nvme_gib * FILE_SYSTEM_SHARE if lmcache else 0,
+        memory_gib=pod_memory_by_purpose(gpus, lmcache.l1_gib if lmcache else 0, helper_memory_gib(service)),
+        nvme_gib=lmcache.l2_nvme_gib * FILE_SYSTEM_FACTOR if lmcache else 0,
         min_replicas=replicas.min,
         max_replicas=replicas.max,
         surge=surge_pods(replicas),
-        engines=tuple(_engines(service, size)),
+        engines=tuple(_read_engines(service, size)),
         is_cell=isinstance(service, PrefillDecodeCell),
     )
 
 
-def _engines(service: AzureService, size: VmSize) -> Iterator[Engine]:
+def _read_engines(service: AzureService, size: VmSize) -> Iterator[Engine]:
     model = catalog.models()[service.model]
     match service:
         case PrefillDecodeCell():
-            for request, group in enumerate(_cell_groups(size)):
+            for request, group in enumerate(_cell_gpu_groups(size)):
                 yield Engine(
                     model, "vllm", VLLM_TASKS, size.gpu_count // 2, service.load,
                     transfers_kv=True, gpus=group, request=request,
@@ -316,16 +316,16 @@ def _engines(service: AzureService, size: VmSize) -> Iterator[Engine]:
                 service.load,
                 service.kv_cache_type,
                 service.quantization,
-                transfers_kv=_lmcache(service) is not None,
+                transfers_kv=_lmcache_pool(service) is not None,
             )
 
 
-def _cell_groups(size: VmSize) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _cell_gpu_groups(size: VmSize) -> tuple[tuple[int, ...], tuple[int, ...]]:
     try:
-        return cell_groups(size)
+        return cell_gpu_groups(size)
     except DoesNotFitError:
         return (), ()
 
 
-def _lmcache(service: AzureService) -> LmcachePool | None:
+def _lmcache_pool(service: AzureService) -> LmcachePool | None:
     return service.lmcache if isinstance(service, PrefillDecodeCell | AggregatedService) else None

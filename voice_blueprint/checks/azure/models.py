@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from voice_blueprint import catalog
 from voice_blueprint.checks.azure.cluster import Cluster, Engine, Pod
-from voice_blueprint.checks.base import Violation, cluster_check, refusal
-from voice_blueprint.engines.sizing.fit import check_cached_prompts, check_reuse
+from voice_blueprint.checks.base import Violation, cluster_check, violation_if_unfit
+from voice_blueprint.engines.sizing.fit import check_cached_prompts, check_kv_reuse
 
 OLDER_DRIVERS = {"A10": "GRID 570.211.01"}
 """Drivers of AKS node images that are older than the R580 branch required by CUDA 13, by GPU model; all others have
@@ -17,12 +17,12 @@ OLDER_DRIVERS = {"A10": "GRID 570.211.01"}
     "Every model's licence, or an agreement, allows the use of the deployment.",
     source="https://huggingface.co/mistralai/Voxtral-4B-TTS-2603 (CC BY-NC 4.0); each model's row names its licence",
 )
-def licence_allows_use(cluster: Cluster) -> Iterator[Violation]:
-    for pod, engine in _engines(cluster):
+def check_licence_allows_use(cluster: Cluster) -> Iterator[Violation]:
+    for pod, engine in _engines_with_pods(cluster):
         card = engine.model
-        if cluster.commercial and not card.commercial_use and card.name not in cluster.agreed:
+        if cluster.commercial and not card.commercial_use and card.name not in cluster.agreed_models:
             yield Violation(
-                pod.location.at("model"),
+                pod.location.child("model"),
                 f"{card.name} is licensed {card.licence}, which forbids commercial use, and this deployment is "
                 "commercial",
                 "add the agreement with its owner to model_agreements, use another model, or set commercial: false "
@@ -36,12 +36,12 @@ def licence_allows_use(cluster: Cluster) -> Iterator[Violation]:
     source="https://github.com/vllm-project/vllm/blob/main/vllm/v1/core/sched/scheduler.py (asserted when it starts)",
     acceptable=False,
 )
-def kv_transfer_supported(cluster: Cluster) -> Iterator[Violation]:
-    for pod, engine in _engines(cluster):
+def check_kv_transfer_supported(cluster: Cluster) -> Iterator[Violation]:
+    for pod, engine in _engines_with_pods(cluster):
         if engine.transfers_kv:
-            yield from refusal(pod.location.at("model"), pod.title, check_reuse, engine.model)
+            yield from violation_if_unfit(pod.location.child("model"), pod.title, check_kv_reuse, engine.model)
             if engine.load:
-                yield from refusal(pod.location.at("load"), pod.title, check_cached_prompts, engine.load)
+                yield from violation_if_unfit(pod.location.child("load"), pod.title, check_cached_prompts, engine.load)
 
 
 @cluster_check(
@@ -49,11 +49,11 @@ def kv_transfer_supported(cluster: Cluster) -> Iterator[Violation]:
     "The NVIDIA driver of every pool's node image supports the CUDA version of its engine.",
     source="https://github.com/Azure/AKS/issues/5875 and https://docs.nvidia.com/deploy/cuda-compatibility",
 )
-def driver_runs_engine(cluster: Cluster) -> Iterator[Violation]:
-    for pod, engine in _engines(cluster):
+def check_driver_runs_engine(cluster: Cluster) -> Iterator[Violation]:
+    for pod, engine in _engines_with_pods(cluster):
         driver = OLDER_DRIVERS.get(pod.size.gpu or "")
         release = catalog.engines()[engine.kind]
-        if driver and release.min_driver and not _is_compatible(driver, release.min_driver):
+        if driver and release.min_driver and not _is_driver_compatible(driver, release.min_driver):
             yield Violation(
                 pod.pool_location,
                 f"{pod.size.name} has driver {driver}, but {release.name} {release.version} is built for CUDA 13, "
@@ -63,11 +63,11 @@ def driver_runs_engine(cluster: Cluster) -> Iterator[Violation]:
             )
 
 
-def _engines(cluster: Cluster) -> Iterator[tuple[Pod, Engine]]:
+def _engines_with_pods(cluster: Cluster) -> Iterator[tuple[Pod, Engine]]:
     return ((pod, engine) for pod in cluster.pods for engine in pod.engines)
 
 
-def _is_compatible(driver: str, required: str) -> bool:
+def _is_driver_compatible(driver: str, required_branch: str) -> bool:
     """Return True if a driver such as ``GRID 570.211.01`` belongs to the required branch or to a later one."""
     branch = driver.rsplit(maxsplit=1)[-1].partition(".")[0]
-    return int(branch) >= int(required.removeprefix("R"))
+    return int(branch) >= int(required_branch.removeprefix("R"))

@@ -10,8 +10,8 @@ from voice_blueprint.checks.base import Level, Violation, check, cluster_check
 from voice_blueprint.file.model.azure import Azure, ChatService
 from voice_blueprint.file.model.deployment import Deployment
 
-PLACEHOLDER = "00000000-0000-0000-0000-000000000000"
-POD_PREFIX = 24
+PLACEHOLDER_ID = "00000000-0000-0000-0000-000000000000"
+POD_PREFIX_LENGTH = 24
 """Prefix length of the range of pod addresses that each node receives from the overlay network."""
 AZURE_RESERVED_ADDRESSES = 5
 """Addresses that Azure reserves in every subnet."""
@@ -22,7 +22,7 @@ AZURE_RESERVED_ADDRESSES = 5
     "Every GPU pool has a service.",
     source="voice_blueprint/file/model/azure.py: pods choose their pool by name",
 )
-def pool_has_service(deployment: Deployment) -> Iterator[Violation]:
+def check_pool_has_service(deployment: Deployment) -> Iterator[Violation]:
     used_pools = {pod.pool.name for pod in read_cluster(deployment.azure).pods}
     for index, pool in enumerate(deployment.azure.pools):
         if pool.name not in used_pools:
@@ -39,18 +39,18 @@ def pool_has_service(deployment: Deployment) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview and "
     "https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#max-surge",
 )
-def pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
+def check_pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
     for pods in cluster.pods_by_pool().values():
         pool = pods[0].pool
-        required = sum(_nodes(pod, pod.max_replicas + pod.surge) for pod in pods)
+        required = sum(_required_nodes(pod, pod.max_replicas + pod.surge) for pod in pods)
         if required > pool.max_nodes:
             parts = ", ".join(
                 f"{pod.max_replicas} replicas of {pod.name}{f' and {pod.surge} of a rollout' if pod.surge else ''} "
-                f"at {pod.per_node} per node"
+                f"at {pod.max_per_node} per node"
                 for pod in pods
             )
             yield Violation(
-                pods[0].location.at("replicas"),
+                pods[0].location.child("replicas"),
                 f"pool {pool.name} has a maximum of {pool.max_nodes} nodes, but {parts} need {required}",
                 f"set nodes.max of the pool to {required}, or lower replicas.max",
             )
@@ -62,7 +62,7 @@ def pool_holds_replicas(cluster: Cluster) -> Iterator[Violation]:
     source="https://keda.sh/docs/latest/concepts/scaling-deployments (a scaler wakes a workload by a metric; these are "
     "published by the engines themselves)",
 )
-def service_wakes(deployment: Deployment) -> Iterator[Violation]:
+def check_service_wakes(deployment: Deployment) -> Iterator[Violation]:
     for index, service in enumerate(deployment.azure.services):
         pool = service.pools[0] if isinstance(service, ChatService) else service.pool
         if service.replicas_on(pool).min == 0:
@@ -81,20 +81,20 @@ def service_wakes(deployment: Deployment) -> Iterator[Violation]:
     "weekly)",
     level=Level.WARNING,
 )
-def upgrade_keeps_service(deployment: Deployment) -> Iterator[Violation]:
+def check_upgrade_keeps_service(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     services: dict[str, list[Pod]] = defaultdict(list)
     for pod in read_cluster(azure).pods:
-        if pod.per_node and pod.min_replicas:
+        if pod.max_per_node and pod.min_replicas:
             services[pod.name].append(pod)
     for name, pods in services.items():
         pool = pods[0].pool
-        if sum(_nodes(pod, pod.min_replicas) for pod in pods) == 1 and not pool.surge_nodes:
+        if sum(_required_nodes(pod, pod.min_replicas) for pod in pods) == 1 and not pool.surge_nodes:
             window = azure.maintenance
             # AKS adds no nodes to a spot pool: https://github.com/hashicorp/terraform-provider-azurerm/issues/19355
             surge_remedy = "" if pool.is_spot else f"set surge_nodes: 1 (quota for {pool.size.vcpus} vCPU more), "
             yield Violation(
-                pool.location.at("nodes"),
+                pool.location.child("nodes"),
                 f"{name} can run on a single node of pool {pool.name}, and an upgrade drains it before another one "
                 f"serves: with each node image, {name} is unavailable on {window.day} from {window.start} UTC until "
                 "a node has booted and its engine has loaded",
@@ -109,13 +109,13 @@ def upgrade_keeps_service(deployment: Deployment) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview",
     level=Level.WARNING,
 )
-def pool_minimum_used(deployment: Deployment) -> Iterator[Violation]:
+def check_pool_minimum_used(deployment: Deployment) -> Iterator[Violation]:
     for pods in read_cluster(deployment.azure).pods_by_pool().values():
         pool = pods[0].pool
-        required = sum(_nodes(pod, pod.min_replicas) for pod in pods)
+        required = sum(_required_nodes(pod, pod.min_replicas) for pod in pods)
         if pool.min_nodes > required:
             yield Violation(
-                pool.location.at("nodes"),
+                pool.location.child("nodes"),
                 f"pool {pool.name} keeps {pool.min_nodes} nodes, but its services need {required} at their minimum "
                 "replicas",
                 f"set nodes.min to {required}, or raise replicas.min",
@@ -127,7 +127,7 @@ def pool_minimum_used(deployment: Deployment) -> Iterator[Violation]:
     "A pool of cells has one service.",
     source="https://github.com/NVIDIA/k8s-device-plugin/issues/1193",
 )
-def cell_pool_is_exclusive(cluster: Cluster) -> Iterator[Violation]:
+def check_cell_pool_is_exclusive(cluster: Cluster) -> Iterator[Violation]:
     for pods in cluster.pods_by_pool().values():
         cell = next((pod for pod in pods if pod.is_cell), None)
         for other in pods:
@@ -146,17 +146,17 @@ def cell_pool_is_exclusive(cluster: Cluster) -> Iterator[Violation]:
     "The pods' range has a /24 for every node that the pools can have, including those of an upgrade.",
     source="https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay",
 )
-def pod_range_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
+def check_pod_range_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     prefix = IPv4Network(azure.network.pod_cidr).prefixlen
-    max_nodes = 2 ** (POD_PREFIX - prefix) if prefix <= POD_PREFIX else 0
+    max_nodes = 2 ** (POD_PREFIX_LENGTH - prefix) if prefix <= POD_PREFIX_LENGTH else 0
     required = _max_nodes(azure)
     if required > max_nodes:
         yield Violation(
             ("azure", "network", "pod_cidr"),
-            f"{azure.network.pod_cidr} supports {max_nodes} nodes with a /{POD_PREFIX} each, but the pools can have "
-            f"{required}",
-            f"use a /{POD_PREFIX - math.ceil(math.log2(required))} or larger; a /16 supports 256",
+            f"{azure.network.pod_cidr} supports {max_nodes} nodes with a /{POD_PREFIX_LENGTH} each, but the pools "
+            f"can have {required}",
+            f"use a /{POD_PREFIX_LENGTH - math.ceil(math.log2(required))} or larger; a /16 supports 256",
         )
 
 
@@ -166,7 +166,7 @@ def pod_range_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/virtual-network/virtual-networks-faq "
     "(five addresses a subnet are reserved)",
 )
-def virtual_network_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
+def check_virtual_network_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
     azure = deployment.azure
     network = IPv4Network(azure.network.cidr)
     available = network.num_addresses // 2 - AZURE_RESERVED_ADDRESSES
@@ -185,9 +185,9 @@ def virtual_network_holds_nodes(deployment: Deployment) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/manage-local-accounts-managed-azure-ad",
     level=Level.WARNING,
 )
-def admin_group_is_real(deployment: Deployment) -> Iterator[Violation]:
+def check_admin_group_is_real(deployment: Deployment) -> Iterator[Violation]:
     for index, group in enumerate(deployment.azure.admin_groups):
-        if group == PLACEHOLDER:
+        if group == PLACEHOLDER_ID:
             yield Violation(
                 ("azure", "admin_groups", index),
                 f"{group} is a placeholder; local accounts are disabled, so no user could administer the cluster",
@@ -195,8 +195,8 @@ def admin_group_is_real(deployment: Deployment) -> Iterator[Violation]:
             )
 
 
-def _nodes(pod: Pod, replicas: int) -> int:
-    return math.ceil(replicas / pod.per_node)
+def _required_nodes(pod: Pod, replicas: int) -> int:
+    return math.ceil(replicas / pod.max_per_node)
 
 
 def _max_nodes(azure: Azure) -> int:

@@ -10,26 +10,26 @@ from voice_blueprint.azure.rollout import START_TIMEOUT_S
 from voice_blueprint.azure.topology import kube_reserved_cpus
 from voice_blueprint.capacity.load import peak_calls
 from voice_blueprint.checks.azure.cluster import Cluster, Pod, read_cluster
-from voice_blueprint.checks.base import Level, Violation, check, cluster_check, location_text, refusal
+from voice_blueprint.checks.base import Level, Violation, check, cluster_check, format_location, violation_if_unfit
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import StartPhase
 from voice_blueprint.engines.launch.coldstart import BUDGETS
 from voice_blueprint.engines.sizing.fit import check_engine
-from voice_blueprint.engines.sizing.host import FILE_SYSTEM_SHARE, HostBudget
+from voice_blueprint.engines.sizing.host import FILE_SYSTEM_FACTOR, HostBudget
 from voice_blueprint.engines.sizing.memory import weights_gib
 from voice_blueprint.engines.sizing.service import size_service, transcription_capacity
 from voice_blueprint.file.model.azure import Azure, ChatService
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.serving import KvCacheType
 
-RESERVATIONS = "https://learn.microsoft.com/azure/aks/node-resource-reservations"
+RESERVATIONS_DOCS = "https://learn.microsoft.com/azure/aks/node-resource-reservations"
 DAEMON_CPUS = 1.0
 """CPU requests of a node's DaemonSets: network, metrics, device plugin, log agent. ASSUMED."""
 START_WITHOUT_WEIGHTS_S = sum(
     phase.seconds or 0 for phase in BUDGETS[Image.ASR_VLLM] if phase.phase not in {StartPhase.PULL, StartPhase.WEIGHTS}
 )
 """Duration of vLLM's first start, excluding the loading of weights: compilation, graph capture and warm-up."""
-REVISIONS_KEPT = 2
+CACHED_REVISIONS = 2
 """Number of revisions of a model in the cache: the served one, and the one that a rollout downloads. The hub's cache
 does not delete revisions automatically."""
 COMPILE_CACHES_GIB = 2
@@ -42,13 +42,13 @@ COMPILE_CACHES_GIB = 2
     source="https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html (asserted when the model is loaded)",
     acceptable=False,
 )
-def engine_splits_model(cluster: Cluster) -> Iterator[Violation]:
+def check_engine_splits_model(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         for engine in pod.engines:
             gpu, tensor_parallel = pod.pool.gpu, engine.tensor_parallel
             if gpu and tensor_parallel and engine.kind == engine.model.served_by == "vllm":
-                yield from refusal(
-                    pod.location.at("tensor_parallel"),
+                yield from violation_if_unfit(
+                    pod.location.child("tensor_parallel"),
                     pod.title,
                     check_engine,
                     engine.model,
@@ -63,7 +63,7 @@ def engine_splits_model(cluster: Cluster) -> Iterator[Violation]:
     "At their maximum replicas, services that transcribe audio support the peak of the file's load.",
     source="voice_blueprint/engines/sizing: sessions by memory, as `voice plan` shows them",
 )
-def load_fits_services(deployment: Deployment) -> Iterator[Violation]:
+def check_load_fits_services(deployment: Deployment) -> Iterator[Violation]:
     load = deployment.load
     if load is None or deployment.azure_section is None or deployment.aws_section:
         return
@@ -71,64 +71,69 @@ def load_fits_services(deployment: Deployment) -> Iterator[Violation]:
         result, peak = list(transcription_capacity(deployment.azure)), peak_calls(load)
     except LookupError:
         return  # another check reports a pool without GPUs
-    max_sessions = sum(pool.high * pool.sessions for pool in result)
+    max_sessions = sum(pool.max_replicas * pool.sessions for pool in result)
     if max_sessions < peak:
+        missing_replicas = math.ceil((peak - max_sessions) / result[0].sessions) if result else 0
         named = (
-            ", ".join(f"{pool.service} {pool.high} x {pool.sessions}" for pool in result) or "none transcribes audio"
+            ", ".join(f"{pool.service} {pool.max_replicas} x {pool.sessions}" for pool in result)
+            or "none transcribes audio"
         )
         yield Violation(
             ("load", "calls"),
             f"the load's peak is {peak:,} ({load.calls:,} x {load.peak_factor:g}), but the services support "
             f"{max_sessions:,} ({named})",
-            f"{growth(deployment.azure, result[0].service, math.ceil((peak - max_sessions) / result[0].sessions))}, or "
+            f"{scale_out_remedy(deployment.azure, result[0].service, missing_replicas)}, or "
             f"lower load.calls to {int(max_sessions / load.peak_factor)}"
             if result
             else "add a service whose model transcribes audio",
         )
 
 
-def growth(azure: Azure, name: str, replicas: int) -> str:
+def scale_out_remedy(azure: Azure, name: str, replicas: int) -> str:
     """Return the settings that add replicas to a service, and nodes to its first pool."""
     index, service = next((index, each) for index, each in enumerate(azure.services) if each.name == name)
     first = size_service(azure, service).pools[0]
     pool_names = [each.pool for each in service.pool_replicas] if isinstance(service, ChatService) else []
     bounds = ("pool_replicas", pool_names.index(first.pool)) if first.pool in pool_names else ("replicas",)
-    at = location_text(("azure", "services", index, *bounds, "max"))
+    at = format_location(("azure", "services", index, *bounds, "max"))
     pool = next(index for index, each in enumerate(azure.pools) if each.name == first.pool)
     nodes = first.nodes_max + math.ceil(replicas / first.replicas_per_node)
-    max_nodes = location_text(("azure", "pools", pool, "nodes", "max"))
+    max_nodes = format_location(("azure", "pools", pool, "nodes", "max"))
     return f"set {at} to {first.max_replicas + replicas}, {max_nodes} to {nodes}"
 
 
 @cluster_check(
     "node-memory-holds-pods",
     "A node has memory for as many pods as its GPUs allow: engines, shared memory and LMCache.",
-    source=f"{RESERVATIONS}; https://github.com/LMCache/LMCache/issues/796 (a pool of 200 GB that took its node down)",
+    source=f"{RESERVATIONS_DOCS}; https://github.com/LMCache/LMCache/issues/796 (a pool of 200 GB that took its node "
+    "down)",
     acceptable=False,
 )
-def node_memory_holds_pods(cluster: Cluster) -> Iterator[Violation]:
+def check_node_memory_holds_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         if pod.gpus:
-            at = pod.location.at("lmcache") if pod.memory_gib.get("LMCache") else pod.pool_location
-            yield from refusal(at, pod.title, HostBudget(pod.size, pod.pods_on_node, pod.memory_gib).check)
+            at = pod.location.child("lmcache") if pod.memory_gib.get("LMCache") else pod.pool_location
+            yield from violation_if_unfit(
+                at, pod.title, HostBudget(pod.size, pod.pods_on_full_node, pod.memory_gib).check
+            )
 
 
-@cluster_check("node-cpus-hold-pods", "A node has CPUs for as many pods as its GPUs allow.", source=RESERVATIONS)
-def node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
+@cluster_check("node-cpus-hold-pods", "A node has CPUs for as many pods as its GPUs allow.", source=RESERVATIONS_DOCS)
+def check_node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         available_cpus = int(pod.size.vcpus - kube_reserved_cpus(pod.size) - DAEMON_CPUS)
-        required = pod.pods_on_node * pod.cpus
+        required = pod.pods_on_full_node * pod.cpus
         if required > available_cpus:
             yield Violation(
-                pod.location.at("cpus"),
-                f"{pod.pods_on_node} pod(s) of {pod.name} on {pod.size.name} request {required:g} CPUs, but the "
+                pod.location.child("cpus"),
+                f"{pod.pods_on_full_node} pod(s) of {pod.name} on {pod.size.name} request {required:g} CPUs, but the "
                 f"kubelet and DaemonSets leave {available_cpus} of {pod.size.vcpus}",
-                f"request at most {available_cpus // pod.pods_on_node}",
+                f"request at most {available_cpus // pod.pods_on_full_node}",
             )
         min_cpus = min((request.cpus for request in pod.requests if request.cpus is not None), default=1)
         if min_cpus < 1:
             yield Violation(
-                pod.location.at("cpus"),
+                pod.location.child("cpus"),
                 f"the sidecars of {pod.name} leave {min_cpus} CPUs for an engine",
                 f"request at least {1 - min_cpus} more",
             )
@@ -139,15 +144,15 @@ def node_cpus_hold_pods(cluster: Cluster) -> Iterator[Violation]:
     "A node has local NVMe for the second LMCache level of its pods.",
     source="https://learn.microsoft.com/azure/aks/best-practices-storage-nvme",
 )
-def nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
+def check_nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
-        required = pod.nvme_gib * pod.pods_on_node
+        required = pod.nvme_gib * pod.pods_on_full_node
         if required > pod.size.nvme_gib:
             yield Violation(
-                pod.location.at("lmcache", "l2_nvme_gib"),
-                f"{pod.pods_on_node} pod(s) of {pod.name} need volumes of {required:.1f} GiB on local NVMe, but "
+                pod.location.child("lmcache", "l2_nvme_gib"),
+                f"{pod.pods_on_full_node} pod(s) of {pod.name} need volumes of {required:.1f} GiB on local NVMe, but "
                 f"{pod.size.name} has {pod.size.nvme_gib}",
-                f"set l2_nvme_gib to at most {_nvme_for_kv(pod)}, or 0",
+                f"set l2_nvme_gib to at most {_max_l2_nvme_gib(pod)}, or 0",
             )
 
 
@@ -157,7 +162,7 @@ def nvme_holds_kv(cluster: Cluster) -> Iterator[Violation]:
     source="https://learn.microsoft.com/azure/aks/best-practices-storage-nvme",
     level=Level.WARNING,
 )
-def nvme_keeps_kv(deployment: Deployment) -> Iterator[Violation]:
+def check_nvme_keeps_kv(deployment: Deployment) -> Iterator[Violation]:
     """Warn if the local NVMe of a pool is unused.
 
     The setting has no default, since a volume of another size replaces the pods.
@@ -165,17 +170,17 @@ def nvme_keeps_kv(deployment: Deployment) -> Iterator[Violation]:
     With a default, a change of the pool would also change the volume.
     """
     for pod in read_cluster(deployment.azure).pods:
-        if pod.memory_gib["LMCache"] and not pod.nvme_gib and _nvme_for_kv(pod):
+        if pod.memory_gib["LMCache"] and not pod.nvme_gib and _max_l2_nvme_gib(pod):
             yield Violation(
-                pod.location.at("lmcache", "l2_nvme_gib"),
+                pod.location.child("lmcache", "l2_nvme_gib"),
                 f"l2_nvme_gib is 0 GiB, but {pod.size.name} has {pod.size.nvme_gib} GiB of local NVMe, which is unused",
-                f"set l2_nvme_gib to at most {_nvme_for_kv(pod)}",
+                f"set l2_nvme_gib to at most {_max_l2_nvme_gib(pod)}",
             )
 
 
-def _nvme_for_kv(pod: Pod) -> int:
+def _max_l2_nvme_gib(pod: Pod) -> int:
     """Return the maximum size of a pod's second LMCache level on a full node, GiB."""
-    return int(pod.size.nvme_gib / pod.pods_on_node / FILE_SYSTEM_SHARE)
+    return int(pod.size.nvme_gib / pod.pods_on_full_node / FILE_SYSTEM_FACTOR)
 
 
 @cluster_check(
@@ -183,14 +188,14 @@ def _nvme_for_kv(pod: Pod) -> int:
     "The shared model cache has space for the weights of all models, twice for a rollout, and their compile caches.",
     source="each model's weights_gib in the catalogue; voice_blueprint/engines/launch/download.py downloads one format",
 )
-def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
+def check_model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
     for cache in cluster.caches:
         weights_gib = sum(model.weights_gib for model in cache.models.values())
-        required = weights_gib * REVISIONS_KEPT + COMPILE_CACHES_GIB * len(cache.models)
+        required = weights_gib * CACHED_REVISIONS + COMPILE_CACHES_GIB * len(cache.models)
         if required > cache.gib:
             weights = ", ".join(f"{model.name} {model.weights_gib:g}" for model in cache.models.values())
             yield Violation(
-                cache.at,
+                cache.location,
                 f"the cache has {cache.gib:g} GiB, but {weights} in two revisions need {required:.0f} GiB with their "
                 "compile caches",
                 f"set model_cache_gib to {int(required) + 1} or more",
@@ -204,7 +209,7 @@ def model_cache_holds_models(cluster: Cluster) -> Iterator[Violation]:
     "shares), docs/cold-start.md",
     level=Level.WARNING,
 )
-def model_cache_feeds_nodes(deployment: Deployment) -> Iterator[Violation]:
+def check_model_cache_feeds_nodes(deployment: Deployment) -> Iterator[Violation]:
     """Warn if cold nodes cannot load their weights before an engine's start-up timeout.
 
     After the loss of a zone, or when spot nodes return, all nodes read the model cache with empty page caches.
@@ -216,18 +221,18 @@ def model_cache_feeds_nodes(deployment: Deployment) -> Iterator[Violation]:
         sum(n for n, _ in concurrent_reads),
     )
     limit_s = START_TIMEOUT_S - START_WITHOUT_WEIGHTS_S
-    seconds = gib * 1024 / share_mib_s(bandwidth)
+    seconds = gib * 1024 / file_share_mib_per_s(bandwidth)
     if seconds > limit_s:
-        sufficient = share_gib(gib, bandwidth)
+        sufficient = min_file_share_gib(gib, bandwidth)
         yield Violation(
             ("azure", "model_cache_gib"),
-            f"{nodes} cold nodes read {gib:.0f} GiB of weights at {share_mib_s(bandwidth)} MiB/s, which needs "
+            f"{nodes} cold nodes read {gib:.0f} GiB of weights at {file_share_mib_per_s(bandwidth)} MiB/s, which needs "
             f"{seconds / 60:.1f} min, but an engine has {limit_s / 60:.1f} min",
             f"set model_cache_gib to {sufficient} or more: a share's throughput increases with its size",
         )
 
 
-def share_mib_s(gib: float) -> int:
+def file_share_mib_per_s(gib: float) -> int:
     """Return the throughput of an SSD share of Azure Files, MiB/s.
 
     The throughput depends on the size of the share.
@@ -235,10 +240,10 @@ def share_mib_s(gib: float) -> int:
     return 100 + math.ceil(0.04 * gib) + math.ceil(0.06 * gib)
 
 
-def share_gib(read_gib: float, min_gib: int) -> int:
+def min_file_share_gib(read_gib: float, min_gib: int) -> int:
     """Return the minimum size of a share from which nodes load their weights within an engine's start timeout, GiB."""
     limit_s = START_TIMEOUT_S - START_WITHOUT_WEIGHTS_S
-    return next(size for size in range(min_gib, 2**20) if read_gib * 1024 / share_mib_s(size) <= limit_s)
+    return next(size for size in range(min_gib, 2**20) if read_gib * 1024 / file_share_mib_per_s(size) <= limit_s)
 
 
 def _concurrent_reads(cluster: Cluster) -> Iterator[tuple[int, float]]:
@@ -247,7 +252,7 @@ def _concurrent_reads(cluster: Cluster) -> Iterator[tuple[int, float]]:
     Pods on the same node read the weights only once.
     """
     for pods in cluster.pods_by_pool().values():
-        nodes = sum(math.ceil(pod.max_replicas / pod.per_node) for pod in pods)
+        nodes = sum(math.ceil(pod.max_replicas / pod.max_per_node) for pod in pods)
         weights = {
             engine.model.name: weights_gib(engine.model, engine.quantization) for pod in pods for engine in pod.engines
         }

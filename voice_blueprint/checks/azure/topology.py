@@ -3,11 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from voice_blueprint.azure.topology import Admission, Request, admit_pods, admitted_cpus, empty_node, share_nvlink
+from voice_blueprint.azure.topology import (
+    Admission,
+    Request,
+    admit_pods,
+    admitted_cpus,
+    are_nvlink_connected,
+    empty_node_resources,
+)
 from voice_blueprint.checks.azure.cluster import Cluster, Pod, read_cluster
-from voice_blueprint.checks.base import Level, Violation, check, cluster_check, refusal
-from voice_blueprint.engines.cell import cell_cpus_remedy, engines_near_gpus
-from voice_blueprint.engines.sizing.layouts import cell_groups, engines_per_node, nvlink_groups
+from voice_blueprint.checks.base import Level, Violation, check, cluster_check, violation_if_unfit
+from voice_blueprint.engines.cell import can_pin_engines, cell_cpus_remedy
+from voice_blueprint.engines.sizing.layouts import cell_gpu_groups, engines_per_node, nvlink_groups
 from voice_blueprint.file.model.azure import TopologyPolicy
 from voice_blueprint.file.model.deployment import Deployment
 
@@ -22,16 +29,16 @@ REJECTING_POLICIES = (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE
     "The kubelet of every pool admits as many pods of its services as a node has GPUs for.",
     source=f"{TOPOLOGY_MANAGER_DOCS}; https://github.com/pytorch/ci-infra/issues/696",
 )
-def numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
+def check_numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         # The last rejection, which in a cell is the container with the GPUs, has the most useful reason.
-        rejection = next((answer for answer in reversed(list(_kubelet_decisions(pod))) if not answer.admitted), None)
+        rejection = next((answer for answer in reversed(list(_kubelet_decisions(pod))) if not answer.is_admitted), None)
         if rejection and pod.gpus:
             yield Violation(
-                pod.pool_location if pod.is_cell else pod.location.at("cpus"),
+                pod.pool_location if pod.is_cell else pod.location.child("cpus"),
                 f"pool {pod.pool.name} ({pod.size.name}, {pod.pool.policy}) rejects a pod of {pod.name}: "
                 f"{rejection.reason}",
-                _admissible_cpus(pod),
+                _admissible_cpus_remedy(pod),
             )
 
 
@@ -41,16 +48,20 @@ def numa_admits_pods(cluster: Cluster) -> Iterator[Violation]:
     source=f"{TOPOLOGY_MANAGER_DOCS}; amounts: voice_blueprint/engines/cell.py",
     acceptable=False,
 )
-def cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
+def check_cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         pinned = {engine.request: engine.gpus for engine in pod.engines if engine.gpus}
         # Another check reports sizes that do not fit a cell.
-        if not pod.is_cell or not pinned or any(refusal(pod.pool_location, pod.title, cell_groups, pod.size)):
+        if (
+            not pod.is_cell
+            or not pinned
+            or any(violation_if_unfit(pod.pool_location, pod.title, cell_gpu_groups, pod.size))
+        ):
             continue
-        if not engines_near_gpus(pod.size, pod.cpus, pod.requests, pinned, pod.pool.policy):
+        if not can_pin_engines(pod.size, pod.cpus, pod.requests, pinned, pod.pool.policy):
             cpu_text = " and ".join(str(pod.requests[request].cpus) for request in pinned)
             yield Violation(
-                pod.location.at("cpus"),
+                pod.location.child("cpus"),
                 f"engines of {pod.name} request {cpu_text} CPUs, but the kubelet of {pod.size.name} "
                 f"({pod.pool.policy}) does not pin them to the NUMA nodes of their GPUs",
                 cell_cpus_remedy(pod.size, pod.pool.policy),
@@ -63,13 +74,13 @@ def cell_engines_near_their_gpus(cluster: Cluster) -> Iterator[Violation]:
     source=TOPOLOGY_MANAGER_DOCS,
     level=Level.WARNING,
 )
-def numa_nodes_known(deployment: Deployment) -> Iterator[Violation]:
+def check_numa_nodes_known(deployment: Deployment) -> Iterator[Violation]:
     cluster = read_cluster(deployment.azure)
     for pool in cluster.pools:
         has_pods = any(pod.pool is pool for pod in cluster.pods)
         if has_pods and pool.policy in REJECTING_POLICIES and not pool.size.numa_nodes:
             yield Violation(
-                pool.location.at("topology_policy"),
+                pool.location.child("topology_policy"),
                 f"the NUMA nodes of {pool.size.name} are not documented; whether {pool.policy} admits a pod is known "
                 "only on the node",
                 "set topology_policy: best-effort, which rejects no pod",
@@ -83,11 +94,11 @@ def numa_nodes_known(deployment: Deployment) -> Iterator[Violation]:
     "four); https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html",
     acceptable=False,
 )
-def engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
+def check_engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         for engine in pod.engines:
-            groups, width, at = nvlink_groups(pod.size), engine.tensor_parallel, pod.location.at("tensor_parallel")
-            if engine.gpus and not share_nvlink(pod.size, engine.gpus):
+            groups, width, at = nvlink_groups(pod.size), engine.tensor_parallel, pod.location.child("tensor_parallel")
+            if engine.gpus and not are_nvlink_connected(pod.size, engine.gpus):
                 domains = ", ".join(map(str, pod.size.nvlink_domains)) or "none"
                 yield Violation(
                     at,
@@ -96,7 +107,7 @@ def engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
                     "use GPUs of one domain",
                 )
             elif not pod.is_cell and groups:
-                violations = list(refusal(at, pod.title, engines_per_node, pod.size, width))
+                violations = list(violation_if_unfit(at, pod.title, engines_per_node, pod.size, width))
                 yield from violations
                 if not violations and any(len(group) % width for group in groups):
                     divisors = [str(n) for n in range(1, len(groups[0]) + 1) if len(groups[0]) % n == 0]
@@ -115,10 +126,10 @@ def engine_on_one_nvlink_domain(cluster: Cluster) -> Iterator[Violation]:
     "https://github.com/ai-dynamo/nixl/issues/1195",
     acceptable=False,
 )
-def cell_has_two_domains(cluster: Cluster) -> Iterator[Violation]:
+def check_cell_has_two_domains(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         if pod.is_cell:
-            yield from refusal(pod.pool_location, pod.title, cell_groups, pod.size)
+            yield from violation_if_unfit(pod.pool_location, pod.title, cell_gpu_groups, pod.size)
 
 
 @check(
@@ -128,11 +139,11 @@ def cell_has_two_domains(cluster: Cluster) -> Iterator[Violation]:
     "pairs); https://github.com/vllm-project/vllm/pull/55906 (without CUDA IPC the fallback is silent)",
     level=Level.WARNING,
 )
-def cell_gpus_reach_each_other(deployment: Deployment) -> Iterator[Violation]:
+def check_cell_gpus_reach_each_other(deployment: Deployment) -> Iterator[Violation]:
     for pod in read_cluster(deployment.azure).pods:
         if pod.is_cell:
             yield Violation(
-                pod.location.at("kind"),
+                pod.location.child("kind"),
                 f"{pod.name} transfers the KV cache between the NVLink pairs of {pod.size.name}, but a public report "
                 "shows no peer access between them, and audio is sent directly to decode without the GPUs of prefill",
                 "use an aggregated service on the same pool, as in production-azure.yaml; `voice plan` shows both "
@@ -145,7 +156,7 @@ def cell_gpus_reach_each_other(deployment: Deployment) -> Iterator[Violation]:
     "Engines with several GPUs do not share a pool with pods that could split an NVLink domain.",
     source="https://github.com/NVIDIA/k8s-device-plugin/issues/1193; " + TOPOLOGY_MANAGER_DOCS,
 )
-def pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
+def check_pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
     for pod in cluster.pods:
         if pod.is_cell:
             continue
@@ -159,10 +170,10 @@ def pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
             )
         cpus = max((request.cpus or 0 for request in pod.requests), default=0)
         split_gpus = _split_gpus(pod, cpus)
-        if split_gpus and share_nvlink(pod.size, range(pod.gpus)):
+        if split_gpus and are_nvlink_connected(pod.size, range(pod.gpus)):
             reduction = next((step for step in range(1, cpus) if not _split_gpus(pod, cpus - step)), cpus - 1)
             yield Violation(
-                pod.location.at("cpus"),
+                pod.location.child("cpus"),
                 f"with {cpus} CPUs, an engine of {pod.name} gets GPUs {split_gpus} of {pod.size.name}, which NVLink "
                 "does not connect: CPUs that the kubelet reserves on the first NUMA node leave too few on it",
                 f"request {reduction} fewer CPUs",
@@ -171,7 +182,7 @@ def pods_get_linked_gpus(cluster: Cluster) -> Iterator[Violation]:
 
 def _kubelet_decisions(pod: Pod) -> Iterator[Admission]:
     """Yield the kubelet's decisions about the containers of a full node in their order."""
-    return admit_pods(pod.size, pod.requests * pod.pods_on_node, pod.pool.policy, empty_node(pod.size))
+    return admit_pods(pod.size, pod.requests * pod.pods_on_full_node, pod.pool.policy, empty_node_resources(pod.size))
 
 
 def _split_gpus(pod: Pod, cpus: int) -> tuple[int, ...]:
@@ -180,10 +191,12 @@ def _split_gpus(pod: Pod, cpus: int) -> tuple[int, ...]:
     The result is empty if NVLink connects the GPUs of every pod.
     """
     cpu_text = replace(pod, requests=tuple(Request(request.gpus, cpus) for request in pod.requests))
-    return next((answer.gpus for answer in _kubelet_decisions(cpu_text) if not share_nvlink(pod.size, answer.gpus)), ())
+    return next(
+        (answer.gpus for answer in _kubelet_decisions(cpu_text) if not are_nvlink_connected(pod.size, answer.gpus)), ()
+    )
 
 
-def _admissible_cpus(pod: Pod) -> str:
+def _admissible_cpus_remedy(pod: Pod) -> str:
     """Return a remedy with the CPU requests that the topology policy admits, if any."""
     fit = admitted_cpus(pod.size, pod.gpus, pod.pool.policy)
     if fit:

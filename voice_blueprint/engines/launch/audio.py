@@ -20,25 +20,25 @@ class AudioLimits:
     """Limits of one request.
 
     Attributes:
-        seconds: Maximum duration of audio, s.
+        max_seconds: Maximum duration of audio, s.
     """
 
-    seconds: int
+    max_seconds: int
 
     @property
-    def file_mib(self) -> int:
+    def max_file_mib(self) -> int:
         """Maximum size of an audio file, MiB."""
-        return math.ceil(self.seconds * _UPLOAD_BYTES_PER_S / _MIB)
+        return math.ceil(self.max_seconds * _UPLOAD_BYTES_PER_S / _MIB)
 
     @property
-    def body_bytes(self) -> int:
+    def max_body_bytes(self) -> int:
         """Maximum size of an HTTP body: a file as base64, as in chat messages, and 1 MiB of text."""
-        return self.file_mib * _MIB * 4 // 3 + _MIB
+        return self.max_file_mib * _MIB * 4 // 3 + _MIB
 
     @property
-    def body_mib(self) -> int:
+    def max_body_mib(self) -> int:
         """Maximum size of an HTTP body, rounded up to MiB."""
-        return math.ceil(self.body_bytes / _MIB)
+        return math.ceil(self.max_body_bytes / _MIB)
 
     def environment(self) -> dict[str, str]:
         """Return the variables of vLLM that set these limits.
@@ -46,10 +46,10 @@ class AudioLimits:
         By default, vLLM rejects audio over 25 MB or 600 s, and bodies over 32 MiB.
         """
         return {
-            "VLLM_MAX_AUDIO_DECODE_DURATION_S": str(self.seconds),
-            "VLLM_MAX_AUDIO_CLIP_FILESIZE_MB": str(self.file_mib),
-            "VLLM_MAX_AUDIO_DECODE_BYTES": str(self.seconds * _DECODED_BYTES_PER_S),
-            "VLLM_HTTP_MAX_REQUEST_BODY_SIZE": str(self.body_bytes),
+            "VLLM_MAX_AUDIO_DECODE_DURATION_S": str(self.max_seconds),
+            "VLLM_MAX_AUDIO_CLIP_FILESIZE_MB": str(self.max_file_mib),
+            "VLLM_MAX_AUDIO_DECODE_BYTES": str(self.max_seconds * _DECODED_BYTES_PER_S),
+            "VLLM_HTTP_MAX_REQUEST_BODY_SIZE": str(self.max_body_bytes),
         }
 
 

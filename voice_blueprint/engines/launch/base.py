@@ -28,12 +28,12 @@ class Launcher(ABC):
         return {}
 
 
-def flags(values: Mapping[str, FlagValue]) -> tuple[str, ...]:
+def format_flags(values: Mapping[str, FlagValue]) -> tuple[str, ...]:
     """Return flags and their values as arguments, in the given order."""
-    return tuple(argument for name, value in values.items() for argument in _flag(name, value))
+    return tuple(argument for name, value in values.items() for argument in _format_flag(name, value))
 
 
-def _flag(name: str, value: FlagValue) -> Iterator[str]:
+def _format_flag(name: str, value: FlagValue) -> Iterator[str]:
     match value:
         case None:
             return
@@ -56,6 +56,6 @@ def compact_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def http(port: int, host: str = LOOPBACK) -> str:
+def http_url(port: int, host: str = LOOPBACK) -> str:
     """Return the URL of an HTTP server in the same pod or on the same host."""
     return f"http://{host}:{port}"

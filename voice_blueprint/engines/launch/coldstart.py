@@ -70,10 +70,10 @@ MIN_READY_S = 900
 MIN_READY_FETCHED_S = 480
 """Minimum start-up timeout if all artifacts are on the disk, so that nothing is downloaded or compiled, seconds.
 ASSUMED."""
-UNKNOWN_SHARE = 2
+TIMEOUT_FACTOR = 2
 """Ratio of a start-up timeout to the known duration of a start. Downloads and warm-up are known for only a few engines,
 and for models other than ours."""
-SILENCE_S = {False: 900, True: 600}
+MAX_SILENCE_S = {False: 900, True: 600}
 """Maximum time between two heartbeats before the group abandons a host, by whether its fleet has artifacts. The time is
 twice the longest step without a heartbeat, which is the pull of one image or the copy of its weights."""
 
@@ -102,10 +102,10 @@ def start_budget(images: Iterable[Image], *, artifacts: bool = False) -> StartBu
         (start_seconds(image, pull=False, artifacts=artifacts) for image in images if image in BUDGETS), default=0
     )
     minimum = MIN_READY_FETCHED_S if artifacts else MIN_READY_S
-    return StartBudget(max(minimum, math.ceil(UNKNOWN_SHARE * phase_seconds / 60) * 60), SILENCE_S[artifacts])
+    return StartBudget(max(minimum, math.ceil(TIMEOUT_FACTOR * phase_seconds / 60) * 60), MAX_SILENCE_S[artifacts])
 
 
-def table() -> str:
+def budget_table() -> str:
     """Return the budgets as a Markdown table."""
     head = ("Image", "Phase", "First start, s", "With `artifacts`, s", "Whose number", "Lever", "Where")
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]

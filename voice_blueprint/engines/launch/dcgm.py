@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from voice_blueprint.engines.launch.base import Launcher, flags
+from voice_blueprint.engines.launch.base import Launcher, format_flags
 
 PROGRAM = "/usr/bin/dcgm-exporter"
 """Path in the publisher's image (``voice_blueprint/catalog/publishers.yaml``); the PATH of its base image is not
 documented."""
 COUNTERS_FILE = "/etc/voice/dcgm-counters.csv"
-COLLECT_EVERY_MS = 15_000
+COLLECT_INTERVAL_MS = 15_000
 """Collection interval, which equals Prometheus's scrape interval."""
 
 
@@ -56,11 +56,11 @@ class DcgmExporter(Launcher):
         """Return the argument vector. Metrics are labelled with the pod that uses each GPU."""
         return (
             PROGRAM,
-            *flags(
+            *format_flags(
                 {
                     "--address": f":{self.port}",
                     "--collectors": COUNTERS_FILE,
-                    "--collect-interval": COLLECT_EVERY_MS,
+                    "--collect-interval": COLLECT_INTERVAL_MS,
                     "--kubernetes": True,
                 }
             ),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-Config = dict[str, object]
+ConnectorConfig = dict[str, object]
 
 CACHE_HEARTBEAT_S = 2.0
 """Interval of an engine's pings to its LMCache server. After a server has ended, requests wait for its cache until a
@@ -28,7 +28,7 @@ NIXL_ROLES = {Role.PREFILL: "kv_producer", Role.DECODE: "kv_consumer"}
 """Roles in NIXL's configuration. ``kv_both`` is deprecated, so each side specifies its role."""
 
 
-_FAILURE_POLICY: Config = {"kv_load_failure_policy": "recompute"}
+_FAILURE_POLICY: ConnectorConfig = {"kv_load_failure_policy": "recompute"}
 """Policy for failed loads, which the scheduler only reads from the outermost configuration (vllm 0.32.0:
 ``v1/core/sched/scheduler.py``)."""
 
@@ -49,7 +49,7 @@ class KvTransfer:
         if self.role is Role.AGGREGATED and self.lmcache_port is None:
             raise ValueError("an aggregated engine without LMCache has no KV connector: omit KvTransfer")
 
-    def config(self) -> Config:
+    def config(self) -> ConnectorConfig:
         """Return the JSON value of the flag.
 
         Under ``MultiConnector``, NIXL is first, since the first connector that has the tokens loads them. Tokens that
@@ -58,18 +58,18 @@ class KvTransfer:
         ``v1/core/sched/scheduler.py``).
         """
         if self.role is Role.AGGREGATED:
-            return self._lmcache() | _FAILURE_POLICY
-        nixl: Config = {"kv_connector": "NixlConnector", "kv_role": NIXL_ROLES[self.role]}
+            return self._lmcache_config() | _FAILURE_POLICY
+        nixl: ConnectorConfig = {"kv_connector": "NixlConnector", "kv_role": NIXL_ROLES[self.role]}
         if self.lmcache_port is None:
             return nixl | _FAILURE_POLICY
         return {
             "kv_connector": "MultiConnector",
             "kv_role": NIXL_ROLES[self.role],
             **_FAILURE_POLICY,
-            "kv_connector_extra_config": {"connectors": [nixl, self._lmcache()]},
+            "kv_connector_extra_config": {"connectors": [nixl, self._lmcache_config()]},
         }
 
-    def _lmcache(self) -> Config:
+    def _lmcache_config(self) -> ConnectorConfig:
         return {
             "kv_connector": "LMCacheMPConnector",
             "kv_role": "kv_both",

@@ -8,7 +8,7 @@ their peers for three heartbeats, and then work without peers (lmcache 0.5.6:
 
 from dataclasses import dataclass
 
-from voice_blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, compact_json, flags
+from voice_blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, compact_json, format_flags
 from voice_blueprint.engines.launch.fabric import HASH_SEED
 from voice_blueprint.engines.launch.placement import Placement
 from voice_blueprint.engines.sizing.fit import CHUNK_TOKENS
@@ -48,7 +48,7 @@ class NvmeStore:
     path: str
     gib: float
 
-    def adapter(self) -> dict[str, object]:
+    def adapter_config(self) -> dict[str, object]:
         """Return the JSON value of ``--l2-adapter``.
 
         Without ``eviction``, the capacity would be tracked but not enforced.
@@ -107,7 +107,7 @@ class LmcacheCoordinator(Launcher):
         return (
             PROGRAM,
             "coordinator",
-            *flags(
+            *format_flags(
                 {
                     "--host": ANY_ADDRESS,
                     "--port": self.port,
@@ -160,7 +160,7 @@ class LmcacheServer(Launcher):
             # The publisher's image lacks NIXL; with peers, the server runs in the engine's image, which has both.
             "lmcache" if self.peers else PROGRAM,
             "server",
-            *flags(
+            *format_flags(
                 {
                     "--host": ANY_ADDRESS if self.peers else "localhost",
                     "--port": self.port,
@@ -171,7 +171,7 @@ class LmcacheServer(Launcher):
                     "--l1-size-gb": self.l1_gib,
                     "--eviction-policy": EVICTION_POLICY,
                     "--max-workers": self.workers,
-                    "--l2-adapter": compact_json(self.l2.adapter()) if self.l2 else None,
+                    "--l2-adapter": compact_json(self.l2.adapter_config()) if self.l2 else None,
                     **(self.peers.flags() if self.peers else {}),
                 }
             ),

@@ -40,7 +40,7 @@ class NeuronRuntime(Launcher):
         }
 
 
-def cores_for(accelerator: Accelerator) -> int:
+def neuron_cores(accelerator: Accelerator) -> int:
     """Return the number of a host's NeuronCores.
 
     Raises:
@@ -60,4 +60,4 @@ def neuron_runtime(accelerator: Accelerator, cache_dir: str) -> NeuronRuntime:
     Raises:
         ValueError: The engine does not support the chip.
     """
-    return NeuronRuntime(cache_dir, cores=cores_for(accelerator))
+    return NeuronRuntime(cache_dir, cores=neuron_cores(accelerator))

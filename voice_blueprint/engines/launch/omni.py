@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import yaml
 
 from voice_blueprint.catalog.inference import ModelCard
-from voice_blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, flags
-from voice_blueprint.engines.launch.vllm import PROGRAM, private_caches, server_flags, weights
+from voice_blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, format_flags
+from voice_blueprint.engines.launch.vllm import PROGRAM, cache_environment, server_flags, weights_environment
 from voice_blueprint.engines.sizing.tts import TtsSizing
 
 DEPLOY_FILE = "/etc/voice/omni.yaml"
@@ -54,7 +54,7 @@ class OmniServer(Launcher):
         return (
             *PROGRAM,
             self.model.repository,
-            *flags(
+            *format_flags(
                 {
                     "--omni": True,
                     "--deploy-config": DEPLOY_FILE,
@@ -73,7 +73,7 @@ class OmniServer(Launcher):
 
     def environment(self) -> dict[str, str]:
         """Return the variables of vLLM and its libraries."""
-        return private_caches(self.cache_dir) | weights(self.weights_dir, offline=True)
+        return cache_environment(self.cache_dir) | weights_environment(self.weights_dir, offline=True)
 
     def files(self) -> dict[str, str]:
         return {DEPLOY_FILE: yaml.safe_dump(self.deploy_config(), sort_keys=False)}
@@ -96,10 +96,10 @@ class OmniServer(Launcher):
                     },
                 }
             },
-            "stages": [self._language_model(), self._codec()],
+            "stages": [self._language_model_stage(), self._codec_stage()],
         }
 
-    def _language_model(self) -> dict[str, object]:
+    def _language_model_stage(self) -> dict[str, object]:
         """Return the stage that converts text to codes.
 
         It consists of the language model and the flow steps of the acoustic model, with CUDA graphs unless eager.
@@ -117,7 +117,7 @@ class OmniServer(Launcher):
             "devices": "0",
             "output_connectors": {"to_stage_1": _CONNECTOR},
             "default_sampling_params": {
-                **_sampling(temperature=0.0, top_p=1.0, top_k=-1, repetition_penalty=1.1),
+                **_sampling_params(temperature=0.0, top_p=1.0, top_k=-1, repetition_penalty=1.1),
                 "extra_args": {"cfg_alpha": 1.2},
             },
             **_MISTRAL,
@@ -125,7 +125,7 @@ class OmniServer(Launcher):
             "enable_chunked_prefill": False,
         }
 
-    def _codec(self) -> dict[str, object]:
+    def _codec_stage(self) -> dict[str, object]:
         """Return the stage that converts codes to audio."""
         return {
             "stage_id": 1,
@@ -139,13 +139,13 @@ class OmniServer(Launcher):
             "max_model_len": 65536,
             "devices": "0",
             "input_connectors": {"from_stage_0": _CONNECTOR},
-            "default_sampling_params": _sampling(temperature=0.9, top_p=0.8, top_k=40, repetition_penalty=1.05),
+            "default_sampling_params": _sampling_params(temperature=0.9, top_p=0.8, top_k=40, repetition_penalty=1.05),
             **_MISTRAL,
             "skip_mm_profiling": True,
         }
 
 
-def _sampling(*, temperature: float, top_p: float, top_k: int, repetition_penalty: float) -> dict[str, object]:
+def _sampling_params(*, temperature: float, top_p: float, top_k: int, repetition_penalty: float) -> dict[str, object]:
     return {
         "temperature": temperature,
         "top_p": top_p,

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from voice_blueprint.azure.rollout import START_TIMEOUT_S
-from voice_blueprint.engines.launch.base import LOOPBACK, Launcher, flags, http
+from voice_blueprint.engines.launch.base import LOOPBACK, Launcher, format_flags, http_url
 
 REQUEST_TIMEOUT_S = 1800
 """Maximum duration of an engine's response."""
-HEALTH_PERIOD_S = 5
-HEALTH_FAILURES = 2
+HEALTH_CHECK_INTERVAL_S = 5
+MAX_HEALTH_FAILURES = 2
 """Number of failed checks after which the router removes an engine; one success restores it. With the defaults of 60 s,
 three failures and two successes, a cell rejected callers for two minutes after a restarted engine was ready again
 (measured, vllm-router 0.1.17)."""
@@ -38,13 +38,13 @@ class PdRouter(Launcher):
         """
         return (
             "vllm-router",
-            *flags(
+            *format_flags(
                 {
                     "--host": LOOPBACK,
                     "--port": self.port,
                     "--vllm-pd-disaggregation": True,
-                    "--prefill": (http(self.prefill_port),),
-                    "--decode": (http(self.decode_port),),
+                    "--prefill": (http_url(self.prefill_port),),
+                    "--decode": (http_url(self.decode_port),),
                     "--policy": "round_robin",
                     "--kv-connector": "nixl",
                     "--disable-retries": True,
@@ -53,9 +53,9 @@ class PdRouter(Launcher):
                     # The router listens once both engines are ready, and exits after this timeout, whose default is 600
                     # s.
                     "--worker-startup-timeout-secs": START_TIMEOUT_S,
-                    "--worker-startup-check-interval": HEALTH_PERIOD_S,
-                    "--health-check-interval-secs": HEALTH_PERIOD_S,
-                    "--health-failure-threshold": HEALTH_FAILURES,
+                    "--worker-startup-check-interval": HEALTH_CHECK_INTERVAL_S,
+                    "--health-check-interval-secs": HEALTH_CHECK_INTERVAL_S,
+                    "--health-failure-threshold": MAX_HEALTH_FAILURES,
                     "--health-success-threshold": 1,
                     "--prometheus-host": LOOPBACK,
                     "--prometheus-port": METRICS_PORT,
@@ -86,13 +86,13 @@ class CellFront(Launcher):
         port: Port for the cluster.
         pd_router_port: Loopback port of the P/D router.
         decode_port: Loopback port of the decode engine.
-        body_mib: Maximum request body, MiB; the same as the engines'.
+        max_body_mib: Maximum request body, MiB; the same as the engines'.
     """
 
     port: int
     pd_router_port: int
     decode_port: int
-    body_mib: int
+    max_body_mib: int
 
     def command(self) -> tuple[str, ...]:
         """Return the full argument vector."""
@@ -100,9 +100,9 @@ class CellFront(Launcher):
 
     def files(self) -> dict[str, str]:
         """Return the configuration of nginx, which runs unprivileged and only writes under /tmp."""
-        return {FRONT_FILE: "\n".join(self._lines()) + "\n"}
+        return {FRONT_FILE: "\n".join(self._config_lines()) + "\n"}
 
-    def _lines(self) -> list[str]:
+    def _config_lines(self) -> list[str]:
         temporary = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         return [
             "daemon off;",
@@ -113,7 +113,7 @@ class CellFront(Launcher):
             *(f"  {name}_temp_path /tmp/{name};" for name in temporary),
             "  # Logs contain neither addresses of callers nor their requests.",
             "  access_log off;",
-            f"  client_max_body_size {self.body_mib}m;",
+            f"  client_max_body_size {self.max_body_mib}m;",
             "  map $http_upgrade $connection_upgrade { default upgrade; '' ''; }",
             f"  upstream pd_router {{ server {LOOPBACK}:{self.pd_router_port}; keepalive 64; }}",
             f"  upstream decode {{ server {LOOPBACK}:{self.decode_port}; keepalive 64; }}",

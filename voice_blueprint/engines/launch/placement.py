@@ -21,7 +21,7 @@ class Placement:
     visible_gpus: tuple[int, ...]
     numa_nodes: tuple[int, ...]
 
-    def prefix(self) -> tuple[str, ...]:
+    def command_prefix(self) -> tuple[str, ...]:
         """Return the command prefix that binds an engine to its NUMA nodes.
 
         The prefix is empty if the nodes are unknown, or if they are all nodes of the VM.

@@ -39,10 +39,10 @@ _ROLES_BY_FLAG = {"--prefill": NIXL_ROLES[Role.PREFILL], "--decode": NIXL_ROLES[
 _SERVE_COMMAND = ("vllm", "serve")
 _CACHE_COMMAND = ("lmcache", "server")
 _LISTEN_PORT = re.compile(r"^\s*listen (\d+);", re.MULTILINE)
-_CONNECTS = re.compile(rf"\b{re.escape(LOOPBACK)}:(\d+)\b")
+_LOOPBACK_PORT = re.compile(rf"\b{re.escape(LOOPBACK)}:(\d+)\b")
 
 
-def check_together(processes: Mapping[str, Launcher | None]) -> None:
+def check_consistency(processes: Mapping[str, Launcher | None]) -> None:
     """Reject inconsistent processes of a pod.
 
     Args:
@@ -51,14 +51,14 @@ def check_together(processes: Mapping[str, Launcher | None]) -> None:
     Raises:
         ValueError: The processes are inconsistent; the message contains all reasons.
     """
-    members = [_Member(name, launcher) for name, launcher in processes.items() if launcher]
+    members = [_PodProcess(name, launcher) for name, launcher in processes.items() if launcher]
     problems = list(dict.fromkeys(itertools.chain.from_iterable(rule(members) for rule in _RULES)))
     if problems:
         raise ValueError("; ".join(problems))
 
 
 @dataclass(frozen=True)
-class _Member:
+class _PodProcess:
     name: str
     launcher: Launcher
 
@@ -71,7 +71,7 @@ class _Member:
         return self.launcher.environment()
 
     @cached_property
-    def text(self) -> str:
+    def command_and_files(self) -> str:
         """Command and files as one text."""
         return "\n".join([*self.argv, *self.launcher.files().values()])
 
@@ -79,7 +79,7 @@ class _Member:
         # The program of a publisher's image may be outside of PATH; the command then contains the full path.
         return program in ((PurePosixPath(name).name, after) for name, after in itertools.pairwise(self.argv))
 
-    def value(self, flag: str, default: str = "") -> str:
+    def flag_value(self, flag: str, default: str = "") -> str:
         return next((after for name, after in itertools.pairwise(self.argv) if name == flag), default)
 
     @property
@@ -89,7 +89,7 @@ class _Member:
     @cached_property
     def connectors(self) -> list[dict[str, Any]]:
         """KV connectors of the engine, including those inside ``MultiConnector``."""
-        connector = json.loads(self.value("--kv-transfer-config", "{}"))
+        connector = json.loads(self.flag_value("--kv-transfer-config", "{}"))
         return [connector, *connector.get("kv_connector_extra_config", {}).get("connectors", ())]
 
     @property
@@ -103,11 +103,11 @@ class _Member:
         return next((str(extra["lmcache.mp.port"]) for extra in extras if "lmcache.mp.port" in extra), None)
 
     def listening_ports(self) -> Iterator[str]:
-        yield from filter(None, (*map(self.value, _PORT_FLAGS), self.environment.get(SIDE_CHANNEL_PORT, "")))
-        yield from _LISTEN_PORT.findall(self.text)
+        yield from filter(None, (*map(self.flag_value, _PORT_FLAGS), self.environment.get(SIDE_CHANNEL_PORT, "")))
+        yield from _LISTEN_PORT.findall(self.command_and_files)
 
 
-def _ports(members: Iterable[_Member]) -> Iterator[str]:
+def _port_conflicts(members: Iterable[_PodProcess]) -> Iterator[str]:
     owners: dict[str, str] = {}
     for member in members:
         for port in member.listening_ports():
@@ -116,17 +116,17 @@ def _ports(members: Iterable[_Member]) -> Iterator[str]:
             owners[port] = member.name
 
 
-def _connections(members: list[_Member]) -> Iterator[str]:
+def _connection_errors(members: list[_PodProcess]) -> Iterator[str]:
     ports = {port for member in members for port in member.listening_ports()}
     for member in members:
-        for port in _CONNECTS.findall(member.text):
+        for port in _LOOPBACK_PORT.findall(member.command_and_files):
             if port not in ports:
                 yield f"{member.name} connects to port {port}, on which no process of the pod listens"
 
 
-def _cache_servers(members: list[_Member]) -> Iterator[str]:
-    servers = {member.value("--port"): member for member in members if member.runs(_CACHE_COMMAND)}
-    engines: dict[str, list[_Member]] = defaultdict(list)
+def _cache_server_errors(members: list[_PodProcess]) -> Iterator[str]:
+    servers = {member.flag_value("--port"): member for member in members if member.runs(_CACHE_COMMAND)}
+    engines: dict[str, list[_PodProcess]] = defaultdict(list)
     for member in members:
         if member.runs(_SERVE_COMMAND) and member.cache_port:
             engines[member.cache_port].append(member)
@@ -144,14 +144,17 @@ def _cache_servers(members: list[_Member]) -> Iterator[str]:
             yield f"no engine connects to {server.name} on port {port}: correct lmcache.mp.port, or remove the server"
 
 
-def _cache_inconsistencies(engine: _Member, server: _Member) -> Iterator[str]:
+def _cache_inconsistencies(engine: _PodProcess, server: _PodProcess) -> Iterator[str]:
     """Yield the inconsistencies between an engine and its cache.
 
     LMCache itself requires chunk sizes to be multiples of a block.
 
     https://github.com/LMCache/LMCache, 0.5.6: ``lmcache/integration/vllm/vllm_multi_process_adapter.py``.
     """
-    chunk, block = int(server.value("--chunk-size")), int(engine.value("--block-size", str(DEFAULT_BLOCK_TOKENS)))
+    chunk, block = (
+        int(server.flag_value("--chunk-size")),
+        int(engine.flag_value("--block-size", str(DEFAULT_BLOCK_TOKENS))),
+    )
     if chunk % block:
         yield (
             f"chunks of {chunk} tokens of {server.name} are no multiple of {engine.name}'s blocks of {block}: "
@@ -159,7 +162,7 @@ def _cache_inconsistencies(engine: _Member, server: _Member) -> Iterator[str]:
         )
 
 
-def _hash_seeds(members: list[_Member]) -> Iterator[str]:
+def _hash_seed_errors(members: list[_PodProcess]) -> Iterator[str]:
     for variable in HASH_SEED:
         seeds = {
             member.name: member.environment.get(variable, "random")
@@ -173,7 +176,7 @@ def _hash_seeds(members: list[_Member]) -> Iterator[str]:
             )
 
 
-def _role_inconsistencies(members: list[_Member]) -> Iterator[str]:
+def _role_inconsistencies(members: list[_PodProcess]) -> Iterator[str]:
     cell_engines = [member for member in members if member.runs(_SERVE_COMMAND) and member.nixl_role]
     if not cell_engines:
         return
@@ -182,7 +185,7 @@ def _role_inconsistencies(members: list[_Member]) -> Iterator[str]:
         description = ", ".join(f"{engine.name} is {engine.nixl_role}" for engine in cell_engines)
         yield f"NIXL needs one {' and one '.join(NIXL_ROLES.values())}: {description}"
     for flag in COMMON_FLAGS:
-        values = {engine.name: engine.value(flag, "the default") for engine in cell_engines}
+        values = {engine.name: engine.flag_value(flag, "the default") for engine in cell_engines}
         if len(set(values.values())) > 1:
             yield _describe_difference(flag, values)
     if len({engine.repository for engine in cell_engines}) > 1:
@@ -194,13 +197,20 @@ def _describe_difference(subject: str, values: Mapping[str, str]) -> str:
     return f"engines that hand over KV cache differ in {subject}: {description}"
 
 
-def _routes(members: list[_Member]) -> Iterator[str]:
-    roles = {member.value("--port"): member.nixl_role for member in members if member.runs(_SERVE_COMMAND)}
+def _route_errors(members: list[_PodProcess]) -> Iterator[str]:
+    roles = {member.flag_value("--port"): member.nixl_role for member in members if member.runs(_SERVE_COMMAND)}
     for member in members:
         for flag, role in _ROLES_BY_FLAG.items():
-            port = member.value(flag).rpartition(":")[2]
+            port = member.flag_value(flag).rpartition(":")[2]
             if port and roles.get(port) != role:
                 yield f"{member.name}: {flag} is port {port}, whose engine is {roles.get(port, 'none')}, not {role}"
 
 
-_RULES = (_ports, _connections, _cache_servers, _hash_seeds, _role_inconsistencies, _routes)
+_RULES = (
+    _port_conflicts,
+    _connection_errors,
+    _cache_server_errors,
+    _hash_seed_errors,
+    _role_inconsistencies,
+    _route_errors,
+)

@@ -32,22 +32,22 @@ a killed engine failed with 502 (tests/router/test_lost_requests.py). A connecti
 for the response."""
 MAX_ATTEMPTS = 3
 """Maximum number of connection attempts of a request; each retry uses another pod."""
-CHECK_EVERY_S = 2
+CHECK_INTERVAL_S = 2
 CHECK_TIMEOUT_S = 5
 """Timeout of an engine's ``/health``. A busy engine responds late, since its event loop tokenizes and decodes audio."""
 UNHEALTHY_THRESHOLD = 2
-DNS_EVERY_S = 1
+DNS_LOOKUP_INTERVAL_S = 1
 DNS_CACHE_S = 30
 """TTL of AKS's CoreDNS cache, which cannot be configured (https://github.com/Azure/AKS/issues/3661 quotes it: `ttl 30`,
 `cache 30`)."""
-REMOVAL_DELAY_S = DNS_CACHE_S + 3 * DNS_EVERY_S
+REMOVAL_DELAY_S = DNS_CACHE_S + 3 * DNS_LOOKUP_INTERVAL_S
 """Maximum time from the deletion of a pod, or from the end of its readiness, until the last new request to it. The time
 consists of the DNS cache, the lookup interval, a repeated lookup, and `hold obsolete`."""
 DNS_HOLD_S = 3600
 """Time for which the addresses of pods are kept while DNS is unavailable."""
-LOST_PEER_S = 5
+PEER_PROBE_INTERVAL_S = 5
 """Interval of the probes that detect a lost peer. After four intervals, the requests of the peer are closed."""
-LOAD_PERCENT = 300
+MAX_LOAD_PERCENT = 300
 """Maximum load of a pod, in percent of the mean load. Further requests go to the next pod on the ring, which does not
 have their KV cache. At 150, three of four concurrent conversations changed pods; at 200, two of eight; at 300, none of
 sixteen, since a few requests are never evenly distributed."""
@@ -60,19 +60,19 @@ is lower."""
 
 
 @dataclass(frozen=True)
-class Pods:
+class ServicePods:
     """The engines of one service.
 
     Attributes:
         host: DNS name in the cluster with the address of each ready pod.
         port: HTTP port of every pod.
-        slots: Maximum number of pods, including those of a rollout.
+        max_pods: Maximum number of pods, including those of a rollout.
     """
 
     service: str
     host: str
     port: int
-    slots: int
+    max_pods: int
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Backend:
     """
 
     model: str
-    services: Sequence[Pods]
+    services: Sequence[ServicePods]
 
     @property
     def path(self) -> str:
@@ -114,8 +114,8 @@ class Router(Launcher):
         if not self.backends:
             raise ValueError("a router requires at least one service: add one to azure.services")
         for pods in (pods for backend in self.backends for pods in backend.services):
-            if pods.slots < 1:
-                raise ValueError(f"the router has no room for a pod of {pods.service}: its slots are {pods.slots}")
+            if pods.max_pods < 1:
+                raise ValueError(f"the router has no room for a pod of {pods.service}: its slots are {pods.max_pods}")
 
     def command(self) -> tuple[str, ...]:
         """Return the full argument vector.
@@ -126,9 +126,9 @@ class Router(Launcher):
 
     def files(self) -> dict[str, str]:
         """Return HAProxy's configuration."""
-        return {CONFIG_FILE: "\n".join(self._lines()) + "\n"}
+        return {CONFIG_FILE: "\n".join(self._config_lines()) + "\n"}
 
-    def _lines(self) -> Iterator[str]:
+    def _config_lines(self) -> Iterator[str]:
         yield "global"
         yield f"  maxconn {MAX_CONNECTIONS}"
         yield f"  nbthread {self.threads}"
@@ -136,7 +136,7 @@ class Router(Launcher):
         yield f"  hard-stop-after {self.drain_s}s"
         yield "  # Pods that come and go are logged, requests are not: they are what callers said."
         yield "  log stdout format raw local0 notice"
-        yield from self._defaults()
+        yield from self._defaults_lines()
         yield "resolvers cluster"
         if self.nameservers:
             yield from (f"  nameserver dns{number} {each}" for number, each in enumerate(self.nameservers))
@@ -144,16 +144,16 @@ class Router(Launcher):
             yield "  parse-resolv-conf"
         yield "  # A headless service with many pods answers with more than 512 bytes."
         yield "  accepted_payload_size 8192"
-        yield f"  timeout resolve {DNS_EVERY_S}s"
-        yield f"  timeout retry {DNS_EVERY_S}s"
+        yield f"  timeout resolve {DNS_LOOKUP_INTERVAL_S}s"
+        yield f"  timeout retry {DNS_LOOKUP_INTERVAL_S}s"
         yield from (f"  hold {state} {DNS_HOLD_S}s" for state in ("timeout", "refused", "other"))
-        yield from (f"  hold {state} {DNS_EVERY_S}s" for state in ("valid", "nx", "obsolete"))
-        yield from self._frontend()
+        yield from (f"  hold {state} {DNS_LOOKUP_INTERVAL_S}s" for state in ("valid", "nx", "obsolete"))
+        yield from self._frontend_lines()
         for backend in self.backends:
-            yield from _backend(backend)
+            yield from _backend_lines(backend)
 
     @staticmethod
-    def _defaults() -> Iterator[str]:
+    def _defaults_lines() -> Iterator[str]:
         yield "defaults"
         yield "  mode http"
         yield "  log global"
@@ -173,13 +173,13 @@ class Router(Launcher):
         yield "  option abortonclose"
         yield "  # A node that is lost sends no more packets: its connections end by the kernel's keep-alive."
         yield "  option srvtcpka"
-        yield f"  srvtcpka-idle {LOST_PEER_S}s"
-        yield f"  srvtcpka-intvl {LOST_PEER_S}s"
+        yield f"  srvtcpka-idle {PEER_PROBE_INTERVAL_S}s"
+        yield f"  srvtcpka-intvl {PEER_PROBE_INTERVAL_S}s"
         yield "  srvtcpka-cnt 3"
         no_engine = '{"error":{"message":"no engine of this model is ready; try again","type":"service_unavailable"}}'
         yield f"  http-error status 503 content-type application/json string '{no_engine}' hdr Retry-After 5"
 
-    def _frontend(self) -> Iterator[str]:
+    def _frontend_lines(self) -> Iterator[str]:
         paths = ", ".join(f"{backend.path}/v1" for backend in self.backends)
         unknown = f'{{"error":{{"message":"no such path; the models are at {paths}","type":"not_found"}}}}'
         yield "frontend models"
@@ -187,24 +187,24 @@ class Router(Launcher):
         yield f"  monitor-uri {HEALTH_PATH}"
         yield f"  http-request use-service prometheus-exporter if {{ path {METRICS_PATH} }}"
         answer = f"status 404 content-type application/json string '{unknown}'"
-        yield f"  http-request return {answer} unless {self._known_models()}"
+        yield f"  http-request return {answer} unless {self._known_models_condition()}"
         for backend in self.backends:
             yield f"  use_backend {backend.model} if {{ path_beg {backend.path}/ }}"
 
-    def _known_models(self) -> str:
+    def _known_models_condition(self) -> str:
         return "{ path_beg " + " ".join(f"{backend.path}/" for backend in self.backends) + " }"
 
 
-def _backend(backend: Backend) -> Iterator[str]:
+def _backend_lines(backend: Backend) -> Iterator[str]:
     yield f"backend {backend.model}"
     yield f"  http-request replace-path {backend.path}(/.*) \\1"
     yield f"  balance hdr({ROUTING_HEADER})"
     yield "  hash-type consistent"
-    yield f"  hash-balance-factor {LOAD_PERCENT}"
+    yield f"  hash-balance-factor {MAX_LOAD_PERCENT}"
     yield "  option httpchk GET /health"
     yield f"  timeout check {CHECK_TIMEOUT_S}s"
-    check = f"check inter {CHECK_EVERY_S}s fall {UNHEALTHY_THRESHOLD} rise 1"
+    check = f"check inter {CHECK_INTERVAL_S}s fall {UNHEALTHY_THRESHOLD} rise 1"
     yield f"  default-server {check} weight {RING_WEIGHT} hash-key addr-port"
     for pods in backend.services:
-        server_range = f"1-{pods.slots} {pods.host}:{pods.port}"
+        server_range = f"1-{pods.max_pods} {pods.host}:{pods.port}"
         yield f"  server-template pod-{pods.service}- {server_range} resolvers cluster init-addr none"

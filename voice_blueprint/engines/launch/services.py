@@ -43,11 +43,11 @@ from voice_blueprint.engines.launch.neuron import NeuronRuntime, neuron_runtime
 from voice_blueprint.engines.launch.omni import OmniServer
 from voice_blueprint.engines.launch.pd_router import CellFront, PdRouter
 from voice_blueprint.engines.launch.placement import Placement, place_engine
-from voice_blueprint.engines.launch.pod_consistency import check_together
-from voice_blueprint.engines.launch.router import Backend, Pods, Router
+from voice_blueprint.engines.launch.pod_consistency import check_consistency
+from voice_blueprint.engines.launch.router import Backend, Router, ServicePods
 from voice_blueprint.engines.launch.vllm import VllmServer
 from voice_blueprint.engines.launch.whisper import whisper_engine
-from voice_blueprint.engines.sizing.layouts import cell_groups
+from voice_blueprint.engines.sizing.layouts import cell_gpu_groups
 from voice_blueprint.engines.sizing.result import EngineSizing
 from voice_blueprint.engines.sizing.service import PoolSizing, size_fleet, size_service
 from voice_blueprint.engines.sizing.tts import TtsSizing
@@ -92,7 +92,7 @@ class CellLaunch:
     front: CellFront
 
     def __post_init__(self) -> None:
-        check_together(vars(self))
+        check_consistency(vars(self))
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class AggregatedLaunch:
     lmcache: LmcacheServer | None
 
     def __post_init__(self) -> None:
-        check_together(vars(self))
+        check_consistency(vars(self))
 
 
 def cell_launch(azure: Azure, service: PrefillDecodeCell) -> CellLaunch:
@@ -118,19 +118,19 @@ def cell_launch(azure: Azure, service: PrefillDecodeCell) -> CellLaunch:
     Raises:
         DoesNotFitError: The node does not support cells, or an engine does not fit it.
     """
-    sizing = _pool(azure, service, service.pool)
+    sizing = _pool_sizing(azure, service, service.pool)
     size = catalog.vm_sizes()[sizing.vm_size]
-    prefill_gpus, decode_gpus = cell_groups(size)
+    prefill_gpus, decode_gpus = cell_gpu_groups(size)
     placements = {Role.PREFILL: place_engine(size, prefill_gpus), Role.DECODE: place_engine(size, decode_gpus)}
-    decode = _cell_engine(service, _engine(sizing.engine), Role.DECODE, placements[Role.DECODE])
+    decode = _cell_engine(service, _require_engine_sizing(sizing.engine), Role.DECODE, placements[Role.DECODE])
     return CellLaunch(
-        prefill=_cell_engine(service, _engine(sizing.prefill), Role.PREFILL, placements[Role.PREFILL]),
+        prefill=_cell_engine(service, _require_engine_sizing(sizing.prefill), Role.PREFILL, placements[Role.PREFILL]),
         decode=decode,
         lmcache_prefill=_cell_lmcache(service.lmcache, Role.PREFILL, placements[Role.PREFILL]),
         lmcache_decode=_cell_lmcache(service.lmcache, Role.DECODE, placements[Role.DECODE]),
         pd_router=PdRouter(PD_ROUTER_HTTP.number, PREFILL_HTTP.number, DECODE_HTTP.number),
         front=CellFront(
-            ENGINE_HTTP.number, PD_ROUTER_HTTP.number, DECODE_HTTP.number, body_mib=decode.largest_body_mib
+            ENGINE_HTTP.number, PD_ROUTER_HTTP.number, DECODE_HTTP.number, max_body_mib=decode.max_body_mib
         ),
     )
 
@@ -138,7 +138,7 @@ def cell_launch(azure: Azure, service: PrefillDecodeCell) -> CellLaunch:
 def _cell_engine(service: PrefillDecodeCell, sizing: EngineSizing, role: Role, placement: Placement) -> VllmServer:
     is_prefill = role is Role.PREFILL
     return VllmServer(
-        model=_model(service),
+        model=_model_card(service),
         sizing=sizing,
         port=(PREFILL_HTTP if is_prefill else DECODE_HTTP).number,
         cache_dir=f"{COMPILE_CACHE_DIR}/{service.name}-{role}",
@@ -157,7 +157,7 @@ def _cell_lmcache(pool: LmcachePool, role: Role, placement: Placement) -> Lmcach
         l1_gib=pool.l1_gib / 2,
         port=(LMCACHE if is_prefill else DECODE_LMCACHE).number,
         http_port=(LMCACHE_HTTP if is_prefill else DECODE_LMCACHE_HTTP).number,
-        l2=_nvme(pool.l2_nvme_gib / 2, role),
+        l2=_nvme_store(pool.l2_nvme_gib / 2, role),
         workers=len(placement.gpus),
         placement=placement,
     )
@@ -172,21 +172,21 @@ def aggregated_launch(azure: Azure, service: AggregatedService) -> AggregatedLau
     """
     pool = service.lmcache
     transfer = KvTransfer(Role.AGGREGATED, LMCACHE.number) if pool else None
-    engine = _replica(service, _pool(azure, service, service.pool), service.name, transfer)
+    engine = _vllm_replica(service, _pool_sizing(azure, service, service.pool), service.name, transfer)
     if pool is None:
         return AggregatedLaunch(engine, None)
     server = LmcacheServer(
         l1_gib=pool.l1_gib,
         port=LMCACHE.number,
         http_port=LMCACHE_HTTP.number,
-        l2=_nvme(pool.l2_nvme_gib, Role.AGGREGATED),
+        l2=_nvme_store(pool.l2_nvme_gib, Role.AGGREGATED),
         workers=service.tensor_parallel,
-        peers=_peers() if pool.peers else None,
+        peers=_lmcache_peers() if pool.peers else None,
     )
     return AggregatedLaunch(engine, server)
 
 
-def _peers() -> Peers:
+def _lmcache_peers() -> Peers:
     url = f"http://{Component.LMCACHE_COORDINATOR}.{CLUSTER_DOMAIN}:{LMCACHE_COORDINATOR.number}"
     data_ports = (LMCACHE_DATA[0].number, LMCACHE_DATA[-1].number)
     return Peers(url, f"$({POD_ADDRESS})", LMCACHE_PEERS.number, data_ports)
@@ -203,15 +203,15 @@ def chat_launch(azure: Azure, service: ChatService, pool: str) -> VllmServer:
     Raises:
         DoesNotFitError: The engine does not fit the pool's GPU.
     """
-    return _replica(service, _pool(azure, service, pool), f"{service.name}-{pool}")
+    return _vllm_replica(service, _pool_sizing(azure, service, pool), f"{service.name}-{pool}")
 
 
-def _replica(
+def _vllm_replica(
     service: AggregatedService | ChatService, sizing: PoolSizing, cache: str, transfer: KvTransfer | None = None
 ) -> VllmServer:
     return VllmServer(
-        model=_model(service),
-        sizing=_engine(sizing.engine),
+        model=_model_card(service),
+        sizing=_require_engine_sizing(sizing.engine),
         port=ENGINE_HTTP.number,
         cache_dir=f"{COMPILE_CACHE_DIR}/{cache}",
         weights_dir=WEIGHTS_DIR,
@@ -227,11 +227,11 @@ def tts_launch(azure: Azure, service: TtsService) -> OmniServer:
     Raises:
         DoesNotFitError: No measurement of the model on the pool's GPU is published.
     """
-    sizing = _pool(azure, service, service.pool).engine
+    sizing = _pool_sizing(azure, service, service.pool).engine
     if not isinstance(sizing, TtsSizing):
         raise TypeError(f"{service.name} was sized as {type(sizing).__name__}")
     return OmniServer(
-        model=_model(service),
+        model=_model_card(service),
         sizing=sizing,
         port=ENGINE_HTTP.number,
         cache_dir=f"{COMPILE_CACHE_DIR}/{service.name}",
@@ -245,7 +245,7 @@ def router_launch(azure: Azure) -> Router:
     return Router(
         port=ROUTER_HTTP.number,
         backends=[
-            Backend(model, [_pods(each) for each in azure.services if each.model == model])
+            Backend(model, [_service_pods(each) for each in azure.services if each.model == model])
             for model in dict.fromkeys(service.model for service in azure.services)
         ],
         drain_s=max(service.drain_timeout_s for service in azure.services),
@@ -253,12 +253,12 @@ def router_launch(azure: Azure) -> Router:
     )
 
 
-def _pods(service: AzureService) -> Pods:
+def _service_pods(service: AzureService) -> ServicePods:
     """Return the address of a service's pods and their maximum number, including those of a rollout."""
     pools = service.pools if isinstance(service, ChatService) else (service.pool,)
     bounds = [service.replicas_on(pool) for pool in pools]
     slots = sum(each.max + surge_pods(each) for each in bounds)
-    return Pods(service.name, f"{engine_service_name(service)}.{CLUSTER_DOMAIN}", ENGINE_HTTP.number, slots)
+    return ServicePods(service.name, f"{engine_service_name(service)}.{CLUSTER_DOMAIN}", ENGINE_HTTP.number, slots)
 
 
 def dcgm_launch() -> DcgmExporter:
@@ -324,7 +324,7 @@ since their hash selects vLLM's cache directory (https://docs.vllm.ai/en/latest/
 once everything is compiled."""
 
 
-def preparation(fleet: AsrFleet) -> Preparation:
+def preparation_launch(fleet: AsrFleet) -> Preparation:
     """Return the command that writes a fleet's weights and compiled programs to ``HOST_CACHE_DIR``."""
     if fleet.vllm:
         server = fleet_launch(fleet)
@@ -350,20 +350,20 @@ def neuron_launch(fleet: AsrFleet) -> NeuronRuntime:
     return neuron_runtime(accelerator, HOST_CACHE_DIR)
 
 
-def _model(service: AzureService) -> ModelCard:
+def _model_card(service: AzureService) -> ModelCard:
     return catalog.models()[service.model]
 
 
-def _pool(azure: Azure, service: AzureService, name: str) -> PoolSizing:
+def _pool_sizing(azure: Azure, service: AzureService, name: str) -> PoolSizing:
     sizing = size_service(azure, service)
     return next(pool for pool in sizing.pools if pool.pool == name)
 
 
-def _engine(sizing: EngineSizing | TtsSizing | None) -> EngineSizing:
+def _require_engine_sizing(sizing: EngineSizing | TtsSizing | None) -> EngineSizing:
     if not isinstance(sizing, EngineSizing):
         raise TypeError(f"an engine was expected, and {type(sizing).__name__} was sized")
     return sizing
 
 
-def _nvme(gib: float, role: Role) -> NvmeStore | None:
+def _nvme_store(gib: float, role: Role) -> NvmeStore | None:
     return NvmeStore(f"{NVME_DIR}/lmcache/{role}", gib) if gib else None

@@ -7,7 +7,7 @@ from voice_blueprint.catalog.inference import Architecture, ModelCard, Task
 from voice_blueprint.contract.media import MAX_AUDIO_INPUTS
 from voice_blueprint.contract.metrics import StartPhase
 from voice_blueprint.engines.launch.audio import AudioLimits, audio_limits
-from voice_blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, flags
+from voice_blueprint.engines.launch.base import ANY_ADDRESS, FlagValue, Launcher, format_flags
 from voice_blueprint.engines.launch.fabric import HASH_SEED, NixlFabric
 from voice_blueprint.engines.launch.kv_transfer import KvTransfer, Role
 from voice_blueprint.engines.launch.placement import Placement
@@ -20,11 +20,11 @@ HEALTH_PATH = "/health"
 """Path that responds with 200 once the model is loaded, and also while the engine core hangs or a shutdown rejects new
 requests."""
 
-AUDIOS_PER_PROMPT = {Task.AUDIO_CHAT: MAX_AUDIO_INPUTS, Task.TRANSCRIPTION: 1}
+MAX_AUDIOS_PER_PROMPT = {Task.AUDIO_CHAT: MAX_AUDIO_INPUTS, Task.TRANSCRIPTION: 1}
 """Maximum number of audio inputs that Voxtral and Whisper support (``get_supported_mm_limits`` in vLLM's models). Each
 request of a conversation contains the earlier turns."""
 
-START_LOG: Mapping[StartPhase, str] = {
+START_LOG_PREFIXES: Mapping[StartPhase, str] = {
     StartPhase.WEIGHTS: "Loading weights took ",
     StartPhase.COMPILE: "torch.compile took ",
     StartPhase.GRAPHS: "Graph capturing finished in ",
@@ -41,7 +41,7 @@ of 0.33.0 on PyPI), so the publisher's image contains it, and ``images/asr-vllm`
 requirements. It is an optional extra of CPU builds. ``runai_streamer`` is an extra of both."""
 
 
-def private_caches(cache_dir: str) -> dict[str, str]:
+def cache_environment(cache_dir: str) -> dict[str, str]:
     """Return the variables for the cache directories of compilers and libraries, which persist across restarts.
 
     All other paths of a container are read-only.
@@ -59,7 +59,7 @@ def private_caches(cache_dir: str) -> dict[str, str]:
     }
 
 
-def weights(weights_dir: str, *, offline: bool) -> dict[str, str]:
+def weights_environment(weights_dir: str, *, offline: bool) -> dict[str, str]:
     """Return the variables for the weights' directory and for offline mode."""
     return {"HF_HOME": weights_dir, "HF_HUB_OFFLINE": "1" if offline else "0"}
 
@@ -121,7 +121,7 @@ class VllmServer(Launcher):
         if self.sizing.model != name:
             raise ValueError(f"the sizing is of {self.sizing.model}, the model is {name}: size what is launched")
         self._server_flags()
-        if self.kv_transfer and not self._decoder_only:
+        if self.kv_transfer and not self._is_decoder_only:
             raise ValueError(
                 f"{name} is encoder-decoder, whose KV cache vLLM cannot transfer (an assertion at start): "
                 "serve it aggregated and without LMCache"
@@ -132,7 +132,7 @@ class VllmServer(Launcher):
             )
 
     @property
-    def _decoder_only(self) -> bool:
+    def _is_decoder_only(self) -> bool:
         return self.model.architecture is Architecture.DECODER_ONLY
 
     @property
@@ -152,18 +152,18 @@ class VllmServer(Launcher):
         return audio_limits(self.model, self.sizing.max_model_len)
 
     @property
-    def largest_body_mib(self) -> int:
+    def max_body_mib(self) -> int:
         """Maximum HTTP body, MiB. Proxies in front of the engine must allow the same size."""
-        return self.audio.body_mib if self.audio else DEFAULT_BODY_MIB
+        return self.audio.max_body_mib if self.audio else DEFAULT_BODY_MIB
 
     def command(self) -> tuple[str, ...]:
         """Return the full argument vector."""
         groups = (self._server_flags(), self._model_flags(), self._memory_flags(), self._scheduler_flags())
         return (
-            *(self.placement.prefix() if self.placement else ()),
+            *(self.placement.command_prefix() if self.placement else ()),
             *PROGRAM,
             self.repository,
-            *(argument for group in groups for argument in flags(group)),
+            *(argument for group in groups for argument in format_flags(group)),
         )
 
     def _server_flags(self) -> dict[str, FlagValue]:
@@ -171,7 +171,7 @@ class VllmServer(Launcher):
 
     def _model_flags(self) -> dict[str, FlagValue]:
         mistral = "mistral" if self.model.file_format == "mistral" else None
-        max_audios = AUDIOS_PER_PROMPT.get(self.model.task)
+        max_audios = MAX_AUDIOS_PER_PROMPT.get(self.model.task)
         quantizes_at_load = self.sizing.quantization is Quantization.FP8 and not self.model.fp8_repository
         return {
             "--tokenizer-mode": mistral,
@@ -198,12 +198,12 @@ class VllmServer(Launcher):
             "--max-num-seqs": sizing.max_num_seqs,
             "--max-num-batched-tokens": sizing.max_num_batched_tokens,
             "--max-num-queued-reqs": sizing.max_queued_requests,
-            "--enable-chunked-prefill": self._decoder_only if self._is_tuned else None,
-            "--enable-prefix-caching": self._decoder_only if self._is_tuned else None,
-            "--compilation-config": self._compilation(),
+            "--enable-chunked-prefill": self._is_decoder_only if self._is_tuned else None,
+            "--enable-prefix-caching": self._is_decoder_only if self._is_tuned else None,
+            "--compilation-config": self._compilation_config(),
         }
 
-    def _compilation(self) -> dict[str, object] | None:
+    def _compilation_config(self) -> dict[str, object] | None:
         """Return the CUDA graphs to capture if they differ from vLLM's own choice.
 
         A decode engine processes few prompts (those with audio), and captures no graphs for them. Models with streaming
@@ -212,7 +212,7 @@ class VllmServer(Launcher):
         config: dict[str, object] = {}
         if self._is_tuned and self.kv_transfer and self.kv_transfer.role is Role.DECODE:
             config["cudagraph_mode"] = "FULL_DECODE_ONLY"
-        elif self._decoder_only and self.model.task is Task.TRANSCRIPTION:
+        elif self._is_decoder_only and self.model.task is Task.TRANSCRIPTION:
             config["cudagraph_mode"] = "PIECEWISE"
         if self.sizing.cudagraph_capture_sizes:
             config["cudagraph_capture_sizes"] = list(self.sizing.cudagraph_capture_sizes)
@@ -221,12 +221,12 @@ class VllmServer(Launcher):
     def environment(self) -> dict[str, str]:
         """Return the variables of vLLM and its libraries."""
         environment = {
-            **private_caches(self.cache_dir),
-            **weights(self.weights_dir or f"{self.cache_dir}/huggingface", offline=self.offline),
+            **cache_environment(self.cache_dir),
+            **weights_environment(self.weights_dir or f"{self.cache_dir}/huggingface", offline=self.offline),
             # Stores the result of memory profiling next to the compile cache; it is ignored after any other change.
             "VLLM_ENABLE_STARTUP_PLAN": "1",
         }
-        if not self._decoder_only:
+        if not self._is_decoder_only:
             environment["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
         for part in (self.audio, self.fabric, self.placement):
             environment |= part.environment() if part else {}

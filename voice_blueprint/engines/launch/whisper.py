@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from voice_blueprint import catalog
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.contract.environment import DECODERS, ENCODERS, MODEL, MODEL_REVISION, SESSIONS
-from voice_blueprint.engines.launch.neuron import cores_for
+from voice_blueprint.engines.launch.neuron import neuron_cores
 from voice_blueprint.file.model.aws import AsrFleet
 
 DEFAULT_MODELS = {
@@ -59,11 +59,11 @@ def whisper_engine(fleet: AsrFleet, sessions: int) -> WhisperEngine:
     kind = catalog.instance_types()[fleet.instance_type]
     model = fleet.model or DEFAULT_MODELS[kind.computes_on]
     # With vLLM, our engine has no workers, since vLLM uses the accelerators.
-    workers = () if fleet.vllm else _workers(kind)
+    workers = () if fleet.vllm else _worker_counts(kind)
     return WhisperEngine(model, fleet.revision or "", sessions, *workers)
 
 
-def engine_for(fleet: AsrFleet) -> str:
+def engine_variable(fleet: AsrFleet) -> str:
     """Return the value of ``VOICE_ENGINE`` for a fleet.
 
     With vLLM, the value also depends on whether the model receives streaming audio.
@@ -73,7 +73,7 @@ def engine_for(fleet: AsrFleet) -> str:
     return fleet.engine.value
 
 
-def _workers(kind: InstanceType) -> tuple[int, int]:
+def _worker_counts(kind: InstanceType) -> tuple[int, int]:
     """Return the number of encoder and decoder processes.
 
     One process of each kind shares a GPU. On CPUs and Neuron, each process uses one core.
@@ -83,5 +83,5 @@ def _workers(kind: InstanceType) -> tuple[int, int]:
         return max(1, kind.vcpus // 2), max(1, kind.vcpus // 2)
     if accelerator.kind == "gpu":
         return accelerator.count, accelerator.count
-    cores = cores_for(accelerator)
+    cores = neuron_cores(accelerator)
     return cores // 2, cores - cores // 2

@@ -50,15 +50,15 @@ class Command(Model):
 
     def flag(self, name: str) -> Setting | None:
         """Return the flag with a name, an alias, or the negative form of a boolean flag."""
-        return self.by_name.get(name)
+        return self.flags_by_name.get(name)
 
     @functools.cached_property
     def names(self) -> tuple[str, ...]:
         """All spellings of all flags."""
-        return tuple(self.by_name)
+        return tuple(self.flags_by_name)
 
     @functools.cached_property
-    def by_name(self) -> dict[str, Setting]:
+    def flags_by_name(self) -> dict[str, Setting]:
         """Flags by their spellings."""
         results: dict[str, Setting] = {}
         for flag in self.flags:
@@ -128,7 +128,7 @@ class EngineTable(Model):
         """Name and version of the distribution, for messages."""
         return f"{self.origin.distribution} {self.origin.version}"
 
-    def merged_over(self, base: "EngineTable") -> "EngineTable":
+    def merge_over(self, base: "EngineTable") -> "EngineTable":
         """Return this table merged with its base. Entries of this table take precedence."""
         names = {*base.commands, *self.commands}
         return self.model_copy(
@@ -153,7 +153,7 @@ def _merge_commands(base: Command | None, override: Command | None) -> Command:
     return override.model_copy(update={"flags": flags, "flexible": override.flexible or base.flexible})
 
 
-def read(text: str) -> EngineTable:
+def parse_table(text: str) -> EngineTable:
     """Parse a table from its JSON text, without its base.
 
     Raises:
@@ -163,7 +163,7 @@ def read(text: str) -> EngineTable:
 
 
 @functools.cache
-def published(name: str) -> EngineTable:
+def published_table(name: str) -> EngineTable:
     """Return the options and metrics of an engine's release, including those of the release that it extends.
 
     Args:
@@ -173,5 +173,5 @@ def published(name: str) -> EngineTable:
         FileNotFoundError: The engine has no table.
     """
     file = resources.files(__package__).joinpath("tables", f"{name}.json")
-    table = read(file.read_text(encoding="utf-8"))
-    return table.merged_over(published(table.extends)) if table.extends else table
+    table = parse_table(file.read_text(encoding="utf-8"))
+    return table.merge_over(published_table(table.extends)) if table.extends else table

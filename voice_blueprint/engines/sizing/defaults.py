@@ -11,7 +11,7 @@ MAX_CAPTURED_SEQS = 512
 """Largest batch with a CUDA graph by default (config/compilation.py); larger ones decode without graphs."""
 
 _SMALL_STEP_MAX, _SMALL_STEP, _LARGE_STEP = 256, 8, 16
-_LARGEST_GPU_GIB, _LARGE_GPU_GIB = 160, 70
+_MIN_LARGEST_GPU_GIB, _MIN_LARGE_GPU_GIB = 160, 70
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ def batch_defaults(gpu: Gpu) -> BatchDefaults:
     vLLM compares the memory that CUDA reports, and excludes A100 by name, since larger steps reduce its throughput
     (vLLM pull request 17885).
     """
-    if gpu.memory_gib >= _LARGEST_GPU_GIB:
+    if gpu.memory_gib >= _MIN_LARGEST_GPU_GIB:
         return BatchDefaults(16384, 1024)
-    if gpu.memory_gib >= _LARGE_GPU_GIB and not gpu.name.startswith("A100"):
+    if gpu.memory_gib >= _MIN_LARGE_GPU_GIB and not gpu.name.startswith("A100"):
         return BatchDefaults(8192, 1024)
     return BatchDefaults(2048, 256)
 

@@ -23,10 +23,10 @@ STEP_TOKENS_FOR_TTFT = 8192
 STEP_TOKENS_FOR_THROUGHPUT = 16384
 """Tokens per step for throughput: values above 8192 improve it for small models on large GPUs, according to the same
 guide."""
-SMALL_MODEL_GIB = 20.0
+MAX_SMALL_MODEL_GIB = 20.0
 """Weights below which a model is treated as small: about 10 billion parameters in bfloat16. This is our choice, without
 a source."""
-LARGE_GPU_GIB = 120.0
+MIN_LARGE_GPU_GIB = 120.0
 """Memory size from which a GPU is treated as large. This is our choice, without a source."""
 MAX_STEP_TOKENS_BEFORE_HOPPER = 4096
 """Maximum step of an A100 or A10, so that a long prompt fits one step."""
@@ -75,18 +75,20 @@ def size_engine(
     memory = kv_memory(model, gpu, tensor_parallel=tensor_parallel, quantization=quantization)
     check_memory(model, memory, kv_cache_type, load)
     session_size = session_bytes(model, load.session_tokens, kv_cache_type)
-    memory_sessions = memory.bytes // session_size
+    memory_sessions = memory.total_bytes // session_size
     bounds = {Limit.KV_MEMORY: memory_sessions} | live_bounds(
         model, gpu, tensor_parallel=tensor_parallel, weights_gib=memory.weights_gib, session_bytes=session_size
     )
     defaults = batch_defaults(gpu)
     limits = (
-        _BASELINE if profile is Profile.BASELINE else _tune_limits(model, gpu, load, min(bounds.values()), defaults)
+        _BASELINE_LIMITS
+        if profile is Profile.BASELINE
+        else _tune_limits(model, gpu, load, min(bounds.values()), defaults)
     )
     max_batch = limits.max_num_seqs or defaults.max_num_seqs
     bounds[Limit.MAX_NUM_SEQS] = max_batch
     limit = min(bounds, key=lambda bound: bounds[bound])
-    live = "".join(f", {count:,} by {bound}" for bound, count in bounds.items() if bound in _LIVE)
+    live = "".join(f", {count:,} by {bound}" for bound, count in bounds.items() if bound in _LIVE_LIMITS)
     return EngineSizing(
         model=model.name,
         gpu=gpu.name,
@@ -96,7 +98,7 @@ def size_engine(
         kv_cache_type=kv_cache_type,
         gpu_memory_utilization=GPU_MEMORY_UTILIZATION,
         max_model_len=load.context_tokens,
-        kv_cache_tokens=memory.bytes // kv_bytes_per_token(model, kv_cache_type),
+        kv_cache_tokens=memory.total_bytes // kv_bytes_per_token(model, kv_cache_type),
         max_num_seqs=limits.max_num_seqs,
         max_num_batched_tokens=limits.max_num_batched_tokens,
         block_size=None,
@@ -104,17 +106,17 @@ def size_engine(
         max_queued_requests=limits.max_queued_requests,
         sessions=bounds[limit],
         sessions_at_full_context=min(
-            memory.bytes / session_bytes(model, load.context_tokens, kv_cache_type), float(max_batch)
+            memory.total_bytes / session_bytes(model, load.context_tokens, kv_cache_type), float(max_batch)
         ),
         limit=limit,
         reasons={**_reasons(gpu, quantization, tensor_parallel), **limits.reasons},
-        arithmetic=f"{memory.arithmetic()}; {memory.bytes:,} bytes / {session_size:,} bytes of a session of "
+        arithmetic=f"{memory.arithmetic()}; {memory.total_bytes:,} bytes / {session_size:,} bytes of a session of "
         f"{load.session_tokens:,} tokens = {memory_sessions:,}{live}, at most {max_batch:,} in a batch",
     )
 
 
-_LIVE = (Limit.COMPUTE, Limit.BANDWIDTH)
-_BASELINE = _EngineLimits(None, None, (), None, {})
+_LIVE_LIMITS = (Limit.COMPUTE, Limit.BANDWIDTH)
+_BASELINE_LIMITS = _EngineLimits(None, None, (), None, {})
 
 
 def _reasons(gpu: Gpu, quantization: Quantization, tensor_parallel: int) -> dict[str, str]:
@@ -165,7 +167,7 @@ def _tune_limits(
 def _step_tokens(model: ModelCard, gpu: Gpu, load: Load, seqs: int) -> tuple[int, str]:
     """Return ``max_num_batched_tokens`` and its reason."""
     if gpu.compute_capability >= HOPPER:
-        if model.weights_gib <= SMALL_MODEL_GIB and gpu.memory_gib >= LARGE_GPU_GIB:
+        if model.weights_gib <= MAX_SMALL_MODEL_GIB and gpu.memory_gib >= MIN_LARGE_GPU_GIB:
             return STEP_TOKENS_FOR_THROUGHPUT, "throughput: a small model on a large GPU"
         return STEP_TOKENS_FOR_TTFT, "time to the first token: prefill in few steps"
     if model.architecture is Architecture.ENCODER_DECODER:

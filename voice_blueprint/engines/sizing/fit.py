@@ -82,17 +82,17 @@ def check_memory(model: ModelCard, memory: KvMemory, kv_cache_type: KvCacheType,
     if memory.per_gpu_gib <= 0:
         raise DoesNotFitError(f"{model.name} does not fit: {memory.arithmetic()}", remedy)
     longest_session_bytes = session_bytes(model, load.context_tokens, kv_cache_type)
-    if longest_session_bytes > memory.bytes:
+    if longest_session_bytes > memory.total_bytes:
         per_token = kv_bytes_per_token(model, kv_cache_type)
         raise DoesNotFitError(
             f"one session of {load.context_tokens} tokens requires {longest_session_bytes:,} bytes, more than the KV "
-            "cache's "
-            f"{memory.bytes:,} ({memory.bytes // per_token:,} tokens of {per_token:,} bytes): {memory.arithmetic()}",
+            f"cache's {memory.total_bytes:,} ({memory.total_bytes // per_token:,} tokens of {per_token:,} bytes): "
+            f"{memory.arithmetic()}",
             f"{remedy}; or a shorter context_tokens",
         )
 
 
-def check_reuse(model: ModelCard) -> None:
+def check_kv_reuse(model: ModelCard) -> None:
     """Reject prefix caching and KV transfer for models that do not support them.
 
     Raises:

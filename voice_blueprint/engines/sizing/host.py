@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 
-MAX_PODS = 250
+MAX_PODS_PER_NODE = 250
 """Maximum pods per node with Azure CNI overlay, from which AKS calculates its memory reservation."""
 
 ENGINE_HOST_GIB_PER_GPU = 16.0
@@ -19,16 +19,16 @@ transfers audio in it. ASSUMED."""
 DAEMONS_GIB = 4.0
 """Memory of a node's DaemonSets: network, metrics, device plugin, log agent. ASSUMED."""
 
-FILE_SYSTEM_SHARE = 1.05
+FILE_SYSTEM_FACTOR = 1.05
 """Ratio of a volume's size to its content. ext4 needs blocks of its own, and files are evicted with a delay."""
 
-ROUNDING_GIB = 0.1
+ROUNDING_TOLERANCE_GIB = 0.1
 """Memory that rounding may add, GiB, since containers request whole MiB."""
 
 _MB_IN_GIB = 1e6 / 2**30
 
 
-def kube_reserved_gib(memory_gib: float, max_pods: int = MAX_PODS) -> float:
+def kube_reserved_gib(memory_gib: float, max_pods: int = MAX_PODS_PER_NODE) -> float:
     """Return the memory that AKS reserves, GiB: the lesser of 20 MB x pods + 50 MB and a quarter of the node.
 
     Source: learn.microsoft.com/azure/aks/node-resource-reservations (Kubernetes 1.29 and later).
@@ -36,7 +36,7 @@ def kube_reserved_gib(memory_gib: float, max_pods: int = MAX_PODS) -> float:
     return min((20 * max_pods + 50) * _MB_IN_GIB, memory_gib / 4)
 
 
-def host_parts(gpus: int, kv_pool_gib: float = 0.0, helpers_gib: float = 0.0) -> dict[str, float]:
+def pod_memory_by_purpose(gpus: int, kv_pool_gib: float = 0.0, helpers_gib: float = 0.0) -> dict[str, float]:
     """Return the memory of a pod by purpose, GiB. An engine has one process per GPU.
 
     Args:
@@ -97,7 +97,7 @@ class HostBudget:
         Raises:
             DoesNotFitError: The pods do not fit.
         """
-        if self.free_gib < -ROUNDING_GIB:
+        if self.free_gib < -ROUNDING_TOLERANCE_GIB:
             pod_gib = max(0.0, (self.free_gib + self.kv_pools_gib) / self.pods)
             raise DoesNotFitError(
                 f"{self.pods} pod(s) do not fit the memory of {self.vm.name}: {self.arithmetic()}",
@@ -115,6 +115,6 @@ def size_host(
     Raises:
         DoesNotFitError: The pods need more than the node has.
     """
-    budget = HostBudget(vm, pods, host_parts(gpus_per_pod, kv_pool_gib, helpers_gib))
+    budget = HostBudget(vm, pods, pod_memory_by_purpose(gpus_per_pod, kv_pool_gib, helpers_gib))
     budget.check()
     return budget

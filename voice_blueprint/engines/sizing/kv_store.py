@@ -9,7 +9,7 @@ from voice_blueprint.engines.sizing.service import PoolSizing
 from voice_blueprint.file.model.azure import AggregatedService, LmcachePool, PrefillDecodeCell
 from voice_blueprint.file.model.serving import KvCacheType
 
-DISK_GB_PER_S = 7.88
+MAX_DISK_GB_PER_S = 7.88
 """Maximum read rate of an NVMe disk, GB/s: four lanes of PCIe 4.0 (16 GT/s, 128b/130b). Azure publishes no rate."""
 
 
@@ -47,6 +47,6 @@ def kv_levels(service: PrefillDecodeCell | AggregatedService, pool: PoolSizing) 
     host_gb_per_s = links * catalog.gpus()[pool.engine.gpu].pcie_gb_per_s
     levels = [("host memory", service.lmcache.l1_gib, host_gb_per_s)]
     if service.lmcache.l2_nvme_gib:
-        levels.append(("NVMe", service.lmcache.l2_nvme_gib, min(host_gb_per_s, size.nvme_disks * DISK_GB_PER_S)))
+        levels.append(("NVMe", service.lmcache.l2_nvme_gib, min(host_gb_per_s, size.nvme_disks * MAX_DISK_GB_PER_S)))
     for name, gib, gb_per_s in levels:
         yield KvLevel(name, gib, gib * 2**30 // session_size, session_size / 1e9, gb_per_s)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.catalog.inference import Gpu, ModelCard
 from voice_blueprint.engines.sizing.engine import size_engine
-from voice_blueprint.engines.sizing.fit import check_cached_prompts, check_reuse
+from voice_blueprint.engines.sizing.fit import check_cached_prompts, check_kv_reuse
 from voice_blueprint.engines.sizing.result import DoesNotFitError, EngineSizing, Limit
 from voice_blueprint.file.model.serving import KvCacheType, Load, Profile, Quantization
 
-CELL = "prefill-decode-cell"
+CELL_LAYOUT = "prefill-decode-cell"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class EngineRequirements:
     kv_cache_type: KvCacheType = KvCacheType.AUTO
     profile: Profile = Profile.TUNED
 
-    def engine(self, model: ModelCard, gpu: Gpu, tensor_parallel: int) -> EngineSizing:
+    def size(self, model: ModelCard, gpu: Gpu, tensor_parallel: int) -> EngineSizing:
         """Size an engine.
 
         Raises:
@@ -112,7 +112,7 @@ def engines_per_node(vm: VmSize, tensor_parallel: int) -> int:
     return count
 
 
-def cell_groups(vm: VmSize) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def cell_gpu_groups(vm: VmSize) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the GPUs of the prefill engine and of the decode engine, which are the node's two NVLink pairs.
 
     Raises:
@@ -137,10 +137,10 @@ def cell_layout(model: ModelCard, gpu: Gpu, vm: VmSize, requirements: EngineRequ
         DoesNotFitError: The node does not support cells, the model does not support KV transfer, its sessions are too
             short for LMCache, or an engine does not fit.
     """
-    check_reuse(model)
+    check_kv_reuse(model)
     check_cached_prompts(requirements.load)
-    prefill, decode = (requirements.engine(model, gpu, len(group)) for group in cell_groups(vm))
-    return _layout(CELL, vm, decode, per_node=1, load=requirements.load, region=region, prefill=prefill)
+    prefill, decode = (requirements.size(model, gpu, len(group)) for group in cell_gpu_groups(vm))
+    return _create_layout(CELL_LAYOUT, vm, decode, per_node=1, load=requirements.load, region=region, prefill=prefill)
 
 
 def aggregated_layout(
@@ -152,12 +152,12 @@ def aggregated_layout(
         DoesNotFitError: The engine does not fit, or NVLink does not connect its GPUs.
     """
     per_node = engines_per_node(vm, tensor_parallel)
-    engine = requirements.engine(model, gpu, tensor_parallel)
+    engine = requirements.size(model, gpu, tensor_parallel)
     name = f"aggregated TP{tensor_parallel} x {per_node}"
-    return _layout(name, vm, engine, per_node=per_node, load=requirements.load, region=region, prefill=None)
+    return _create_layout(name, vm, engine, per_node=per_node, load=requirements.load, region=region, prefill=None)
 
 
-def _layout(
+def _create_layout(
     name: str, vm: VmSize, engine: EngineSizing, *, per_node: int, load: Load, region: str, prefill: EngineSizing | None
 ) -> Layout:
     replicas = math.ceil(load.sessions / engine.sessions)
@@ -175,7 +175,7 @@ def layouts(
         return aggregated_layout(model, gpu, vm, requirements, tensor_parallel=tensor_parallel, region=region)
 
     candidates: dict[str, Callable[[], Layout]] = {
-        CELL: lambda: cell_layout(model, gpu, vm, requirements, region=region),
+        CELL_LAYOUT: lambda: cell_layout(model, gpu, vm, requirements, region=region),
         "aggregated TP2": lambda: aggregated(2),
         "aggregated TP1": lambda: aggregated(1),
     }

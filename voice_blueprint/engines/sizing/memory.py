@@ -63,7 +63,7 @@ def weights_gib(model: ModelCard, quantization: Quantization = Quantization.NONE
     return (model.weights_gib - model.bf16_only_gib) * FP8_BYTES / BF16_BYTES + model.bf16_only_gib
 
 
-def replication(model: ModelCard, tensor_parallel: int) -> int:
+def kv_head_copies(model: ModelCard, tensor_parallel: int) -> int:
     """Return the number of copies of each KV head: one, unless there are more GPUs than KV heads."""
     return max(1, tensor_parallel // model.kv_heads)
 
@@ -95,7 +95,7 @@ class KvMemory:
         return budget - self.weights_gib / self.tensor_parallel - self.reserve_gib
 
     @property
-    def bytes(self) -> int:
+    def total_bytes(self) -> int:
         """Remaining memory over all GPUs, bytes of distinct keys and values; 0 if the weights do not fit."""
         return int(max(0.0, self.per_gpu_gib) * self.tensor_parallel * GIB / self.replication)
 
@@ -113,4 +113,4 @@ def kv_memory(
     model: ModelCard, gpu: Gpu, *, tensor_parallel: int = 1, quantization: Quantization = Quantization.NONE
 ) -> KvMemory:
     """Return the memory for an engine's KV cache."""
-    return KvMemory(gpu, tensor_parallel, weights_gib(model, quantization), replication(model, tensor_parallel))
+    return KvMemory(gpu, tensor_parallel, weights_gib(model, quantization), kv_head_copies(model, tensor_parallel))

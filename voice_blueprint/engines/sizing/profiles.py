@@ -44,7 +44,7 @@ def profile_table() -> tuple[ProfileRow, ...]:
     TP is 1, or 2 if required and supported by NVLink.
     """
     models = [model for model in catalog.models().values() if model.served_by == "vllm"]
-    return tuple(_row(model, gpu) for model in models for gpu in catalog.gpus().values())
+    return tuple(_profile_row(model, gpu) for model in models for gpu in catalog.gpus().values())
 
 
 def _typical_load(model: ModelCard) -> Load:
@@ -54,7 +54,7 @@ def _typical_load(model: ModelCard) -> Load:
     return Load(sessions=1, session_tokens=tokens, context_tokens=tokens, longest_call_s=LIVE_CALL_S)
 
 
-def _row(model: ModelCard, gpu: Gpu) -> ProfileRow:
+def _profile_row(model: ModelCard, gpu: Gpu) -> ProfileRow:
     load = _typical_load(model)
     widths = (1, 2) if gpu.nvlink_gb_per_s else (1,)
     refusal: DoesNotFitError | None = None

@@ -10,7 +10,7 @@ from voice_blueprint import catalog
 from voice_blueprint.catalog.azure import VmSize
 from voice_blueprint.catalog.inference import Gpu, ModelCard, Task
 from voice_blueprint.engines.cell import helper_memory_gib
-from voice_blueprint.engines.sizing.fit import can_split_heads, check_cached_prompts, check_reuse
+from voice_blueprint.engines.sizing.fit import can_split_heads, check_cached_prompts, check_kv_reuse
 from voice_blueprint.engines.sizing.host import HostBudget, size_host
 from voice_blueprint.engines.sizing.layouts import (
     EngineRequirements,
@@ -132,20 +132,20 @@ def size_service(azure: Azure, service: AzureService) -> ServiceSizing:
     """
     model = catalog.models()[service.model]
     if isinstance(service, TtsService):
-        return _size(service, service.sessions, [_tts(azure, service, model)])
+        return _allocate_replicas(service, service.sessions, [_size_tts_pool(azure, service, model)])
     if isinstance(service, ChatService):
         names: tuple[str, ...] = service.pools
-        pool_sizings = [_aggregated(azure, service, model, name) for name in names]
+        pool_sizings = [_size_aggregated(azure, service, model, name) for name in names]
     else:
         names = (service.pool,)
         pool_sizings = [
-            _cell(azure, service, model)
+            _size_cell(azure, service, model)
             if isinstance(service, PrefillDecodeCell)
-            else _aggregated(azure, service, model, service.pool)
+            else _size_aggregated(azure, service, model, service.pool)
         ]
-    node = _node(azure, names[0])
+    node = _find_node(azure, names[0])
     layout_options = layouts(model, node.gpu, node.vm, _engine_requirements(service), region=azure.location)
-    return _size(service, service.load.sessions, pool_sizings, layout_options)
+    return _allocate_replicas(service, service.load.sessions, pool_sizings, layout_options)
 
 
 def size_services(azure: Azure) -> dict[str, ServiceSizing | DoesNotFitError]:
@@ -159,7 +159,7 @@ def size_services(azure: Azure) -> dict[str, ServiceSizing | DoesNotFitError]:
     return sizings
 
 
-TRANSCRIBES = frozenset({Task.AUDIO_CHAT, Task.TRANSCRIPTION})
+TRANSCRIPTION_TASKS = frozenset({Task.AUDIO_CHAT, Task.TRANSCRIPTION})
 """Tasks of models that accept a caller's audio."""
 
 
@@ -168,16 +168,16 @@ class PoolCapacity:
     """Replicas of one service on one pool.
 
     Attributes:
-        low: Minimum replicas by its bounds and the pool's nodes.
-        high: Maximum replicas.
+        min_replicas: Minimum replicas by its bounds and the pool's nodes.
+        max_replicas: Maximum replicas.
         sessions: Sessions per replica: by memory, or as published for text to speech.
     """
 
     service: str
     model: str
     pool: str
-    low: int
-    high: int
+    min_replicas: int
+    max_replicas: int
     sessions: int
     replicas_per_node: int
 
@@ -196,7 +196,7 @@ def pool_capacities(azure: Azure) -> Iterator[PoolCapacity]:
 
 def transcription_capacity(azure: Azure) -> Iterator[PoolCapacity]:
     """Yield the replicas of the services that transcribe audio."""
-    return (pool for pool in pool_capacities(azure) if catalog.models()[pool.model].task in TRANSCRIBES)
+    return (pool for pool in pool_capacities(azure) if catalog.models()[pool.model].task in TRANSCRIPTION_TASKS)
 
 
 def size_fleet(fleet: AsrFleet) -> EngineSizing | None:
@@ -207,7 +207,7 @@ def size_fleet(fleet: AsrFleet) -> EngineSizing | None:
     Raises:
         DoesNotFitError: The host has no GPU of the catalogue, or all of its GPUs together do not support the load.
     """
-    engine, options = fleet_engine(fleet), fleet.vllm
+    engine, options = size_fleet_engine(fleet), fleet.vllm
     if options and engine and engine.sessions < options.load.sessions:
         raise DoesNotFitError(
             f"an engine on {engine.tensor_parallel} x {engine.gpu} supports {engine.sessions} of "
@@ -217,7 +217,7 @@ def size_fleet(fleet: AsrFleet) -> EngineSizing | None:
     return engine
 
 
-def fleet_engine(fleet: AsrFleet) -> EngineSizing | None:
+def size_fleet_engine(fleet: AsrFleet) -> EngineSizing | None:
     """Return the engine of an AWS host, or the largest possible one if the configured sessions do not fit.
 
     Raises:
@@ -234,11 +234,11 @@ def fleet_engine(fleet: AsrFleet) -> EngineSizing | None:
         )
     requirements = EngineRequirements(options.load, options.quantization, options.kv_cache_type, options.profile)
     model, gpu = catalog.models()[options.model], catalog.gpus()[accelerator.model]
-    widths = fleet_widths(model, accelerator.count)
+    widths = tensor_parallel_sizes(model, accelerator.count)
     engines: list[EngineSizing] = []
     for width in widths:
         try:
-            engines.append(requirements.engine(model, gpu, width))
+            engines.append(requirements.size(model, gpu, width))
         except DoesNotFitError:
             if width == widths[-1] and not engines:
                 raise
@@ -248,7 +248,7 @@ def fleet_engine(fleet: AsrFleet) -> EngineSizing | None:
     return max(engines, key=lambda engine: engine.sessions)
 
 
-def fleet_widths(model: ModelCard, gpus: int) -> list[int]:
+def tensor_parallel_sizes(model: ModelCard, gpus: int) -> list[int]:
     """Return the tensor parallel sizes that the GPUs of a host and the attention heads of a model allow."""
     return [
         width
@@ -257,7 +257,7 @@ def fleet_widths(model: ModelCard, gpus: int) -> list[int]:
     ]
 
 
-def _size(
+def _allocate_replicas(
     service: AzureService,
     sessions: int,
     pool_sizings: Sequence[PoolSizing],
@@ -280,7 +280,7 @@ class _Node(NamedTuple):
     gpu: Gpu
 
 
-def _node(azure: Azure, pool_name: str) -> _Node:
+def _find_node(azure: Azure, pool_name: str) -> _Node:
     """Return a pool, its VM size and its GPU.
 
     Raises:
@@ -301,33 +301,35 @@ def _engine_requirements(service: PrefillDecodeCell | AggregatedService | ChatSe
     return EngineRequirements(service.load, service.quantization, service.kv_cache_type, service.profile)
 
 
-def _cell(azure: Azure, service: PrefillDecodeCell, model: ModelCard) -> PoolSizing:
-    node = _node(azure, service.pool)
+def _size_cell(azure: Azure, service: PrefillDecodeCell, model: ModelCard) -> PoolSizing:
+    node = _find_node(azure, service.pool)
     layout = cell_layout(model, node.gpu, node.vm, _engine_requirements(service), region=azure.location)
-    return _place(service, node, layout.engine, gpus=node.vm.gpu_count, kv_pool=service.lmcache, prefill=layout.prefill)
+    return _create_pool_sizing(
+        service, node, layout.engine, gpus=node.vm.gpu_count, kv_pool=service.lmcache, prefill=layout.prefill
+    )
 
 
-def _aggregated(azure: Azure, service: AggregatedService | ChatService, model: ModelCard, pool: str) -> PoolSizing:
-    node = _node(azure, pool)
+def _size_aggregated(azure: Azure, service: AggregatedService | ChatService, model: ModelCard, pool: str) -> PoolSizing:
+    node = _find_node(azure, pool)
     width = service.tensor_parallel if isinstance(service, AggregatedService) else 1
     kv_pool = service.lmcache if isinstance(service, AggregatedService) else None
     if kv_pool:
-        check_reuse(model)
+        check_kv_reuse(model)
         check_cached_prompts(service.load)
     layout = aggregated_layout(
         model, node.gpu, node.vm, _engine_requirements(service), tensor_parallel=width, region=azure.location
     )
     per_node = layout.replicas_per_node
-    return _place(service, node, layout.engine, gpus=width, per_node=per_node, kv_pool=kv_pool)
+    return _create_pool_sizing(service, node, layout.engine, gpus=width, per_node=per_node, kv_pool=kv_pool)
 
 
-def _tts(azure: Azure, service: TtsService, model: ModelCard) -> PoolSizing:
-    node = _node(azure, service.pool)
+def _size_tts_pool(azure: Azure, service: TtsService, model: ModelCard) -> PoolSizing:
+    node = _find_node(azure, service.pool)
     engine = size_tts(model, node.gpu, cuda_graphs=service.cuda_graphs)
-    return _place(service, node, engine, gpus=1, per_node=node.vm.gpu_count)
+    return _create_pool_sizing(service, node, engine, gpus=1, per_node=node.vm.gpu_count)
 
 
-def _place(
+def _create_pool_sizing(
     service: AzureService,
     node: _Node,
     engine: EngineSizing | TtsSizing,

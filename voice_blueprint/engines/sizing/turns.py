@@ -20,7 +20,7 @@ ANSWER_TOKENS = 40
 INSTRUCTION_TOKENS = 48
 """Tokens of the instruction to transcribe, which is sent with each audio question (Pipecat's text, number of words
 times 1.3)."""
-TURNS = 10
+DEFAULT_TURNS = 10
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Turn:
     generated: int
 
 
-def turns(model: ModelCard, *, audio: bool, count: int = TURNS) -> Iterator[Turn]:
+def conversation_turns(model: ModelCard, *, audio: bool, count: int = DEFAULT_TURNS) -> Iterator[Turn]:
     """Yield the turns of a conversation as ``voice_agent/chat.py`` requests them.
 
     Args:

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from voice_blueprint.base import Model
 from voice_blueprint.file.errors import SettingError
 from voice_blueprint.file.model.agents import AwsAgents
-from voice_blueprint.file.model.base import HostCount, first_duplicate, private_network
+from voice_blueprint.file.model.base import HostCount, first_duplicate, parse_private_network
 from voice_blueprint.file.model.edge import Edge
 from voice_blueprint.file.model.known import AwsRegion, InstanceTypeName, NodeTypeName
 from voice_blueprint.file.model.load import Measured
@@ -44,7 +44,7 @@ class Network(Model):
     @field_validator("cidr")
     @classmethod
     def _check_network(cls, value: str) -> str:
-        network = private_network(value)
+        network = parse_private_network(value)
         if not 16 <= network.prefixlen <= 24:  # noqa: PLR2004  the bounds are EC2's for a VPC, less what subnets need
             raise ValueError(f"{value} is a /{network.prefixlen}; a VPC here is a /16 to a /24")
         return value
@@ -96,7 +96,7 @@ class EnaExpress(Model):
     """Whether UDP uses it too. Both ends must enable it."""
 
     @model_validator(mode="after")
-    def _udp_needs_enabled(self) -> "EnaExpress":
+    def _check_udp(self) -> "EnaExpress":
         if self.udp and not self.enabled:
             raise SettingError(("udp",), "udp: true needs enabled: true")
         return self
@@ -277,7 +277,7 @@ class AsrFleet(Model):
     scaling: ScalingRules
 
     @model_validator(mode="after")
-    def _vllm_has_options(self) -> "AsrFleet":
+    def _check_vllm_options(self) -> "AsrFleet":
         if (self.engine is Engine.VLLM) != (self.vllm is not None):
             raise ValueError("`vllm` names the model for `engine: vllm`, and belongs to no other engine")
         if self.vllm and self.model:
@@ -340,7 +340,7 @@ class Aws(Model):
     """Further regions, in case one fails. A region at capacity refers callers to the others."""
 
     @model_validator(mode="after")
-    def _other_regions(self) -> "Aws":
+    def _check_other_regions(self) -> "Aws":
         named = [self.region, *(other.region for other in self.other_regions)]
         if duplicate := first_duplicate(named):
             location = ("other_regions", duplicate - 1, "region")
@@ -351,13 +351,13 @@ class Aws(Model):
             )
         for index, other in enumerate(self.other_regions):
             try:
-                self.in_other_region(index)
+                self.region_section(index)
             except ValidationError as error:
                 reason = error.errors()[0]["msg"].removeprefix("Value error, ")
                 raise SettingError(("other_regions", index), f"in {other.region} {reason}") from None
         return self
 
-    def in_other_region(self, index: int) -> "Aws":
+    def region_section(self, index: int) -> "Aws":
         """Return the section with the overrides of another region."""
         other = self.other_regions[index]
         overrides: dict[str, object] = {"state": self.state.model_copy(update={"restore_from": None})}

@@ -9,7 +9,7 @@ from voice_blueprint.base import Model
 from voice_blueprint.file.errors import SettingError
 from voice_blueprint.file.model.agents import AgentPods, ClusterService
 from voice_blueprint.file.model.azure_callers import Callers, CpuPool
-from voice_blueprint.file.model.base import HostCount, first_duplicate, private_network
+from voice_blueprint.file.model.base import HostCount, first_duplicate, parse_private_network
 from voice_blueprint.file.model.edge import TranscriptArchive
 from voice_blueprint.file.model.known import Location, ModelName, VmSizeName
 from voice_blueprint.file.model.observability import AzureObservability
@@ -48,14 +48,14 @@ class ClusterNetwork(Model):
 
     @field_validator("cidr", "pod_cidr", "service_cidr")
     @classmethod
-    def _is_private(cls, value: str) -> str:
-        private_network(value)
+    def _check_private(cls, value: str) -> str:
+        parse_private_network(value)
         return value
 
     @model_validator(mode="after")
     def _check_ranges(self) -> "ClusterNetwork":
         ranges = {"cidr": self.cidr, "pod_cidr": self.pod_cidr, "service_cidr": self.service_cidr}
-        networks = {name: private_network(value) for name, value in ranges.items()}
+        networks = {name: parse_private_network(value) for name, value in ranges.items()}
         names = list(networks)
         for index, one in enumerate(names):
             for other in names[index + 1 :]:
@@ -346,7 +346,7 @@ class Router(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_routing(cls, values: object) -> object:
+    def _drop_routing(cls, values: object) -> object:
         """Accept the remaining value of 0.1's ``routing``."""
         if not isinstance(values, dict) or "routing" not in values:
             return values
@@ -461,7 +461,7 @@ class Azure(Model):
         return self
 
     @model_validator(mode="after")
-    def _zones_are_used(self) -> "Azure":
+    def _check_zones(self) -> "Azure":
         used_zones = {REGISTRY_ZONE, GRAFANA_ZONE, api_server_zone(self.location)}
         for index, zone in enumerate(self.existing.private_dns_zones):
             if (name := zone.rpartition("/")[2].lower()) not in used_zones:

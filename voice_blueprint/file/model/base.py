@@ -13,7 +13,7 @@ PRIVATE_RANGES = tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168
 """RFC 1918; Python's ``is_private`` also includes loopback, link-local and reserved ranges."""
 
 
-def private_network(value: str) -> IPv4Network:
+def parse_private_network(value: str) -> IPv4Network:
     """Return an IPv4 range of private address space.
 
     Raises:

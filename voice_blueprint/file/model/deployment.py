@@ -103,7 +103,7 @@ class Deployment(Model):
             return self
         if not self.load:
             raise SettingError(("cells",), "`cells` requires `load`, the total load of all cells")
-        number, cell_numbers = self.cells.number, self._numbers
+        number, cell_numbers = self.cells.number, self._cells_per_region
         if number and number > cell_numbers:
             raise SettingError(
                 ("cells", "number"), f"cell {number} does not exist: the load requires {cell_numbers} per region"
@@ -115,26 +115,26 @@ class Deployment(Model):
         return self
 
     @model_validator(mode="after")
-    def _names_in_regions(self) -> "Deployment":
-        for name in [regional.name for regional in self.numbered().in_regions()]:
+    def _check_region_names(self) -> "Deployment":
+        for name in [regional.name for regional in self.select_cell().region_deployments()]:
             if len(name) > NAME_LENGTH:
                 raise ValueError(
                     f"{name}, the name of a cell or in another region, is longer than {NAME_LENGTH} characters"
                 )
         return self
 
-    def in_regions(self) -> tuple["Deployment", ...]:
+    def region_deployments(self) -> tuple["Deployment", ...]:
         """Return a deployment for each AWS region. The first one contains the `azure` section too.
 
         Each has a name of its own. Templates of the first region do not depend on the other regions. With cells, each
         region contains one cell.
         """
         if self.cells:
-            return self.cell.in_regions()
+            return self.cell.region_deployments()
         if self.aws_section is None or not self.aws_section.other_regions:
             return (self,)
         first = self.model_copy(update={"aws_section": self.aws_section.model_copy(update={"other_regions": ()})})
-        others = [self.aws_section.in_other_region(index) for index in range(len(self.aws_section.other_regions))]
+        others = [self.aws_section.region_section(index) for index in range(len(self.aws_section.other_regions))]
         regions = (
             first,
             *(
@@ -171,11 +171,11 @@ class Deployment(Model):
         return cell
 
     @property
-    def _numbers(self) -> int:
-        """Cells of one region."""
+    def _cells_per_region(self) -> int:
+        """Number of cells in each region of the file on AWS. On Azure the file has one region."""
         return self.cell_count // (len(self.file_regions) if self.aws_section else 1)
 
-    def numbered(self) -> "Deployment":
+    def select_cell(self) -> "Deployment":
         """Return the cell that `cells.number` selects, under its own name and domain, or the deployment itself."""
         if not self.cells or not self.cells.number:
             return self
@@ -202,7 +202,7 @@ class Deployment(Model):
         return tuple(
             f"{region}{_CELL.format(number)}{named}"
             for region in ("", *(f"{each.region}." for each in others))
-            for number in range(1, whole._numbers + 1)
+            for number in range(1, whole._cells_per_region + 1)
         )
 
     @property
@@ -211,17 +211,20 @@ class Deployment(Model):
         return self._full_deployment
 
     @property
-    def elsewhere(self) -> tuple[Domain, ...]:
-        """Domains of the other regions, for a deployment that ``in_regions`` returned."""
+    def other_region_domains(self) -> tuple[Domain, ...]:
+        """Domains of the other regions, for a deployment that ``region_deployments`` returned."""
         return self._other_domains
 
     @property
     def is_first_region(self) -> bool:
-        """Whether this region creates the account-wide resources, for a deployment that ``in_regions`` returned."""
+        """Whether this region creates the account-wide resources.
+
+        For a deployment that ``region_deployments`` returned.
+        """
         return self._is_first_region
 
     @property
-    def file_name(self) -> str:
+    def name_in_file(self) -> str:
         """Name in the deployment file; the name of a further region is longer."""
         return self._file_name or self.name
 
@@ -238,7 +241,7 @@ class Deployment(Model):
     @property
     def signing_key(self) -> str | None:
         """The key that signs images, as one line of base64."""
-        return signing.key_line(self.image_signing.public_key) if self.image_signing else None
+        return signing.pem_body(self.image_signing.public_key) if self.image_signing else None
 
     @property
     def aws(self) -> Aws:
@@ -267,7 +270,7 @@ class Deployment(Model):
         """Locations of the values in the file."""
         return self._source
 
-    def read_from(self, source: SourceMap) -> "Deployment":
+    def with_source(self, source: SourceMap) -> "Deployment":
         """Store the file that the values were read from, for messages."""
         self._source = source
         return self

@@ -82,7 +82,7 @@ class TaskCount(Model):
     """Maximum number of tasks."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> "TaskCount":
+    def _check_order(self) -> "TaskCount":
         if self.min > self.max:
             raise SettingError(("min",), f"min {self.min} is more than max {self.max}; lower it, or raise max")
         return self
@@ -180,7 +180,7 @@ class Edge(CallerRules):
     """Whether load balancing spreads callers over all zones. AWS charges for traffic between zones."""
 
     @model_validator(mode="after")
-    def _has_certificate(self) -> "Edge":
+    def _check_certificate(self) -> "Edge":
         if (self.domain is None) == (self.certificate_arn is None):
             raise ValueError("the TLS listener needs a certificate: give either `domain` or `certificate_arn`")
         return self

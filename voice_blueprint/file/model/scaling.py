@@ -83,7 +83,7 @@ class ScalingRule(Model):
     """Step adjustments, ordered by increasing distance from the threshold."""
 
     @model_validator(mode="after")
-    def _datapoints_and_steps(self) -> "ScalingRule":
+    def _check_datapoints_and_steps(self) -> "ScalingRule":
         if self.datapoints_to_alarm > self.evaluation_periods:
             raise ValueError(
                 f"datapoints_to_alarm {self.datapoints_to_alarm} is more than "
@@ -119,7 +119,7 @@ class ScalingRule(Model):
         return tuple(Band(far, near, step.adjustment) for step, (near, far) in zip(self.steps, bounds, strict=True))
 
 
-def _names_differ(rules: tuple[ScalingRule, ...]) -> tuple[ScalingRule, ...]:
+def _check_unique_names(rules: tuple[ScalingRule, ...]) -> tuple[ScalingRule, ...]:
     if (duplicate := first_duplicate([rule.name for rule in rules])) is not None:
         raise SettingError(
             (duplicate, "name"),
@@ -128,5 +128,5 @@ def _names_differ(rules: tuple[ScalingRule, ...]) -> tuple[ScalingRule, ...]:
     return rules
 
 
-ScalingRules = Annotated[tuple[ScalingRule, ...], AfterValidator(_names_differ)]
+ScalingRules = Annotated[tuple[ScalingRule, ...], AfterValidator(_check_unique_names)]
 """The rules of one fleet, whose names become the names of their alarms."""

@@ -15,7 +15,7 @@ MESSAGE = "patternErrorMessage"
 """Keyword of JSON schemas with which editors replace their own message."""
 
 
-def matching(pattern: str, form: str, example: str, *, max_length: int | None = None) -> Any:  # noqa: ANN401  as pydantic's Field
+def text_format(pattern: str, form: str, example: str, *, max_length: int | None = None) -> Any:  # noqa: ANN401  as pydantic's Field
     """Return the metadata of a text with a format.
 
     Args:
@@ -36,7 +36,7 @@ def _check_date(value: str) -> str:
 _ORIGIN = "https://app.example.com"
 
 
-def _is_an_origin(value: str) -> str:
+def _check_origin(value: str) -> str:
     try:
         urlsplit(value)
     except ValueError:
@@ -49,11 +49,11 @@ def _check_range(value: str) -> str:
     return value
 
 
-Day = Annotated[str, matching(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a day", "2026-11-22"), AfterValidator(_check_date)]
+Day = Annotated[str, text_format(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a day", "2026-11-22"), AfterValidator(_check_date)]
 
 Curve = Annotated[
     str,
-    matching(
+    text_format(
         r"^(flat|business-day|spike|[A-Za-z0-9_][A-Za-z0-9_./-]*\.csv)$",
         "flat, business-day, spike, or a CSV file in the same folder",
         "monday.csv",
@@ -64,7 +64,7 @@ Curve = Annotated[
 NAME_LENGTH = 32
 Name = Annotated[
     str,
-    matching(
+    text_format(
         "^[a-z][a-z0-9]*(-[a-z0-9]+)*$",
         "lower-case words and digits joined by hyphens",
         "voice-1",
@@ -74,35 +74,36 @@ Name = Annotated[
 """Part of AWS and Azure resource names."""
 PoolName = Annotated[
     str,
-    matching("^[a-z][a-z0-9]{0,11}$", "up to 12 lower-case letters and digits, beginning with a letter", "h100"),
+    text_format("^[a-z][a-z0-9]{0,11}$", "up to 12 lower-case letters and digits, beginning with a letter", "h100"),
 ]
 """The limit of AKS for Linux pools."""
 ImageDigest = Annotated[
     str,
-    matching("^sha256:[0-9a-f]{64}$", "sha256: and 64 hexadecimal digits", f"sha256:{'0123456789abcdef' * 4}"),
+    text_format("^sha256:[0-9a-f]{64}$", "sha256: and 64 hexadecimal digits", f"sha256:{'0123456789abcdef' * 4}"),
 ]
 """Digest of a container image; tags are not accepted, since they can move."""
 Revision = Annotated[
     str,
-    matching("^[0-9a-f]{40}$", "a commit's 40 hexadecimal digits", "f0fe81560cb8b68660e564f55dd99207059c092e"),
+    text_format("^[0-9a-f]{40}$", "a commit's 40 hexadecimal digits", "f0fe81560cb8b68660e564f55dd99207059c092e"),
 ]
 """Commit of a model's repository."""
 HubRepository = Annotated[
     str,
-    matching(
+    text_format(
         "^[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9_.-]+$",
         "owner and repository at Hugging Face",
         "Systran/faster-whisper-large-v3",
         max_length=96,
     ),
 ]
-Language = Annotated[str, matching("^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", "a language tag", "en-US", max_length=35)]
+Language = Annotated[str, text_format("^[a-z]{2,3}(-[A-Za-z0-9]{2,8})*$", "a language tag", "en-US", max_length=35)]
 TwilioAccount = Annotated[
-    str, matching("^AC[0-9a-f]{32}$", "an account's SID: AC and 32 hexadecimal digits", f"AC{'0123456789abcdef' * 2}")
+    str,
+    text_format("^AC[0-9a-f]{32}$", "an account's SID: AC and 32 hexadecimal digits", f"AC{'0123456789abcdef' * 2}"),
 ]
-KubernetesVersion = Annotated[str, matching(r"^1\.[0-9]{2}$", "a minor version in quotes", "1.33")]
+KubernetesVersion = Annotated[str, text_format(r"^1\.[0-9]{2}$", "a minor version in quotes", "1.33")]
 TimeOfDay = Annotated[
-    str, matching("^([01][0-9]|2[0-3]):[0-5][0-9]$", "hours and minutes in quotes, 00:00 to 23:59", "01:00")
+    str, text_format("^([01][0-9]|2[0-3]):[0-5][0-9]$", "hours and minutes in quotes, 00:00 to 23:59", "01:00")
 ]
 
 # Addresses
@@ -117,7 +118,7 @@ _REST = rf"(/({_PATH_CHARACTER}|[?#])*)?"
 
 DomainName = Annotated[
     str,
-    matching(
+    text_format(
         rf"^({_LABEL}\.)+[a-z]([a-z0-9-]{{0,61}}[a-z0-9])$",
         "a domain name in lower case, international ones in their xn-- form",
         "voice.example.com",
@@ -126,13 +127,13 @@ DomainName = Annotated[
 ]
 HttpsUrl = Annotated[
     str,
-    matching(
+    text_format(
         rf"^https://{_HOST}({_PORT})?{_REST}$", "an https URL with its host in lower case", "https://login.example.com/"
     ),
 ]
 PublicUrl = Annotated[
     str,
-    matching(
+    text_format(
         rf"^https://{_HOST}(/{_PATH_CHARACTER}*{_SEGMENT_CHARACTER})?$",
         "an https URL on port 443, without query, fragment and final slash",
         "https://engines.example.com/v1",
@@ -140,11 +141,12 @@ PublicUrl = Annotated[
 ]
 """Agents may only connect to port 443, and append paths to the URL."""
 CollectorUrl = Annotated[
-    str, matching(rf"^https://{_HOST}{_REST}$", "an https URL on port 443", "https://collector.example.com/v1/traces")
+    str,
+    text_format(rf"^https://{_HOST}{_REST}$", "an https URL on port 443", "https://collector.example.com/v1/traces"),
 ]
 RunbookUrl = Annotated[
     str,
-    matching(
+    text_format(
         rf"^https://{_HOST}({_PORT})?(/({_PATH_CHARACTER}|[?#])*{_SEGMENT_CHARACTER})?$",
         "an https URL without a final slash",
         "https://wiki.example.com/runbooks",
@@ -152,17 +154,17 @@ RunbookUrl = Annotated[
 ]
 Origin = Annotated[
     str,
-    matching(
+    text_format(
         rf"^(https://({_HOST}|\[[0-9a-f:]{{2,39}}\])({_PORT})?|http://localhost({_PORT})?)$",
         "scheme, host and port of a web page, as browsers send them",
         _ORIGIN,
     ),
-    AfterValidator(_is_an_origin),
+    AfterValidator(_check_origin),
 ]
 """``*`` is not accepted, since it would allow every web page."""
 Email = Annotated[
     str,
-    matching(
+    text_format(
         rf"^[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]+@({_LABEL}\.)+{_LABEL}$",
         "an e-mail address with its domain in lower case",
         "oncall@example.com",
@@ -173,11 +175,11 @@ Email = Annotated[
 # Ids on AWS
 
 _HEX = "[0-9a-f]"
-AccountId = Annotated[str, matching(r"^[0-9]{12}$", "an account's 12 digits in quotes", "123456789012")]
-AwsZone = Annotated[str, matching(r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$", "an availability zone", "us-east-1a")]
+AccountId = Annotated[str, text_format(r"^[0-9]{12}$", "an account's 12 digits in quotes", "123456789012")]
+AwsZone = Annotated[str, text_format(r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$", "an availability zone", "us-east-1a")]
 EndpointName = Annotated[
     str,
-    matching(
+    text_format(
         r"^[a-z0-9-]{1,60}(\.[a-z0-9-]{1,60}){0,3}$",
         "the last part of a VPC endpoint's service name",
         "ecr.dkr",
@@ -185,7 +187,7 @@ EndpointName = Annotated[
 ]
 MachineImage = Annotated[
     str,
-    matching(
+    text_format(
         rf"^(ami-{_HEX}{{8}}({_HEX}{{9}})?|/[A-Za-z0-9_./-]{{1,1000}}(:[1-9][0-9]{{0,9}})?)$",
         "an AMI's id (ami- and 8 or 17 hexadecimal digits), or an SSM parameter with its version (/voice/vad:3)",
         "ami-0123456789abcdef0",
@@ -193,14 +195,15 @@ MachineImage = Annotated[
 ]
 """Id of an AMI, or an SSM parameter with one, followed by a colon and the parameter's version."""
 ReservationId = Annotated[
-    str, matching(rf"^cr-{_HEX}{{8}}({_HEX}{{9}})?$", "cr- and 8 or 17 hexadecimal digits", "cr-0123456789abcdef0")
+    str, text_format(rf"^cr-{_HEX}{{8}}({_HEX}{{9}})?$", "cr- and 8 or 17 hexadecimal digits", "cr-0123456789abcdef0")
 ]
 HostedZoneId = Annotated[
-    str, matching(r"^Z[A-Z0-9]{1,31}$", "a hosted zone's id: Z, then capital letters and digits", "Z0123456789EXAMPLE")
+    str,
+    text_format(r"^Z[A-Z0-9]{1,31}$", "a hosted zone's id: Z, then capital letters and digits", "Z0123456789EXAMPLE"),
 ]
 CertificateArn = Annotated[
     str,
-    matching(
+    text_format(
         r"^arn:aws(-cn|-us-gov)?:acm:[a-z]{2}(-[a-z]+)+-[0-9]:[0-9]{12}:certificate/[0-9A-Za-z-]{1,64}$",
         "the ARN of a certificate in ACM",
         "arn:aws:acm:us-east-1:123456789012:certificate/12345678-1234-1234-1234-123456789012",
@@ -208,7 +211,7 @@ CertificateArn = Annotated[
 ]
 SnapshotName = Annotated[
     str,
-    matching(
+    text_format(
         "^[A-Za-z]([.-]?[A-Za-z0-9])*$",
         "letters, digits and single hyphens or dots, beginning with a letter",
         "production-state-2026-11-22",
@@ -217,9 +220,11 @@ SnapshotName = Annotated[
 ]
 SecretPath = Annotated[
     str,
-    matching("^[A-Za-z0-9_/+=.@-]{1,512}$", "a name in Secrets Manager: letters, digits and /_+=.@-", "oncall/webhook"),
+    text_format(
+        "^[A-Za-z0-9_/+=.@-]{1,512}$", "a name in Secrets Manager: letters, digits and /_+=.@-", "oncall/webhook"
+    ),
 ]
-SecretName = Annotated[str, matching("^[0-9a-zA-Z-]{1,127}$", "up to 127 letters, digits and hyphens", "engine-key")]
+SecretName = Annotated[str, text_format("^[0-9a-zA-Z-]{1,127}$", "up to 127 letters, digits and hyphens", "engine-key")]
 """Name of an existing secret, in Secrets Manager on AWS or a key vault on Azure, or of a certificate in a vault."""
 
 # Ids on Azure
@@ -231,7 +236,7 @@ _WORD = "[a-z0-9]([a-z0-9_.-]{0,78}[a-z0-9_])?"
 https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules lists all rules."""
 
 
-def _azure_id(provider: str, *levels: tuple[str, str, str]) -> Any:  # noqa: ANN401  as pydantic's Field
+def _azure_id_format(provider: str, *levels: tuple[str, str, str]) -> Any:  # noqa: ANN401  as pydantic's Field
     """Return the metadata of a resource id, which is case-insensitive as in Azure.
 
     Args:
@@ -241,7 +246,7 @@ def _azure_id(provider: str, *levels: tuple[str, str, str]) -> Any:  # noqa: ANN
     group = "[a-z0-9_().-]{0,89}[a-z0-9_()-]"
     patterns = "".join(f"/{kind}/{name}" for kind, name, _ in levels)
     examples = "".join(f"/{kind}/{example}" for kind, _, example in levels)
-    return matching(
+    return text_format(
         rf"(?i)^/subscriptions/{_GUID}/resourceGroups/{group}/providers/Microsoft\.{provider}{patterns}$",
         "a whole resource id",
         f"/subscriptions/{_SUBSCRIPTION}/resourceGroups/shared/providers/Microsoft.{provider}{examples}",
@@ -251,22 +256,23 @@ def _azure_id(provider: str, *levels: tuple[str, str, str]) -> Any:  # noqa: ANN
 _NETWORK = ("virtualNetworks", _WORD, "hub")
 
 ObjectId = Annotated[
-    str, matching(f"^{_GUID}$", "the object id of a group in Microsoft Entra", "11111111-2222-3333-4444-555555555555")
+    str,
+    text_format(f"^{_GUID}$", "the object id of a group in Microsoft Entra", "11111111-2222-3333-4444-555555555555"),
 ]
-NetworkId = Annotated[str, _azure_id("Network", _NETWORK)]
-SubnetId = Annotated[str, _azure_id("Network", _NETWORK, ("subnets", _WORD, "nodes"))]
-RegistryId = Annotated[str, _azure_id("ContainerRegistry", ("registries", "[a-z0-9]{5,50}", "images"))]
+NetworkId = Annotated[str, _azure_id_format("Network", _NETWORK)]
+SubnetId = Annotated[str, _azure_id_format("Network", _NETWORK, ("subnets", _WORD, "nodes"))]
+RegistryId = Annotated[str, _azure_id_format("ContainerRegistry", ("registries", "[a-z0-9]{5,50}", "images"))]
 WorkspaceId = Annotated[
-    str, _azure_id("OperationalInsights", ("workspaces", "[a-z0-9][a-z0-9-]{2,61}[a-z0-9]", "shared-logs"))
+    str, _azure_id_format("OperationalInsights", ("workspaces", "[a-z0-9][a-z0-9-]{2,61}[a-z0-9]", "shared-logs"))
 ]
 DnsZoneId = Annotated[
-    str, _azure_id("Network", ("privateDnsZones", rf"{_LABEL}(\.{_LABEL})+", "privatelink.azurecr.io"))
+    str, _azure_id_format("Network", ("privateDnsZones", rf"{_LABEL}(\.{_LABEL})+", "privatelink.azurecr.io"))
 ]
-ReservationGroupId = Annotated[str, _azure_id("Compute", ("capacityReservationGroups", _WORD, "a100"))]
-VaultId = Annotated[str, _azure_id("KeyVault", ("vaults", "[a-z][a-z0-9-]{1,22}[a-z0-9]", "certificates"))]
+ReservationGroupId = Annotated[str, _azure_id_format("Compute", ("capacityReservationGroups", _WORD, "a100"))]
+VaultId = Annotated[str, _azure_id_format("KeyVault", ("vaults", "[a-z][a-z0-9-]{1,22}[a-z0-9]", "certificates"))]
 AddressRange = Annotated[
     str,
-    matching(r"^([0-9]{1,3}\.){3}[0-9]{1,3}(/[0-9]{1,2})?$", "an IPv4 address or range", "198.51.100.0/24"),
+    text_format(r"^([0-9]{1,3}\.){3}[0-9]{1,3}(/[0-9]{1,2})?$", "an IPv4 address or range", "198.51.100.0/24"),
     AfterValidator(_check_range),
 ]
-AzureZone = Annotated[str, matching("^[1-9]$", "the number of a zone, in quotes", "1")]
+AzureZone = Annotated[str, text_format("^[1-9]$", "the number of a zone, in quotes", "1")]

@@ -31,21 +31,24 @@ Dashboard = panels.Dashboard[Series]
 
 
 def dashboards(deployment: Deployment) -> tuple[Dashboard, ...]:
-    agents = (_agents,) if deployment.aws.agents else ()
-    return tuple(build(deployment) for build in (_overview, _edge, *agents, _vad, _asr, _state))
+    agents = (_agents_dashboard,) if deployment.aws.agents else ()
+    return tuple(
+        build(deployment)
+        for build in (_overview_dashboard, _edge_dashboard, *agents, _vad_dashboard, _asr_dashboard, _state_dashboard)
+    )
 
 
-def _overview(deployment: Deployment) -> Dashboard:
+def _overview_dashboard(deployment: Deployment) -> Dashboard:
     gateway = names.GATEWAY_FLEET
     return Dashboard(
         "overview",
         "Are callers served? From their side of the platform to the store behind it.",
         (
-            names.alert_alarm(deployment, CALLERS_AFFECTED),
-            *_alarms(deployment, lambda alert: alert.callers_affected or alert.tier is Tier.AWS),
+            names.alert_alarm_name(deployment, CALLERS_AFFECTED),
+            *_alarm_names(deployment, lambda alert: alert.callers_affected or alert.tier is Tier.AWS),
         ),
         (
-            Panel("Callers", _callers()),
+            Panel("Callers", _caller_series()),
             Panel(
                 "First transcript, ms",
                 tuple(
@@ -62,39 +65,39 @@ def _overview(deployment: Deployment) -> Dashboard:
                 ),
             ),
             Panel("Silence dropped, %", (fleet_series(deployment, names.VAD_FLEET, "SilenceDropped", "Average"),)),
-            _ring(deployment),
-            _drops(deployment),
-            Panel("Waiting for prefill and decode", _queues(deployment)),
-            _headroom(deployment),
-            _gpu(deployment),
-            _nodes(deployment, "Valkey memory, %", "DatabaseMemoryUsagePercentage", "Maximum"),
-            _nodes(deployment, "Valkey engine CPU, %", "EngineCPUUtilization", "Average"),
+            _ring_panel(deployment),
+            _drop_panel(deployment),
+            Panel("Waiting for prefill and decode", _queue_series(deployment)),
+            _headroom_panel(deployment),
+            _gpu_panel(deployment),
+            _node_panel(deployment, "Valkey memory, %", "DatabaseMemoryUsagePercentage", "Maximum"),
+            _node_panel(deployment, "Valkey engine CPU, %", "EngineCPUUtilization", "Average"),
             Panel(
                 "Packets refused between our own addresses", (log_series(deployment, "InternalPacketsRejected", "all"),)
             ),
-            Panel("Session API", (_api("Count", "Sum", "requests"), _api("5XXError", "Sum", "failed"))),
+            Panel("Session API", (_api_series("Count", "Sum", "requests"), _api_series("5XXError", "Sum", "failed"))),
         ),
     )
 
 
-def _edge(deployment: Deployment) -> Dashboard:
+def _edge_dashboard(deployment: Deployment) -> Dashboard:
     gateway = names.GATEWAY_FLEET
     service = (Resource.GATEWAY_CLUSTER, Resource.GATEWAY_SERVICE)
     return Dashboard(
         "edge",
         "Session API, load balancers and the gateway service.",
-        _alarms(deployment, lambda alert: alert.tier is Tier.GATEWAY),
+        _alarm_names(deployment, lambda alert: alert.tier is Tier.GATEWAY),
         (
-            Panel("Callers", _callers()),
+            Panel("Callers", _caller_series()),
             Panel(
                 "Session API, requests",
                 (
-                    _api("Count", "Sum", "all"),
-                    _api("4XXError", "Sum", "refused (4xx)"),
-                    _api("5XXError", "Sum", "failed (5xx)"),
+                    _api_series("Count", "Sum", "all"),
+                    _api_series("4XXError", "Sum", "refused (4xx)"),
+                    _api_series("5XXError", "Sum", "failed (5xx)"),
                 ),
             ),
-            Panel("Session API, p95 ms (event streams included)", (_api("Latency", "p95", "latency"),)),
+            Panel("Session API, p95 ms (event streams included)", (_api_series("Latency", "p95", "latency"),)),
             Panel(
                 "Open sockets of the fullest task",
                 (fleet_series(deployment, gateway, "OpenSockets", "Maximum", label="sockets"),),
@@ -109,22 +112,24 @@ def _edge(deployment: Deployment) -> Dashboard:
             Panel(
                 "Gateway targets",
                 (
-                    *_targets(Resource.GATEWAY_PUBLIC_TARGETS, Resource.PUBLIC_LOAD_BALANCER, "public"),
-                    *_targets(Resource.GATEWAY_API_TARGETS, Resource.API_LOAD_BALANCER, "API"),
+                    *_target_series(Resource.GATEWAY_PUBLIC_TARGETS, Resource.PUBLIC_LOAD_BALANCER, "public"),
+                    *_target_series(Resource.GATEWAY_API_TARGETS, Resource.API_LOAD_BALANCER, "API"),
                 ),
             ),
-            Panel("Broken TLS handshakes", (_balancer("ClientTLSNegotiationErrorCount", "Sum", "handshakes"),)),
+            Panel(
+                "Broken TLS handshakes", (_load_balancer_series("ClientTLSNegotiationErrorCount", "Sum", "handshakes"),)
+            ),
             Panel("Errors in the gateway's log", (log_series(deployment, "GatewayErrors", "errors"),)),
         ),
     )
 
 
-def _agents(deployment: Deployment) -> Dashboard:
+def _agents_dashboard(deployment: Deployment) -> Dashboard:
     fleet, service = names.AGENT_FLEET, (Resource.AGENT_CLUSTER, Resource.AGENT_SERVICE)
     return Dashboard(
         "agents",
         "Conversations: how many, how soon they are answered, who is refused.",
-        _alarms(deployment, lambda alert: alert.tier is Tier.AGENT),
+        _alarm_names(deployment, lambda alert: alert.tier is Tier.AGENT),
         (
             Panel(
                 "Conversations of a task",
@@ -143,7 +148,7 @@ def _agents(deployment: Deployment) -> Dashboard:
                     ("Interruption to silence, ms", "BargeInLatency"),
                 )
             ),
-            Panel("Targets", _targets(Resource.AGENT_TARGETS, Resource.AGENT_LOAD_BALANCER, "agent")),
+            Panel("Targets", _target_series(Resource.AGENT_TARGETS, Resource.AGENT_LOAD_BALANCER, "agent")),
             Panel(
                 "Agent service, % of what it reserves",
                 (
@@ -155,15 +160,15 @@ def _agents(deployment: Deployment) -> Dashboard:
     )
 
 
-def _vad(deployment: Deployment) -> Dashboard:
+def _vad_dashboard(deployment: Deployment) -> Dashboard:
     fleet = names.VAD_FLEET
     return Dashboard(
         "vad",
         "The packet tier: what comes in, what is dropped and why.",
-        _alarms(deployment, lambda alert: alert.tier is Tier.VAD),
+        _alarm_names(deployment, lambda alert: alert.tier is Tier.VAD),
         (
-            _ring(deployment),
-            _drops(deployment),
+            _ring_panel(deployment),
+            _drop_panel(deployment),
             Panel(
                 "Held back by EC2, by allowance",
                 tuple(fleet_series(deployment, fleet, "AllowanceExceeded", "Sum", part=each) for each in Allowance),
@@ -177,22 +182,22 @@ def _vad(deployment: Deployment) -> Dashboard:
                     fleet_series(deployment, fleet, "VadSessions", "Average", label="mean"),
                 ),
             ),
-            Panel("Targets", _targets(Resource.VAD_TARGETS, Resource.PUBLIC_LOAD_BALANCER, "VAD")),
-            *_hosts(names.vad_groups(deployment)),
+            Panel("Targets", _target_series(Resource.VAD_TARGETS, Resource.PUBLIC_LOAD_BALANCER, "VAD")),
+            *_host_panels(names.vad_group_names(deployment)),
             Panel("Launches given up", (log_series(deployment, "VadHostsAbandoned", "hosts"),)),
         ),
     )
 
 
-def _asr(deployment: Deployment) -> Dashboard:
+def _asr_dashboard(deployment: Deployment) -> Dashboard:
     fleets = deployment.aws.asr
     return Dashboard(
         "asr",
         "Speech recognition: Neuron hosts first, GPUs when they are full, CPUs last.",
-        _alarms(deployment, lambda alert: alert.tier is Tier.ASR),
+        _alarm_names(deployment, lambda alert: alert.tier is Tier.ASR),
         (
-            _headroom(deployment),
-            _gpu(deployment),
+            _headroom_panel(deployment),
+            _gpu_panel(deployment),
             Panel(
                 "Free slots of the emptiest host",
                 _fleet_series(deployment, fleets, "FreeSlots", "Maximum"),
@@ -201,47 +206,47 @@ def _asr(deployment: Deployment) -> Dashboard:
             Panel(
                 "Real-time factor (below 1 keeps up)", _fleet_series(deployment, fleets, "RealTimeFactor", "Average")
             ),
-            Panel("Waiting for prefill and decode", _queues(deployment)),
+            Panel("Waiting for prefill and decode", _queue_series(deployment)),
             Panel("Speech not transcribed, by loss", _speech_loss_series(deployment), stacked=True),
-            *_hosts([names.group(deployment, fleet.name) for fleet in fleets]),
+            *_host_panels([names.group_name(deployment, fleet.name) for fleet in fleets]),
             Panel("Launches given up", (log_series(deployment, "AsrHostsAbandoned", "hosts"),)),
             *_start_up_panels(deployment),
         ),
     )
 
 
-def _state(deployment: Deployment) -> Dashboard:
+def _state_dashboard(deployment: Deployment) -> Dashboard:
     return Dashboard(
         "state",
         "Valkey: sessions, host registry, transcripts.",
-        _alarms(deployment, lambda alert: alert.tier is Tier.STATE),
+        _alarm_names(deployment, lambda alert: alert.tier is Tier.STATE),
         (
-            _nodes(deployment, "Memory, %", "DatabaseMemoryUsagePercentage", "Maximum"),
-            _nodes(deployment, "Engine CPU, %", "EngineCPUUtilization", "Average"),
-            _nodes(deployment, "Replication lag, s", "ReplicationLag", "Maximum"),
-            _nodes(deployment, "Evicted keys", "Evictions", "Sum"),
-            _nodes(deployment, "Connections", "CurrConnections", "Maximum"),
-            _nodes(deployment, "Read latency in the engine, µs", "SuccessfulReadRequestLatency", "Average"),
+            _node_panel(deployment, "Memory, %", "DatabaseMemoryUsagePercentage", "Maximum"),
+            _node_panel(deployment, "Engine CPU, %", "EngineCPUUtilization", "Average"),
+            _node_panel(deployment, "Replication lag, s", "ReplicationLag", "Maximum"),
+            _node_panel(deployment, "Evicted keys", "Evictions", "Sum"),
+            _node_panel(deployment, "Connections", "CurrConnections", "Maximum"),
+            _node_panel(deployment, "Read latency in the engine, µs", "SuccessfulReadRequestLatency", "Average"),
         ),
     )
 
 
-def _alarms(deployment: Deployment, predicate: Callable[[Alert], bool]) -> tuple[str, ...]:
+def _alarm_names(deployment: Deployment, predicate: Callable[[Alert], bool]) -> tuple[str, ...]:
     return tuple(alert.alarm_name(deployment) for alert in alerts(deployment) if predicate(alert))
 
 
-def _callers() -> tuple[Series, ...]:
+def _caller_series() -> tuple[Series, ...]:
     return (
-        _balancer("ActiveFlowCount_UDP", "Average", "RTP flows"),
-        _balancer("ActiveFlowCount_TLS", "Average", "WebSockets"),
+        _load_balancer_series("ActiveFlowCount_UDP", "Average", "RTP flows"),
+        _load_balancer_series("ActiveFlowCount_TLS", "Average", "WebSockets"),
     )
 
 
-def _balancer(metric: str, statistic: Statistic, label: str) -> Series:
+def _load_balancer_series(metric: str, statistic: Statistic, label: str) -> Series:
     return service_series(NETWORK_LOAD_BALANCER, metric, statistic, (Resource.PUBLIC_LOAD_BALANCER,), label)
 
 
-def _targets(targets: Resource, balancer: Resource, label: str) -> tuple[Series, ...]:
+def _target_series(targets: Resource, balancer: Resource, label: str) -> tuple[Series, ...]:
     return (
         service_series(NETWORK_LOAD_BALANCER, "HealthyHostCount", "Minimum", (targets, balancer), f"{label} healthy"),
         service_series(
@@ -250,7 +255,7 @@ def _targets(targets: Resource, balancer: Resource, label: str) -> tuple[Series,
     )
 
 
-def _api(metric: str, statistic: Statistic, label: str) -> Series:
+def _api_series(metric: str, statistic: Statistic, label: str) -> Series:
     return service_series(API_GATEWAY, metric, statistic, (Resource.API, Resource.API_STAGE), label)
 
 
@@ -263,7 +268,7 @@ def _fleet_series(
     )
 
 
-def _queues(deployment: Deployment) -> tuple[Series, ...]:
+def _queue_series(deployment: Deployment) -> tuple[Series, ...]:
     fleets = deployment.aws.asr
     return (
         *_fleet_series(deployment, fleets, "EncoderQueueDepth", "Maximum", "prefill"),
@@ -271,12 +276,12 @@ def _queues(deployment: Deployment) -> tuple[Series, ...]:
     )
 
 
-def _ring(deployment: Deployment) -> Panel:
+def _ring_panel(deployment: Deployment) -> Panel:
     ring = fleet_series(deployment, names.VAD_FLEET, "RxRingOccupancy", "Maximum", label="fullest ring")
     return Panel("Receive queue depth, % of the ring", (ring,), MIN_PERIOD_S)
 
 
-def _drops(deployment: Deployment) -> Panel:
+def _drop_panel(deployment: Deployment) -> Panel:
     series = (fleet_series(deployment, names.VAD_FLEET, "RxDropped", "Sum", part=reason) for reason in DropReason)
     return Panel("Packets dropped, by reason", tuple(series), stacked=True)
 
@@ -298,7 +303,7 @@ def _start_up_panels(deployment: Deployment) -> Iterator[Panel]:
         yield Panel(f"Start of a host of {fleet.name}, seconds by phase", tuple(series), stacked=True)
 
 
-def _headroom(deployment: Deployment) -> Panel:
+def _headroom_panel(deployment: Deployment) -> Panel:
     return Panel(
         "Neuron headroom, %",
         _fleet_series(deployment, fleets_with(deployment, "neuron"), "NeuronHeadroom", "Average"),
@@ -306,17 +311,17 @@ def _headroom(deployment: Deployment) -> Panel:
     )
 
 
-def _gpu(deployment: Deployment) -> Panel:
+def _gpu_panel(deployment: Deployment) -> Panel:
     return Panel(
         "GPU busy, %", _fleet_series(deployment, fleets_with(deployment, "gpu"), "GpuBusy", "Average"), MIN_PERIOD_S
     )
 
 
-def _nodes(deployment: Deployment, title: str, metric: str, statistic: Statistic) -> Panel:
-    return Panel(title, tuple(node_series(node, metric, statistic) for node in names.state_nodes(deployment)))
+def _node_panel(deployment: Deployment, title: str, metric: str, statistic: Statistic) -> Panel:
+    return Panel(title, tuple(node_series(node, metric, statistic) for node in names.state_node_ids(deployment)))
 
 
-def _hosts(groups: list[str]) -> tuple[Panel, Panel]:
+def _host_panels(groups: list[str]) -> tuple[Panel, Panel]:
     return (
         Panel("Hosts in service", tuple(group_series(group, "GroupInServiceInstances", "Average") for group in groups)),
         Panel("Hosts on their way", tuple(group_series(group, "GroupPendingInstances", "Average") for group in groups)),

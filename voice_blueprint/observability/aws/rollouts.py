@@ -27,11 +27,11 @@ def rollback_alarms(deployment: Deployment, tier: Tier, fleet: str) -> tuple[str
     )
 
 
-def surges(purchase: Purchase) -> bool:
+def can_surge(purchase: Purchase) -> bool:
     """Return True if hosts can be launched above the desired number during a rollout."""
     return not isinstance(purchase, CapacityReservation | CapacityBlock)
 
 
-def surge(surge_percent: int, hosts: int) -> int:
+def surge_size(surge_percent: int, hosts: int) -> int:
     """Return the number of hosts of a group that are replaced at the same time."""
     return max(1, hosts * surge_percent // 100) if hosts else 0

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from voice_blueprint import catalog
 from voice_blueprint.azure.contract import GPU_RESOURCE, NAMESPACE, Component
 from voice_blueprint.azure.metrics import (
-    PHASE_SERIES,
-    ROLE_SERIES,
-    SERVICE_SERIES,
+    PHASE_METRIC_LABEL,
+    ROLE_METRIC_LABEL,
+    SERVICE_METRIC_LABEL,
     START_SECONDS,
     AgentMetric,
     ClusterMetric,
     EngineMetric,
     GpuMetric,
     SpeechMetric,
-    p95,
-    total,
+    p95_query,
+    sum_query,
 )
 from voice_blueprint.azure.names import replicas_name
 from voice_blueprint.contract.images import Image
@@ -36,8 +36,15 @@ from voice_blueprint.file.model.azure import Azure, AzureService, PrefillDecodeC
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison
 from voice_blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES, lacks_digests, service_images
-from voice_blueprint.observability.alerting import CONDITIONS, ERROR_BUDGET, MIN_REFUSED, WINDOWS, Objective, objectives
-from voice_blueprint.observability.azure.scaling import TARGET_SHARE, triggers
+from voice_blueprint.observability.alerting import (
+    CONDITIONS,
+    ERROR_BUDGET_ALERT,
+    MIN_REFUSALS,
+    WINDOWS,
+    Objective,
+    objectives,
+)
+from voice_blueprint.observability.azure.scaling import TARGET_SHARE, scaling_triggers
 
 BUDGET = "budget"
 """Runbook of the budget's notifications."""
@@ -127,7 +134,7 @@ def alert_groups(deployment: Deployment) -> dict[str, tuple[Alert, ...]]:
     }
 
 
-def recordings() -> tuple[Recording, ...]:
+def recording_rules() -> tuple[Recording, ...]:
     """Return the recording rules for the duration of each phase of a pod's start, seconds.
 
     The last phase ends when the engine reports that it is ready.
@@ -143,7 +150,7 @@ def recordings() -> tuple[Recording, ...]:
         "pull": f"{engine} - {at(ClusterMetric.SCHEDULED_AT)}",
         "engine": f"{at(ClusterMetric.READY_AT)} - {engine}",
     }
-    return tuple(Recording(START_SECONDS, query, {PHASE_SERIES: phase}) for phase, query in parts.items())
+    return tuple(Recording(START_SECONDS, query, {PHASE_METRIC_LABEL: phase}) for phase, query in parts.items())
 
 
 def _cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
@@ -204,7 +211,7 @@ def _cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
         yield Alert(
             "gpus-missing",
             "A node of a GPU pool offers fewer GPUs than its size has: engines wait, and the node is paid for.",
-            _gpus_missing(azure),
+            _missing_gpus_query(azure),
             Comparison.ABOVE,
             0,
             GPU_MINUTES,
@@ -220,7 +227,7 @@ def _cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
     )
 
 
-def _gpus_missing(azure: Azure) -> str:
+def _missing_gpus_query(azure: Azure) -> str:
     """Return PromQL with a series for each node that lacks GPUs. AKS names nodes after their pool (aks-POOL-...)."""
     by_count: dict[int, list[str]] = {}
     for pool in azure.pools:
@@ -245,18 +252,18 @@ def _caller_alerts(deployment: Deployment) -> Iterator[Alert]:
     running = [tier for tier, images in CALLER_TIER_IMAGES.items() if not lacks_digests(deployment, images)]
     for tier in running:
         yield _down_alert(tier.value, [tier.value], 2)
-        published = f"sum({METRICS[_TIER_METRIC[tier]].series}{_selector({FLEET_DIMENSION: tier})})"
+        published = f"sum({METRICS[_TIER_METRIC[tier]].series}{_label_selector({FLEET_DIMENSION: tier})})"
         yield _silence_alert(
             f"Pods of {tier} are ready and have published nothing for five minutes: alerts do not see them.",
-            f"({_deployments(ClusterMetric.READY, [tier.value])} unless on () {published})",
+            f"({_deployments_query(ClusterMetric.READY, [tier.value])} unless on () {published})",
             tier.value,
         )
     if Component.GATEWAY in running:
         refused, created = (
-            f"sum({_increase(f'Sessions{outcome}', FLEET_DIMENSION, Component.GATEWAY)})"
+            f"sum({_increase_query(f'Sessions{outcome}', FLEET_DIMENSION, Component.GATEWAY)})"
             for outcome in ("Refused", "Created")
         )
-        has_minimum = f"({refused} >= bool {MIN_REFUSED * WINDOW_MINUTES})"
+        has_minimum = f"({refused} >= bool {MIN_REFUSALS * WINDOW_MINUTES})"
         yield _shared_alert(
             "sessions-refused", f"{refused} / ({refused} + {created}) * 100 * {has_minimum}", 2, unit=" %"
         )
@@ -271,14 +278,18 @@ def _caller_alerts(deployment: Deployment) -> Iterator[Alert]:
         ):
             yield _shared_alert("synthetic-call-fails", f"avg({METRICS['SyntheticCallSucceeds'].series})", 5)
         yield _shared_alert("certificate-expires", f"min({METRICS['CertificateDays'].series})", 60)
-        yield _shared_alert("first-transcript-slow", p95(METRICS["TimeToFinal"].series), 10, unit=" ms")
+        yield _shared_alert("first-transcript-slow", p95_query(METRICS["TimeToFinal"].series), 10, unit=" ms")
     if Component.VAD in running:
-        dropped_packets = f"sum by ({REASON_DIMENSION}) ({_increase('RxDropped', REASON_DIMENSION, *_OVERLOAD)})"
+        dropped_packets = (
+            f"sum by ({REASON_DIMENSION}) ({_increase_query('RxDropped', REASON_DIMENSION, *_OVERLOAD_REASONS)})"
+        )
         yield _shared_alert("vad-packets-dropped", dropped_packets, 2)
         yield _shared_alert("vad-stopped", f"max by (pod) ({METRICS['VadStopped'].series})", 2)
     if Component.ASR in running:
         yield _shared_alert("asr-slots-exhausted", f"max({METRICS['FreeSlots'].series})", 1)
-        lost_speech = f"sum by ({LOSS_DIMENSION}) ({_increase('SpeechLost', LOSS_DIMENSION, *_UNTRANSCRIBED_LOSSES)})"
+        lost_speech = (
+            f"sum by ({LOSS_DIMENSION}) ({_increase_query('SpeechLost', LOSS_DIMENSION, *_UNTRANSCRIBED_LOSSES)})"
+        )
         yield _shared_alert("speech-lost", lost_speech, 2)
 
 
@@ -289,22 +300,24 @@ def _objective_alerts(deployment: Deployment, *, agents: bool) -> Iterator[Alert
     for objective in objectives(deployment.azure.observability.objectives, agents=agents):
         for windows in WINDOWS:
             threshold = objective.threshold(windows)
-            short, long = (_bad_percent(objective, f"{each // 60}m") for each in (windows.short_s, windows.long_s))
+            short, long = (
+                _bad_percent_query(objective, f"{each // 60}m") for each in (windows.short_s, windows.long_s)
+            )
             yield Alert(
-                ERROR_BUDGET,
+                ERROR_BUDGET_ALERT,
                 objective.meaning(windows),
                 f"({short} and on () ({long} > {threshold:g}))",
                 Comparison.ABOVE,
                 threshold,
                 1,
-                callers_affected=windows.pages,
+                callers_affected=windows.pages_operators,
                 target=f"{objective.id}-{windows.name}",
                 unit=" %",
             )
 
 
-def _bad_percent(objective: Objective, window: str) -> str:
-    """Return PromQL for the percentage of bad calls or turns in a window, 0 with fewer than ``MIN_REFUSED``."""
+def _bad_percent_query(objective: Objective, window: str) -> str:
+    """Return PromQL for the percentage of bad calls or turns in a window, 0 with fewer than ``MIN_REFUSALS``."""
 
     def increase(series: str, labels: str = "") -> str:
         return f"sum(increase({series}{{{labels}}}[{window}]))"
@@ -319,7 +332,7 @@ def _bad_percent(objective: Objective, window: str) -> str:
         all_events = increase(f"{series}_count")
         in_time_count = increase(f"{series}_bucket", f'le="{bound}"')
         late_count = f"({all_events} - {in_time_count})"
-    return f"{late_count} / {all_events} * 100 * ({late_count} >= bool {MIN_REFUSED})"
+    return f"{late_count} / {all_events} * 100 * ({late_count} >= bool {MIN_REFUSALS})"
 
 
 def _agent_alerts() -> Iterator[Alert]:
@@ -328,21 +341,21 @@ def _agent_alerts() -> Iterator[Alert]:
     yield _down_alert(agent, [agent], 2)
     yield _silence_alert(
         "Agents are ready and have published nothing for five minutes: scaling does not see their conversations.",
-        f"({_deployments(ClusterMetric.READY, [agent])} unless on () sum({AgentMetric.CONVERSATIONS}))",
+        f"({_deployments_query(ClusterMetric.READY, [agent])} unless on () sum({AgentMetric.CONVERSATIONS}))",
         agent,
     )
     yield _shared_alert("conversations-refused", f"sum by (reason) (increase({AgentMetric.REFUSED}[5m]))", 2)
-    yield _shared_alert("turn-slow", p95(AgentMetric.TURN), 10, unit=" s", per_unit=1000)
-    yield _shared_alert("barge-in-slow", p95(AgentMetric.BARGE_IN), 10, unit=" s", per_unit=1000)
+    yield _shared_alert("turn-slow", p95_query(AgentMetric.TURN), 10, unit=" s", per_unit=1000)
+    yield _shared_alert("barge-in-slow", p95_query(AgentMetric.BARGE_IN), 10, unit=" s", per_unit=1000)
 
 
-_OVERLOAD = (DropReason.RING_FULL, DropReason.NO_HOST, DropReason.SHED)
+_OVERLOAD_REASONS = (DropReason.RING_FULL, DropReason.NO_HOST, DropReason.SHED)
 _UNTRANSCRIBED_LOSSES = (Loss.REFUSED, Loss.LOST_CHUNKS, Loss.GIVEN_UP)
 
 
 def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[Alert]:
-    azure, labels = deployment.azure, {SERVICE_SERIES: service.name}
-    by_pool = triggers(azure, service)
+    azure, labels = deployment.azure, {SERVICE_METRIC_LABEL: service.name}
+    by_pool = scaling_triggers(azure, service)
     names = [replicas_name(service, pool) for pool in by_pool]
     speech = isinstance(service, TtsService)
     running = SpeechMetric.RUNNING if speech else EngineMetric.RUNNING
@@ -351,12 +364,12 @@ def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[A
         yield _down_alert(service.name, names, 5)
     yield _silence_alert(
         f"Engines of {service.name} are ready and have published nothing for five minutes: scaling does not see them.",
-        f"({_deployments(ClusterMetric.READY, names)} unless on () {total(running, **labels)})",
+        f"({_deployments_query(ClusterMetric.READY, names)} unless on () {sum_query(running, **labels)})",
         service.name,
     )
     yield _hang_alert(service, names)
     for pool, pool_triggers in by_pool.items():
-        replicas = f"{_deployments(ClusterMetric.READY, [replicas_name(service, pool)])}"
+        replicas = f"{_deployments_query(ClusterMetric.READY, [replicas_name(service, pool)])}"
         for trigger in pool_triggers:
             yield Alert(
                 "service-saturated",
@@ -373,7 +386,7 @@ def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[A
     yield Alert(
         "first-answer-slow",
         f"One request in twenty to {service.name} waits more than a second for the first {first}.",
-        p95(SpeechMetric.FIRST_SOUND if speech else EngineMetric.FIRST_TOKEN, **labels),
+        p95_query(SpeechMetric.FIRST_SOUND if speech else EngineMetric.FIRST_TOKEN, **labels),
         Comparison.ABOVE,
         FIRST_ANSWER_S,
         10,
@@ -382,7 +395,7 @@ def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[A
         unit=" s",
     )
     if speech:
-        failed, succeeded = (_rate(each, **labels) for each in (SpeechMetric.FAILED, SpeechMetric.SUCCEEDED))
+        failed, succeeded = (_rate_query(each, **labels) for each in (SpeechMetric.FAILED, SpeechMetric.SUCCEEDED))
         yield Alert(
             "speech-fails",
             f"{service.name} fails more than one request in a hundred.",
@@ -397,7 +410,7 @@ def _service_alerts(deployment: Deployment, service: AzureService) -> Iterator[A
         yield Alert(
             "kv-transfers-fail",
             f"KV cache does not reach the decode engines of {service.name}: they prefill again, and callers wait.",
-            f"sum(increase({EngineMetric.TRANSFERS_FAILED}{_selector(labels)}[10m]))",
+            f"sum(increase({EngineMetric.TRANSFERS_FAILED}{_label_selector(labels)}[10m]))",
             Comparison.ABOVE,
             0,
             5,
@@ -409,7 +422,7 @@ def _down_alert(target: str, deployments: list[str], minutes: int) -> Alert:
     return Alert(
         "service-down",
         f"{target} has no replica that takes requests.",
-        _deployments(ClusterMetric.AVAILABLE, deployments),
+        _deployments_query(ClusterMetric.AVAILABLE, deployments),
         Comparison.BELOW,
         1,
         minutes,
@@ -423,11 +436,11 @@ def _hang_alert(service: AzureService, deployments: list[str]) -> Alert:
     pods = "|".join(f"{name}-[a-z0-9]+-[a-z0-9]+" for name in deployments)
     ready = f'{ClusterMetric.POD_READY}{{namespace="{NAMESPACE}",condition="true",pod=~"{pods}"}}'
     generated = SpeechMetric.GENERATED if isinstance(service, TtsService) else EngineMetric.GENERATED
-    tokens = f"increase({generated}{_selector({SERVICE_SERIES: service.name})}[{TOKEN_MINUTES}m])"
+    tokens = f"increase({generated}{_label_selector({SERVICE_METRIC_LABEL: service.name})}[{TOKEN_MINUTES}m])"
     was = f"max by (pod) (max_over_time({ready}[{READY_MINUTES}m]))"
     lost_speech = f"({was} - max by (pod) ({ready}) > 0 unless on (pod) {_metric_query(ClusterMetric.DELETED_AT)})"
     # In a cell, both engines must generate tokens.
-    idle = f"(max by (pod) ({ready}) and on (pod) min by (pod) (sum by (pod, {ROLE_SERIES}) ({tokens})) == 0)"
+    idle = f"(max by (pod) ({ready}) and on (pod) min by (pod) (sum by (pod, {ROLE_METRIC_LABEL}) ({tokens})) == 0)"
     return Alert(
         "engine-stuck",
         f"An engine of {service.name} that took requests answers none: it hangs, has crashed, or its node is gone.",
@@ -463,18 +476,18 @@ def _silence_alert(meaning: str, query: str, target: str) -> Alert:
     return Alert("telemetry-silent", meaning, query, Comparison.ABOVE, 0, 5, target=target)
 
 
-def _increase(metric: str, label: str, *values: str) -> str:
+def _increase_query(metric: str, label: str, *values: str) -> str:
     """Return PromQL for the increase of a metric of our images in five minutes, filtered by the values of a label."""
     return f'increase({METRICS[metric].series}{{{label}=~"{"|".join(values)}"}}[{WINDOW_MINUTES}m])'
 
 
-def _selector(labels: dict[str, str]) -> str:
+def _label_selector(labels: dict[str, str]) -> str:
     return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
 
 
 def _metric_query(metric: ClusterMetric, **labels: str) -> str:
     """Return PromQL for a metric in our namespace."""
-    return f"{metric}{_selector({'namespace': NAMESPACE, **labels})}"
+    return f"{metric}{_label_selector({'namespace': NAMESPACE, **labels})}"
 
 
 def _aggregated_query(label: str, metric: ClusterMetric, **labels: str) -> str:
@@ -482,13 +495,13 @@ def _aggregated_query(label: str, metric: ClusterMetric, **labels: str) -> str:
 
     A replaced agent repeats its series with another pod.
     """
-    return f"max by ({label}) ({metric}{_selector(labels)})"
+    return f"max by ({label}) ({metric}{_label_selector(labels)})"
 
 
-def _deployments(metric: ClusterMetric, names: list[str]) -> str:
+def _deployments_query(metric: ClusterMetric, names: list[str]) -> str:
     """Return PromQL for the sum of a metric over Deployments, whose names need no escaping."""
     return f'sum({metric}{{namespace="{NAMESPACE}",deployment=~"{"|".join(names)}"}})'
 
 
-def _rate(metric: SpeechMetric, **labels: str) -> str:
-    return f"sum(rate({metric}{_selector(labels)}[5m]))"
+def _rate_query(metric: SpeechMetric, **labels: str) -> str:
+    return f"sum(rate({metric}{_label_selector(labels)}[5m]))"

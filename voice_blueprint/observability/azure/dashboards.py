@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from voice_blueprint.azure.contract import NAMESPACE
 from voice_blueprint.azure.metrics import (
-    PHASE_SERIES,
-    POOL_SERIES,
-    SERVICE_SERIES,
+    PHASE_METRIC_LABEL,
+    POOL_METRIC_LABEL,
+    SERVICE_METRIC_LABEL,
     START_SECONDS,
     AgentMetric,
     CacheMetric,
@@ -14,7 +14,7 @@ from voice_blueprint.azure.metrics import (
     EngineMetric,
     GpuMetric,
     SpeechMetric,
-    p95,
+    p95_query,
 )
 from voice_blueprint.contract.metrics import FLEET_DIMENSION, LOSS_DIMENSION, METRICS, REASON_DIMENSION
 from voice_blueprint.file.model.azure import TtsService
@@ -39,19 +39,19 @@ Dashboard = panels.Dashboard[Query]
 
 
 def dashboards(deployment: Deployment) -> tuple[Dashboard, ...]:
-    callers = (_callers(),) if deployment.azure.callers else ()
-    agents = (_agents(),) if deployment.azure.agents else ()
-    return (*callers, *agents, _services(deployment), _gpus(), _starts_dashboard())
+    callers = (_callers_dashboard(),) if deployment.azure.callers else ()
+    agents = (_agents_dashboard(),) if deployment.azure.agents else ()
+    return (*callers, *agents, _services_dashboard(deployment), _gpu_dashboard(), _starts_dashboard())
 
 
-def _services(deployment: Deployment) -> Dashboard:
+def _services_dashboard(deployment: Deployment) -> Dashboard:
     azure = deployment.azure
     speech = [service.name for service in azure.services if isinstance(service, TtsService)]
     first = [
         Query(
-            p95(
+            p95_query(
                 SpeechMetric.FIRST_SOUND if service.name in speech else EngineMetric.FIRST_TOKEN,
-                **{SERVICE_SERIES: service.name},
+                **{SERVICE_METRIC_LABEL: service.name},
             ),
             service.name,
         )
@@ -63,10 +63,14 @@ def _services(deployment: Deployment) -> Dashboard:
         (),
         (
             Panel("First answer, p95 s", tuple(first)),
-            Panel("Requests that run", _requests(EngineMetric.RUNNING, SpeechMetric.RUNNING, speech), stacked=True),
-            Panel("Requests that wait", _requests(EngineMetric.WAITING, SpeechMetric.WAITING, speech), stacked=True),
-            Panel("KV cache in use, share", (_by_service(EngineMetric.KV_USAGE, "max"),)),
-            Panel("LMCache memory in use, share", (_by_service(CacheMetric.USED, "max"),)),
+            Panel(
+                "Requests that run", _request_queries(EngineMetric.RUNNING, SpeechMetric.RUNNING, speech), stacked=True
+            ),
+            Panel(
+                "Requests that wait", _request_queries(EngineMetric.WAITING, SpeechMetric.WAITING, speech), stacked=True
+            ),
+            Panel("KV cache in use, share", (_query_by_service(EngineMetric.KV_USAGE, "max"),)),
+            Panel("LMCache memory in use, share", (_query_by_service(CacheMetric.USED, "max"),)),
             Panel(
                 "Replicas",
                 tuple(
@@ -78,7 +82,7 @@ def _services(deployment: Deployment) -> Dashboard:
     )
 
 
-def _callers() -> Dashboard:
+def _callers_dashboard() -> Dashboard:
     def added(metric: str, *labels: str) -> Query:
         grouping = f" by ({', '.join(labels)})" if labels else ""
         return Query(
@@ -89,7 +93,7 @@ def _callers() -> Dashboard:
     def max_by_pod(metric: str) -> Query:
         return Query(f"max by ({FLEET_DIMENSION}) ({METRICS[metric].series})", _grafana_variable(FLEET_DIMENSION))
 
-    waits = (Query(p95(METRICS[name].series), name) for name in ("TimeToFirstText", "TimeToFinal"))
+    waits = (Query(p95_query(METRICS[name].series), name) for name in ("TimeToFirstText", "TimeToFinal"))
     return Dashboard(
         "callers",
         "Access and transcription of callers: sessions, latency, capacity in use, losses.",
@@ -105,16 +109,16 @@ def _callers() -> Dashboard:
     )
 
 
-def _agents() -> Dashboard:
+def _agents_dashboard() -> Dashboard:
     stages = f"histogram_quantile(0.95, sum by (le, stage) (rate({AgentMetric.STAGE}_bucket[5m])))"
     return Dashboard(
         "agents",
         "Are callers answered in time? Turns by their stages, interruptions, conversations against those admitted.",
         (),
         (
-            Panel("Turn, p95 s", (Query(p95(AgentMetric.TURN), "end of speech to first sound"),)),
+            Panel("Turn, p95 s", (Query(p95_query(AgentMetric.TURN), "end of speech to first sound"),)),
             Panel("Stages of a turn, p95 s", (Query(stages, _grafana_variable("stage")),)),
-            Panel("Interruption to silence, p95 s", (Query(p95(AgentMetric.BARGE_IN), "onset to silence"),)),
+            Panel("Interruption to silence, p95 s", (Query(p95_query(AgentMetric.BARGE_IN), "onset to silence"),)),
             Panel(
                 "Conversations",
                 (Query(f"sum({AgentMetric.CONVERSATIONS})", "held"), Query(f"sum({AgentMetric.SLOTS})", "admitted")),
@@ -128,7 +132,7 @@ def _agents() -> Dashboard:
     )
 
 
-def _gpus() -> Dashboard:
+def _gpu_dashboard() -> Dashboard:
     gpu = "{{Hostname}} {{gpu}}"
     graphs = {
         "GPU busy, %": GpuMetric.BUSY,
@@ -150,7 +154,7 @@ def _gpus() -> Dashboard:
 def _starts_dashboard() -> Dashboard:
     within = f'{{namespace="{NAMESPACE}"}}'
     phases = (
-        Query(f'max by (pod) ({START_SECONDS}{{{PHASE_SERIES}="{phase}"}})', f"{{{{pod}}}} {phase}")
+        Query(f'max by (pod) ({START_SECONDS}{{{PHASE_METRIC_LABEL}="{phase}"}})', f"{{{{pod}}}} {phase}")
         for phase in ("node", "pull", "engine")
     )
     return Dashboard(
@@ -180,17 +184,19 @@ def _grafana_variable(label: str) -> str:
     return f"{{{{{label}}}}}"
 
 
-def _requests(engine_label: EngineMetric, speech_label: SpeechMetric, speech: list[str]) -> tuple[Query, ...]:
+def _request_queries(engine_label: EngineMetric, speech_label: SpeechMetric, speech: list[str]) -> tuple[Query, ...]:
     """Return the requests of every service. Speech is counted per pipeline, since each stage counts its requests."""
     if not speech:
-        return (_by_service(engine_label),)
-    others = f'{{{SERVICE_SERIES}!~"{"|".join(speech)}"}}'
-    return _by_service(engine_label, selector=others), _by_service(speech_label)
+        return (_query_by_service(engine_label),)
+    others = f'{{{SERVICE_METRIC_LABEL}!~"{"|".join(speech)}"}}'
+    return _query_by_service(engine_label, selector=others), _query_by_service(speech_label)
 
 
-def _by_service(metric: EngineMetric | SpeechMetric | CacheMetric, fold: str = "sum", selector: str = "") -> Query:
-    labels = f"{SERVICE_SERIES}, {POOL_SERIES}"
+def _query_by_service(
+    metric: EngineMetric | SpeechMetric | CacheMetric, fold: str = "sum", selector: str = ""
+) -> Query:
+    labels = f"{SERVICE_METRIC_LABEL}, {POOL_METRIC_LABEL}"
     return Query(
         f"{fold} by ({labels}) ({metric}{selector})",
-        f"{_grafana_variable(SERVICE_SERIES)} {_grafana_variable(POOL_SERIES)}",
+        f"{_grafana_variable(SERVICE_METRIC_LABEL)} {_grafana_variable(POOL_METRIC_LABEL)}",
     )

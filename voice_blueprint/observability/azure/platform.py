@@ -14,7 +14,7 @@ from voice_blueprint.capacity.load import peak_calls
 from voice_blueprint.file.model.azure import ExistingNetwork
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import AGENT_POD_IMAGES, CALLER_TIER_IMAGES, lacks_digests
-from voice_blueprint.observability.alerting import CONDITIONS, MIN_REFUSED
+from voice_blueprint.observability.alerting import CONDITIONS, MIN_REFUSALS
 from voice_blueprint.observability.azure.alerts import WINDOW_MINUTES
 
 MonitoredService = Literal["Microsoft.Cache/redisEnterprise", "Microsoft.Network/applicationGateways",
@@ -75,7 +75,7 @@ def platform_alerts(deployment: Deployment) -> Iterator[PlatformAlert]:
                 dimension=("BackendSettingsPool", "*"), unit=" backends",
             )  # fmt: skip
         yield PlatformAlert(
-            "edge-errors", edge, "FailedRequests", "Total", _failed_requests(deployment), WINDOW_MINUTES,
+            "edge-errors", edge, "FailedRequests", "Total", _max_failed_requests(deployment), WINDOW_MINUTES,
             unit=" requests",
         )  # fmt: skip
         units = CONDITIONS["edge-at-maximum"].threshold / 100 * EDGE_INSTANCES[1] * EDGE_UNITS
@@ -90,11 +90,11 @@ def platform_alerts(deployment: Deployment) -> Iterator[PlatformAlert]:
         )  # fmt: skip
 
 
-def _failed_requests(deployment: Deployment) -> float:
+def _max_failed_requests(deployment: Deployment) -> float:
     """Return the threshold of failed requests in a window, as a share of the calls that begin in it at the peak.
 
     A metric alert cannot divide by the number of requests. Each refused call is a failed request.
     """
     load = deployment.load
     calls_per_window = peak_calls(load) / load.minutes_each * WINDOW_MINUTES if load else 0.0
-    return max(MIN_REFUSED * WINDOW_MINUTES, round(CONDITIONS["edge-errors"].threshold / 100 * calls_per_window))
+    return max(MIN_REFUSALS * WINDOW_MINUTES, round(CONDITIONS["edge-errors"].threshold / 100 * calls_per_window))

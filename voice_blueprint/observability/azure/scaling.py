@@ -7,14 +7,14 @@ from typing import assert_never
 from voice_blueprint.azure.contract import NAMESPACE
 from voice_blueprint.azure.metrics import (
     CONTAINER_CPU,
-    POOL_SERIES,
-    ROLE_SERIES,
-    SERVICE_SERIES,
+    POOL_METRIC_LABEL,
+    ROLE_METRIC_LABEL,
+    SERVICE_METRIC_LABEL,
     AgentMetric,
     CellRole,
     EngineMetric,
     SpeechMetric,
-    total,
+    sum_query,
 )
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.metrics import FLEET_DIMENSION, METRICS
@@ -38,7 +38,7 @@ measured."""
 
 
 @dataclass(frozen=True)
-class Pace:
+class ScalingPace:
     """Rate limits of a Kubernetes autoscaler. Of two limits, the higher one applies.
 
     Attributes:
@@ -53,8 +53,8 @@ class Pace:
     settle_s: int
 
 
-SCALE_UP = Pace(pods=2, percent=100, period_s=60, settle_s=0)
-SCALE_DOWN = Pace(pods=1, percent=0, period_s=600, settle_s=1800)
+SCALE_UP = ScalingPace(pods=2, percent=100, period_s=60, settle_s=0)
+SCALE_DOWN = ScalingPace(pods=1, percent=0, period_s=600, settle_s=1800)
 """Removes one replica at a time, since its callers move to other replicas, and only if it has not been needed for a
 long time, since restoring its caches and its node takes minutes."""
 
@@ -73,21 +73,24 @@ class Trigger:
     per_replica: float
 
 
-def triggers(azure: Azure, service: AzureService) -> Mapping[str, tuple[Trigger, ...]]:
+def scaling_triggers(azure: Azure, service: AzureService) -> Mapping[str, tuple[Trigger, ...]]:
     """Return the triggers of a service on each of its pools."""
     pools = size_service(azure, service).pools
     sessions = {pool.pool: pool.engine.sessions for pool in pools}
     match service:
         case PrefillDecodeCell():
-            return {pool: _cell(service.name, pool, each) for pool, each in sessions.items()}
+            return {pool: _cell_triggers(service.name, pool, each) for pool, each in sessions.items()}
         case AggregatedService():
-            return {pool: _aggregated(service.name, pool, each) for pool, each in sessions.items()}
+            return {pool: _aggregated_triggers(service.name, pool, each) for pool, each in sessions.items()}
         case TtsService():
-            return {pool: (_speech(service.name, pool, each),) for pool, each in sessions.items()}
+            return {pool: (_speech_trigger(service.name, pool, each),) for pool, each in sessions.items()}
         case ChatService():
             return {
-                pool.pool: _aggregated(
-                    service.name, pool.pool, pool.engine.sessions, earlier_sessions=sum(e.sessions for e in pools[:at])
+                pool.pool: _aggregated_triggers(
+                    service.name,
+                    pool.pool,
+                    pool.engine.sessions,
+                    earlier_pool_sessions=sum(e.sessions for e in pools[:at]),
                 )
                 for at, pool in enumerate(pools)
             }
@@ -128,46 +131,50 @@ def conversations_trigger(conversations: int) -> Trigger:
     return Trigger("conversations", f"sum({AgentMetric.CONVERSATIONS})", conversations * TARGET_UTILIZATION)
 
 
-def _aggregated(service: str, pool: str, sessions: int, *, earlier_sessions: int = 0) -> tuple[Trigger, ...]:
+def _aggregated_triggers(
+    service: str, pool: str, sessions: int, *, earlier_pool_sessions: int = 0
+) -> tuple[Trigger, ...]:
     """Return the triggers of aggregated engines: requests in flight, and memory of sessions.
 
     Args:
         service: Name of the service.
         pool: Name of the pool.
         sessions: Sessions per replica.
-        earlier_sessions: Maximum sessions of the service's earlier pools. A later pool serves the remainder of the
+        earlier_pool_sessions: Maximum sessions of the service's earlier pools. A later pool serves the remainder of the
             whole service's sessions, since without replicas it has no metrics of its own.
     """
-    labels = {SERVICE_SERIES: service, POOL_SERIES: pool}
-    if earlier_sessions:
-        service_labels = {SERVICE_SERIES: service}
-        in_flight = f"{total(EngineMetric.RUNNING, **service_labels)} + {total(EngineMetric.WAITING, **service_labels)}"
-        in_flight = f"clamp_min({in_flight} - {earlier_sessions * TARGET_SHARE:g}, 0)"
+    labels = {SERVICE_METRIC_LABEL: service, POOL_METRIC_LABEL: pool}
+    if earlier_pool_sessions:
+        service_labels = {SERVICE_METRIC_LABEL: service}
+        in_flight = (
+            f"{sum_query(EngineMetric.RUNNING, **service_labels)} + {sum_query(EngineMetric.WAITING, **service_labels)}"
+        )
+        in_flight = f"clamp_min({in_flight} - {earlier_pool_sessions * TARGET_SHARE:g}, 0)"
     else:
-        in_flight = f"{total(EngineMetric.RUNNING, **labels)} + {total(EngineMetric.WAITING, **labels)}"
+        in_flight = f"{sum_query(EngineMetric.RUNNING, **labels)} + {sum_query(EngineMetric.WAITING, **labels)}"
     return (
         Trigger("requests", in_flight, sessions * TARGET_SHARE),
-        Trigger("kv-cache", total(EngineMetric.KV_USAGE, **labels), TARGET_SHARE),
+        Trigger("kv-cache", sum_query(EngineMetric.KV_USAGE, **labels), TARGET_SHARE),
     )
 
 
-def _speech(service: str, pool: str, sessions: int) -> Trigger:
+def _speech_trigger(service: str, pool: str, sessions: int) -> Trigger:
     """Return the trigger of text to speech: requests of the whole pipeline.
 
     The stages' own gauges count each request twice.
     """
-    labels = {SERVICE_SERIES: service, POOL_SERIES: pool}
-    in_flight = f"{total(SpeechMetric.RUNNING, **labels)} + {total(SpeechMetric.WAITING, **labels)}"
+    labels = {SERVICE_METRIC_LABEL: service, POOL_METRIC_LABEL: pool}
+    in_flight = f"{sum_query(SpeechMetric.RUNNING, **labels)} + {sum_query(SpeechMetric.WAITING, **labels)}"
     return Trigger("requests", in_flight, sessions * TARGET_SHARE)
 
 
-def _cell(service: str, pool: str, sessions: int) -> tuple[Trigger, ...]:
+def _cell_triggers(service: str, pool: str, sessions: int) -> tuple[Trigger, ...]:
     """Return the triggers of cells. Each cell is one pod, so the busier engine adds a whole cell."""
-    labels = {SERVICE_SERIES: service, POOL_SERIES: pool}
-    prefill = labels | {ROLE_SERIES: CellRole.PREFILL.value}
-    decode = labels | {ROLE_SERIES: CellRole.DECODE.value}
+    labels = {SERVICE_METRIC_LABEL: service, POOL_METRIC_LABEL: pool}
+    prefill = labels | {ROLE_METRIC_LABEL: CellRole.PREFILL.value}
+    decode = labels | {ROLE_METRIC_LABEL: CellRole.DECODE.value}
     return (
-        Trigger("prefill-waiting", total(EngineMetric.WAITING, **prefill), sessions * WAITING_SHARE),
-        Trigger("decode-running", total(EngineMetric.RUNNING, **decode), sessions * TARGET_SHARE),
-        Trigger("decode-kv-cache", total(EngineMetric.KV_USAGE, **decode), TARGET_SHARE),
+        Trigger("prefill-waiting", sum_query(EngineMetric.WAITING, **prefill), sessions * WAITING_SHARE),
+        Trigger("decode-running", sum_query(EngineMetric.RUNNING, **decode), sessions * TARGET_SHARE),
+        Trigger("decode-kv-cache", sum_query(EngineMetric.KV_USAGE, **decode), TARGET_SHARE),
     )

@@ -13,7 +13,7 @@ from pipecat.frames.protobufs import frames_pb2
 Samples = NDArray[np.int16]
 RATE = 16000
 FRAME_S = 0.02
-FRAME = round(RATE * FRAME_S)
+FRAME_SAMPLES = round(RATE * FRAME_S)
 ANSWER_TIMEOUT_S = 180.0
 MAX_LAG_S = 0.5
 """Maximum delay of a sent frame. A machine that is further behind skips ahead."""
@@ -37,13 +37,13 @@ class Caller:
         self.conversation = self.token = ""
         self.heard_rate = RATE
         self.interruptions = 0
-        self._say: list[Samples] = []
+        self._outgoing_frames: list[Samples] = []
         self._reset()
 
     def _reset(self) -> None:
         self._chunks: list[bytes] = []
         self._playback_ends_at = 0.0
-        self._onset = self.interrupted_s = 0.0
+        self._onset_at = self.interrupted_s = 0.0
 
     async def __aenter__(self) -> Self:
         self._socket = await websockets.connect(self._url, additional_headers=self._headers)
@@ -63,8 +63,8 @@ class Caller:
             is_answered: Function that returns whether the stored conversation contains the complete answer.
         """
         self._reset()
-        self._say = _frames(question)
-        await self._wait_until(lambda: not self._say and bool(self._chunks))
+        self._outgoing_frames = _split_frames(question)
+        await self._wait_until(lambda: not self._outgoing_frames and bool(self._chunks))
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while not await is_answered():
                 await asyncio.sleep(PAUSE_S)
@@ -78,18 +78,20 @@ class Caller:
             The time from the onset of the objection to the last audible sound of the answer, s.
         """
         self._reset()
-        self._say = _frames(question)
-        await self._wait_until(lambda: not self._say and self._received_audio().size > delay_s * self.heard_rate)
-        self._say, self._onset = _frames(objection), self._current_time()
+        self._outgoing_frames = _split_frames(question)
+        await self._wait_until(
+            lambda: not self._outgoing_frames and self._received_audio().size > delay_s * self.heard_rate
+        )
+        self._outgoing_frames, self._onset_at = _split_frames(objection), self._current_time()
         await self._wait_until(lambda: bool(self.interrupted_s))
         return self.interrupted_s
 
     def queue_speech(self, samples: Samples) -> None:
         """Send speech without waiting for an answer."""
         self._reset()
-        self._say = _frames(samples)
+        self._outgoing_frames = _split_frames(samples)
 
-    async def record(self, seconds: float) -> None:
+    async def wait_for_audio(self, seconds: float) -> None:
         """Wait until this duration of an answer has arrived.
 
         Raises:
@@ -97,7 +99,7 @@ class Caller:
         """
         await self._wait_until(lambda: self._received_audio().size >= seconds * self.heard_rate)
 
-    async def closed(self) -> int | None:
+    async def wait_closed(self) -> int | None:
         """Wait for the connection to close, and return its code."""
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             await self._socket.wait_closed()
@@ -121,14 +123,16 @@ class Caller:
                 case "interruption":
                     self.interruptions += 1
                     # Audio that was received but not played is discarded.
-                    if self._onset and not self.interrupted_s:
-                        self.interrupted_s = min(self._current_time(), self._playback_ends_at) - self._onset
+                    if self._onset_at and not self.interrupted_s:
+                        self.interrupted_s = min(self._current_time(), self._playback_ends_at) - self._onset_at
                     self._playback_ends_at = min(self._current_time(), self._playback_ends_at)
 
     async def _speak(self) -> None:
         begin, sent = self._current_time(), 0
         while True:
-            samples = self._microphone(self._say.pop(0) if self._say else np.zeros(FRAME, np.int16))
+            samples = self._microphone(
+                self._outgoing_frames.pop(0) if self._outgoing_frames else np.zeros(FRAME_SAMPLES, np.int16)
+            )
             frame = frames_pb2.Frame()  # type: ignore[attr-defined]
             frame.audio.audio, frame.audio.sample_rate, frame.audio.num_channels = samples.tobytes(), RATE, 1
             await self._socket.send(frame.SerializeToString())
@@ -156,5 +160,7 @@ class Caller:
         return asyncio.get_running_loop().time()
 
 
-def _frames(samples: Samples) -> list[Samples]:
-    return [samples[begin : begin + FRAME] for begin in range(0, samples.size - FRAME + 1, FRAME)]
+def _split_frames(samples: Samples) -> list[Samples]:
+    return [
+        samples[begin : begin + FRAME_SAMPLES] for begin in range(0, samples.size - FRAME_SAMPLES + 1, FRAME_SAMPLES)
+    ]

@@ -23,15 +23,15 @@ from redis.asyncio import Redis
 
 from voice_ops.demo.agent.caller import RATE, Caller, Samples
 from voice_ops.demo.agent.services import AgentPath, response_text
-from voice_ops.demo.agent.vllm import Chat, vllm
-from voice_ops.demo.command import weights, word_error_rate
+from voice_ops.demo.agent.vllm import ChatServer, serve_vllm
+from voice_ops.demo.command import find_weights, word_error_rate
 from voice_ops.demo.services import DATA_PLANE_BUILD, LOOPBACK, ServiceError
 from voice_ops.demo.web import PageServer
 from voice_ops.exits import FAILED, INTERRUPTED
 from voice_ops.findings import load_checked
-from voice_ops.output import empty_table, err, out, stop, styled
+from voice_ops.output import empty_table, err, format_markup, out, stop
 from voice_ops.progress import Progress
-from voice_ops.provenance import commit, machine
+from voice_ops.provenance import current_commit, describe_machine
 from voice_runtime.store import connect
 
 QUESTIONS = (
@@ -125,7 +125,7 @@ def demo(
     """
     try:
         with tempfile.TemporaryDirectory(prefix="voice-agent-") as folder:
-            chat = contextlib.nullcontext() if engines is None else vllm(load_checked(engines), Path(folder))
+            chat = contextlib.nullcontext() if engines is None else serve_vllm(load_checked(engines), Path(folder))
             with chat as server, start_services(Path(folder), server) as path:
                 missed_goals = report(asyncio.run(talk(path, QUESTIONS)))
                 if page:
@@ -139,7 +139,7 @@ def demo(
 
 
 @contextlib.contextmanager
-def start_services(folder: Path, chat: Chat | None = None) -> Iterator[AgentPath]:
+def start_services(folder: Path, chat: ChatServer | None = None) -> Iterator[AgentPath]:
     """Start all services, and stop them at the end of the context.
 
     Without ``chat``, the services include a language model.
@@ -148,7 +148,7 @@ def start_services(folder: Path, chat: Chat | None = None) -> Iterator[AgentPath
         ServiceError: A service does not start.
     """
     data_plane = DATA_PLANE_BUILD if (DATA_PLANE_BUILD / "vad-dataplane").exists() else None
-    with AgentPath(folder, weights(None), data_plane=data_plane) as path:
+    with AgentPath(folder, find_weights(None), data_plane=data_plane) as path:
         with Progress(err).phase(f"store, gateway, VAD, Whisper, {'' if chat else 'SmolLM2, '}Piper, agent"):
             path.start_store().wait_ready()
             gateway = path.start_gateway()
@@ -178,16 +178,18 @@ async def talk(path: AgentPath, questions: Iterable[str]) -> ConversationResult:
         for number, question in enumerate(spoken_questions, start=1):
 
             async def is_answered(number: int = number) -> bool:
-                return len(await remembered(store, caller.conversation)) == 2 * number
+                return len(await read_conversation(store, caller.conversation)) == 2 * number
 
             answer_audio = await caller.ask_question(question, is_answered)
-            answer_text = await remembered(store, caller.conversation)
+            answer_text = await read_conversation(store, caller.conversation)
             answers.append((answer_text[-1]["content"], answer_audio))
-            out.print(styled("[dim]{}[/]\n{}", answer_text[-2]["content"], answer_text[-1]["content"]), soft_wrap=True)
+            out.print(
+                format_markup("[dim]{}[/]\n{}", answer_text[-2]["content"], answer_text[-1]["content"]), soft_wrap=True
+            )
         interrupted_s = await caller.interrupt(story, objection, INTERRUPT_AFTER_S)
     await store.aclose()
     whisper = WhisperModel(str(path.model), device="cpu", compute_type="int8", cpu_threads=1)
-    turns = [Turn(text, transcript(whisper, answer_audio, caller.heard_rate)) for text, answer_audio in answers]
+    turns = [Turn(text, transcribe(whisper, answer_audio, caller.heard_rate)) for text, answer_audio in answers]
     return ConversationResult(turns, stage_durations(path), interrupted_s, prompt_tokens(path))
 
 
@@ -210,17 +212,17 @@ def _log_lines(path: AgentPath, message: str) -> list[dict[str, Any]]:
 def _serve(path: AgentPath) -> None:
     server = PageServer()
     server.start(agent=f"ws://{LOOPBACK}:{path.ports['agent']}")
-    out.print(styled("open [bold]{}/agent.html[/] and talk; Ctrl-C ends", server.url))
+    out.print(format_markup("open [bold]{}/agent.html[/] and talk; Ctrl-C ends", server.url))
     webbrowser.open(f"{server.url}/agent.html")
     try:
         signal.pause()
     except KeyboardInterrupt:
-        show(stage_durations(path))
+        print_stages(stage_durations(path))
     finally:
         server.stop()
 
 
-async def remembered(store: Redis, conversation: str) -> list[dict[str, str]]:
+async def read_conversation(store: Redis, conversation: str) -> list[dict[str, str]]:
     """Return the messages of a conversation from the state store."""
     messages = store.lrange(f"conversation:{conversation}", 0, -1)
     return [json.loads(each) for each in await messages]
@@ -232,7 +234,7 @@ def resample_for_caller(pcm: bytes, rate: int) -> Samples:
     return np.asarray(soxr.resample(sentence, rate, RATE), np.int16)
 
 
-def transcript(whisper: WhisperModel, answer_audio: Samples, rate: int) -> str:
+def transcribe(whisper: WhisperModel, answer_audio: Samples, rate: int) -> str:
     """Transcribe PCM16 of any sample rate with Whisper."""
     audio = soxr.resample(answer_audio.astype(np.float32) / 32768, rate, RATE)
     segments, _ = whisper.transcribe(audio, beam_size=1, without_timestamps=True)
@@ -245,7 +247,7 @@ def report(result: ConversationResult) -> list[Goal]:
     Raises:
         ConnectionError: The transcripts of too many answers do not match the answers.
     """
-    show(result.stages_ms)
+    print_stages(result.stages_ms)
     totals = [sum(stages.values()) for stages in result.stages_ms]
     measured = {
         MEDIAN: statistics.median(totals),
@@ -253,7 +255,9 @@ def report(result: ConversationResult) -> list[Goal]:
         BARGE_IN: result.interrupted_s * 1000,
     }
     missed_goals = [goal for goal, duration_ms in measured.items() if duration_ms > goal.max_ms]
-    table = empty_table("On two idle cores", [""], ["goal, ms", "measured, ms"], "", f"commit {commit()}, {machine()}")
+    table = empty_table(
+        "On two idle cores", [""], ["goal, ms", "measured, ms"], "", f"commit {current_commit()}, {describe_machine()}"
+    )
     for goal, duration_ms in measured.items():
         table.add_row(
             goal.name, str(goal.max_ms), f"{duration_ms:.0f}", "missed" if goal in missed_goals else "reached"
@@ -271,7 +275,7 @@ def report(result: ConversationResult) -> list[Goal]:
     return missed_goals
 
 
-def show(turns: list[dict[str, int]]) -> None:
+def print_stages(turns: list[dict[str, int]]) -> None:
     """Print the stages of the time from the end of a question to the first sound of the answer."""
     totals = [sum(stages.values()) for stages in turns]
     names = list(dict.fromkeys(name for stages in turns for name in stages))

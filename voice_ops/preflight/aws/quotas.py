@@ -16,14 +16,14 @@ from voice_blueprint.limits import limit_needs
 from voice_ops.aws.account import AREA, Account
 from voice_ops.aws.refusals import ERRORS, error_code, explain
 from voice_ops.needs import fargate_needs, vcpu_needs
-from voice_ops.preflight.quota import Pending, QuotaState, quota_row
+from voice_ops.preflight.quota import PendingRequest, QuotaState, quota_row
 from voice_ops.preflight.report import IncreaseError, Row, Status
 
 if TYPE_CHECKING:
     from types_boto3_service_quotas import ServiceQuotasClient
     from types_boto3_service_quotas.type_defs import ServiceQuotaTypeDef
 
-OPEN = ("PENDING", "CASE_OPENED")
+OPEN_STATUSES = ("PENDING", "CASE_OPENED")
 
 SPOT_CODES = {
     "standard": ("L-34B43A08",),
@@ -36,16 +36,16 @@ SPOT_CODES = {
 against "All P Spot Instance Requests": for p5 types, the first one that exists in the account is used. Source: Service
 Quotas ListServiceQuotas (service code ec2); several public listings of its response agree."""
 
-FARGATE = "L-3032A538"
+FARGATE_QUOTA = "L-3032A538"
 """Fargate On-Demand vCPU resource count; its default in a new account is low.
 https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-quotas.html"""
 
-STANDARD = {"a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"}
+STANDARD_FAMILIES = {"a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"}
 """Instance families of the Standard quota. https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html"""
 
 
 @dataclass(frozen=True)
-class Need:
+class QuotaNeed:
     """Usage of one quota by the deployment.
 
     Attributes:
@@ -64,11 +64,11 @@ class Need:
 def quota_rows(account: Account) -> Iterator[Row]:
     """Compare the account's quotas with the need of the deployment."""
     client = account.session.client("service-quotas")
-    requested: dict[str, dict[str, Pending]] = {}
-    for need in _needs(account):
+    requested: dict[str, dict[str, PendingRequest]] = {}
+    for need in _quota_needs(account):
         if need.service not in requested:
             requested[need.service] = _open_requests(account, need.service)
-        yield _row(account, client, need, requested[need.service])
+        yield _need_row(account, client, need, requested[need.service])
 
 
 def vcpu_room(account: Account, family: str, *, spot: bool) -> int | None:
@@ -78,17 +78,19 @@ def vcpu_room(account: Account, family: str, *, spot: bool) -> int | None:
         The quota minus all running vCPUs; ``None`` if Service Quotas has no such quota, or does not respond.
     """
     codes = {row.family: row.code for row in catalog.quotas().values()}
-    need = Need("ec2", SPOT_CODES[family] if spot else (codes[family],), "vCPU", 0, 0, lambda _: 0)
+    need = QuotaNeed("ec2", SPOT_CODES[family] if spot else (codes[family],), "vCPU", 0, 0, lambda _: 0)
     try:
-        quota = _quota(account.session.client("service-quotas"), need)
-        running = _running_vcpus(account, with_ours=True)
+        quota = _find_quota(account.session.client("service-quotas"), need)
+        running = _count_running_vcpus(account, include_own=True)
     except ERRORS:
         return None
     return int(quota["Value"]) - running[family, spot] if quota else None
 
 
-def _row(account: Account, client: ServiceQuotasClient, need: Need, requested: dict[str, Pending]) -> Row:
-    quota = _quota(client, need)
+def _need_row(
+    account: Account, client: ServiceQuotasClient, need: QuotaNeed, requested: dict[str, PendingRequest]
+) -> Row:
+    quota = _find_quota(client, need)
     if quota is None:
         return Row(
             AREA,
@@ -103,48 +105,52 @@ def _row(account: Account, client: ServiceQuotasClient, need: Need, requested: d
         name=f"{quota['QuotaName']} ({code})",
         unit=need.unit,
         limit=int(quota["Value"]),
-        others=need.used_by_others(account),
-        low=need.low,
-        high=need.high,
+        used_by_others=need.used_by_others(account),
+        min_need=need.low,
+        max_need=need.high,
     )
-    return quota_row(AREA, state, requested.get(code), lambda desired: _file(client, need.service, code, desired))
+    return quota_row(
+        AREA, state, requested.get(code), lambda desired: _request_increase(client, need.service, code, desired)
+    )
 
 
-def _needs(account: Account) -> Iterator[Need]:
+def _quota_needs(account: Account) -> Iterator[QuotaNeed]:
     codes = {row.family: row.code for row in catalog.quotas().values()}
     running: dict[tuple[str, bool], int] = {}
 
     def others(key: tuple[str, bool]) -> Callable[[Account], int]:
         def count(account: Account) -> int:
             if not running:
-                running.update(_running_vcpus(account))
+                running.update(_count_running_vcpus(account))
             return running.get(key, 0)
 
         return count
 
     for (family, spot), (low, high) in vcpu_needs(account.deployment).items():
         chosen = SPOT_CODES[family] if spot else (codes[family],)
-        yield Need("ec2", chosen, "vCPU", low, high, others((family, spot)))
+        yield QuotaNeed("ec2", chosen, "vCPU", low, high, others((family, spot)))
     low, high = fargate_needs(account.deployment)
-    yield Need("fargate", (FARGATE,), "vCPU", low, high, _fargate_vcpus)
+    yield QuotaNeed("fargate", (FARGATE_QUOTA,), "vCPU", low, high, _count_fargate_vcpus)
     addresses, networks = (sum(1 for _ in account.resources(f"AWS::EC2::{kind}")) for kind in ("EIP", "VPC"))
     balancers = sum(
         resource["Properties"].get("Type") == "network"
         for resource in account.resources("AWS::ElasticLoadBalancingV2::LoadBalancer")
     )
-    yield Need("ec2", ("L-0263D0A3",), "addresses", addresses, addresses, _addresses)
-    yield Need("vpc", ("L-F678F1CE",), "VPCs", networks, networks, _networks)
-    yield Need("elasticloadbalancing", ("L-69A177A2",), "load balancers", balancers, balancers, _balancers)
+    yield QuotaNeed("ec2", ("L-0263D0A3",), "addresses", addresses, addresses, _count_addresses)
+    yield QuotaNeed("vpc", ("L-F678F1CE",), "VPCs", networks, networks, _count_networks)
+    yield QuotaNeed(
+        "elasticloadbalancing", ("L-69A177A2",), "load balancers", balancers, balancers, _count_load_balancers
+    )
     # These limits apply to a load balancer, a service or this deployment's hosts, so other usage in the account does
     # not count.
     needed = {each.limit.id: each for each in sorted(limit_needs(account.deployment), key=lambda each: each.units.max)}
     for each in needed.values():
         if each.limit.service and each.limit.quota:
             low, high = each.units.min, each.units.max
-            yield Need(each.limit.service, (each.limit.quota,), each.limit.name, low, high, lambda _: 0)
+            yield QuotaNeed(each.limit.service, (each.limit.quota,), each.limit.name, low, high, lambda _: 0)
 
 
-def _quota(client: ServiceQuotasClient, need: Need) -> ServiceQuotaTypeDef | None:
+def _find_quota(client: ServiceQuotasClient, need: QuotaNeed) -> ServiceQuotaTypeDef | None:
     for code in need.codes:
         for get_quota in (client.get_service_quota, client.get_aws_default_service_quota):
             try:
@@ -155,18 +161,20 @@ def _quota(client: ServiceQuotasClient, need: Need) -> ServiceQuotaTypeDef | Non
     return None
 
 
-def _open_requests(account: Account, service: str) -> dict[str, Pending]:
+def _open_requests(account: Account, service: str) -> dict[str, PendingRequest]:
     result = account.list_all(
         "service-quotas", "list_requested_service_quota_change_history", "RequestedQuotas[]", ServiceCode=service
     )
     return {
-        request["QuotaCode"]: Pending(int(request["DesiredValue"]), f"{request['Id']}, {request['Created']:%Y-%m-%d}")
+        request["QuotaCode"]: PendingRequest(
+            int(request["DesiredValue"]), f"{request['Id']}, {request['Created']:%Y-%m-%d}"
+        )
         for request in result
-        if request["Status"] in OPEN
+        if request["Status"] in OPEN_STATUSES
     }
 
 
-def _file(client: ServiceQuotasClient, service: str, code: str, desired: int) -> str:
+def _request_increase(client: ServiceQuotasClient, service: str, code: str, desired: int) -> str:
     try:
         answer = client.request_service_quota_increase(ServiceCode=service, QuotaCode=code, DesiredValue=desired)
     except ERRORS as error:
@@ -181,12 +189,12 @@ def quota_family(instance_type: str) -> str | None:
     """Return the quota family of an instance type, or ``None`` if no fleet uses the family."""
     family_match = re.match(r"[a-z]+", instance_type)
     prefix = family_match[0] if family_match else ""
-    if prefix in STANDARD:
+    if prefix in STANDARD_FAMILIES:
         return "standard"
     return {"inf": "inf", "trn": "trn", "p": "p", "g": "g-vt", "gr": "g-vt", "vt": "g-vt"}.get(prefix)
 
 
-def _running_vcpus(account: Account, *, with_ours: bool = False) -> Counter[tuple[str, bool]]:
+def _count_running_vcpus(account: Account, *, include_own: bool = False) -> Counter[tuple[str, bool]]:
     """Count the vCPUs of running instances, by default without those of the deployment.
 
     Quotas count a type's default vCPUs, regardless of an instance's CPU options.
@@ -195,7 +203,7 @@ def _running_vcpus(account: Account, *, with_ours: bool = False) -> Counter[tupl
     filters = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
     for instance in account.list_all("ec2", "describe_instances", "Reservations[].Instances[]", Filters=filters):
         tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
-        if with_ours or tags.get("aws:autoscaling:groupName") not in account.groups:
+        if include_own or tags.get("aws:autoscaling:groupName") not in account.groups:
             running[instance["InstanceType"], instance.get("InstanceLifecycle") == "spot"] += 1
     types = sorted({kind for kind, _ in running})
     rows = account.list_all("ec2", "describe_instance_types", "InstanceTypes[]", InstanceTypes=types) if types else ()
@@ -207,16 +215,16 @@ def _running_vcpus(account: Account, *, with_ours: bool = False) -> Counter[tupl
     return total
 
 
-def _addresses(account: Account) -> int:
+def _count_addresses(account: Account) -> int:
     addresses = account.session.client("ec2").describe_addresses()["Addresses"]
     return sum(not account.is_ours(address.get("Tags", [])) for address in addresses)
 
 
-def _networks(account: Account) -> int:
+def _count_networks(account: Account) -> int:
     return sum(not account.is_ours(vpc.get("Tags", [])) for vpc in account.list_all("ec2", "describe_vpcs", "Vpcs[]"))
 
 
-def _balancers(account: Account) -> int:
+def _count_load_balancers(account: Account) -> int:
     path = "LoadBalancers[?Type == 'network'].LoadBalancerArn"
     arns = list(account.list_all("elbv2", "describe_load_balancers", path))
     client = account.session.client("elbv2")
@@ -225,7 +233,7 @@ def _balancers(account: Account) -> int:
     return sum(not account.is_ours(row["Tags"]) for row in tags)
 
 
-def _fargate_vcpus(account: Account) -> int:
+def _count_fargate_vcpus(account: Account) -> int:
     """Count the vCPUs of running Fargate tasks without those of the deployment."""
     client, units = account.session.client("ecs"), 0
     for cluster in account.list_all("ecs", "list_clusters", "clusterArns[]"):

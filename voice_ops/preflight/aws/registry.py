@@ -14,9 +14,15 @@ from voice_ops.aws.account import AREA, Account
 from voice_ops.aws.refusals import error_code
 from voice_ops.preflight.report import Row, make_row
 
-INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
-MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")
-FARGATE = "linux/arm64"
+INDEX_MEDIA_TYPES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+MANIFEST_MEDIA_TYPES = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+FARGATE_PLATFORM = "linux/arm64"
 """Platform of gateway and agent tasks (constructs/voice_constructs/aws)."""
 
 
@@ -25,19 +31,19 @@ def registry_rows(account: Account) -> Iterator[Row]:
 
     Hosts and tasks do not start without their images.
     """
-    for image, platforms in _platforms(account).items():
+    for image, platforms in _required_platforms(account).items():
         if digest := account.deployment.images.get(image):
-            yield _row(account, image, digest, platforms)
+            yield _image_row(account, image, digest, platforms)
 
 
-def _row(account: Account, image: Image, digest: str, platforms: set[str]) -> Row:
+def _image_row(account: Account, image: Image, digest: str, platforms: set[str]) -> Row:
     signing = account.deployment.image_signing
     question = f"image {image} {digest[:19]}"
     needed = ", ".join([*sorted(platforms), *(["signed"] if signing else [])])
     repository = f"{account.deployment.name}/{image}"
     publish = f"push the image with the commands of `voice images publish {account.deployment.source.file}`"
     try:
-        manifest = _manifest(account, repository, {"imageDigest": digest})
+        manifest = _fetch_manifest(account, repository, {"imageDigest": digest})
     except ClientError as error:
         if error_code(error) != "RepositoryNotFoundException":
             raise
@@ -47,7 +53,7 @@ def _row(account: Account, image: Image, digest: str, platforms: set[str]) -> Ro
         return make_row(AREA, question, f"{repository} in {account.region} has no such digest", needed, blocks=publish)
     result, problem, warning = _manifest_problems(manifest, platforms)
     if signing:
-        signature = _manifest(account, repository, {"imageTag": f"{digest.replace(':', '-')}.sig"})
+        signature = _fetch_manifest(account, repository, {"imageTag": f"{digest.replace(':', '-')}.sig"})
         result += ", signed" if signature else ", without a signature"
         problem = problem or ("" if signature else "sign it with the key of image_signing; otherwise, hosts reject it")
     return make_row(AREA, question, f"pushed, {result}", needed, blocks=problem, warns=warning)
@@ -66,21 +72,21 @@ def _manifest_problems(manifest: str, platforms: set[str]) -> tuple[str, str, st
     return ", ".join(sorted(has)) or "no platform", problem, ""
 
 
-def _manifest(account: Account, repository: str, image_id: dict[str, str]) -> str | None:
+def _fetch_manifest(account: Account, repository: str, image_id: dict[str, str]) -> str | None:
     answered = account.session.client("ecr").batch_get_image(
         repositoryName=repository,
         imageIds=[image_id],  # type: ignore[list-item]
-        acceptedMediaTypes=[*INDEXES, *MANIFESTS],
+        acceptedMediaTypes=[*INDEX_MEDIA_TYPES, *MANIFEST_MEDIA_TYPES],
     )
     return next((each["imageManifest"] for each in answered["images"]), None)
 
 
-def _platforms(account: Account) -> dict[Image, set[str]]:
+def _required_platforms(account: Account) -> dict[Image, set[str]]:
     """Return the platforms that hosts and tasks require, by image."""
     aws, types = account.deployment.aws, catalog.instance_types()
-    users = [(FARGATE, GATEWAY_IMAGES), (_platform(types[aws.vad.instance_type].architecture), VAD_IMAGES)]
-    users += [(FARGATE, AGENT_IMAGES)] if aws.agents else []
-    users += [(_platform(types[fleet.instance_type].architecture), asr_images(fleet)) for fleet in aws.asr]
+    users = [(FARGATE_PLATFORM, GATEWAY_IMAGES), (_platform_for(types[aws.vad.instance_type].architecture), VAD_IMAGES)]
+    users += [(FARGATE_PLATFORM, AGENT_IMAGES)] if aws.agents else []
+    users += [(_platform_for(types[fleet.instance_type].architecture), asr_images(fleet)) for fleet in aws.asr]
     needs: dict[Image, set[str]] = {}
     for platform, images in users:
         for image in images:
@@ -88,5 +94,5 @@ def _platforms(account: Account) -> dict[Image, set[str]]:
     return needs
 
 
-def _platform(architecture: str) -> str:
+def _platform_for(architecture: str) -> str:
     return {"arm64": "linux/arm64", "x86_64": "linux/amd64"}[architecture]

@@ -9,14 +9,14 @@ from voice_ops.aws.account import AREA, Account
 from voice_ops.aws.refusals import error_code
 from voice_ops.preflight.report import Row, make_row
 
-BOOTSTRAP = "BootstrapVersion"
+BOOTSTRAP_PARAMETER = "BootstrapVersion"
 """Name of the template parameter with the version of the CDK's bootstrap."""
 
 
 def bootstrap_rows(account: Account) -> Iterator[Row]:
     """Compare the version of the account's CDK bootstrap with the version that the templates require."""
     template = next(iter(account.templates.values()))
-    path = template["Parameters"][BOOTSTRAP]["Default"]
+    path = template["Parameters"][BOOTSTRAP_PARAMETER]["Default"]
     (rule,) = template["Rules"]["CheckBootstrapVersion"]["Assertions"]
     too_old = [int(version) for version in rule["Assert"]["Fn::Not"][0]["Fn::Contains"][0]]
     question, requirement = "CDK bootstrap", f"version {max(too_old) + 1} or later"
@@ -36,13 +36,13 @@ def domain_rows(account: Account) -> Iterator[Row]:
     """Check the domain's hosted zone and the certificate of the TLS listener."""
     edge = account.deployment.aws.edge
     if edge.domain:
-        yield _zone(account, edge.domain)
-        yield _made_certificate(account, edge.domain)
+        yield _zone_row(account, edge.domain)
+        yield _created_certificate_row(account, edge.domain)
     if edge.certificate_arn:
         yield _existing_certificate_row(account, edge.certificate_arn)
 
 
-def _zone(account: Account, domain: Domain) -> Row:
+def _zone_row(account: Account, domain: Domain) -> Row:
     question, requirement = f"hosted zone {domain.zone_id}", f"public zone {domain.zone_name}"
     try:
         zone = account.session.client("route53").get_hosted_zone(Id=domain.zone_id)["HostedZone"]
@@ -58,7 +58,7 @@ def _zone(account: Account, domain: Domain) -> Row:
     return make_row(AREA, question, result, requirement, blocks="" if is_valid else remedy)
 
 
-def _made_certificate(account: Account, domain: Domain) -> Row:
+def _created_certificate_row(account: Account, domain: Domain) -> Row:
     """Report a certificate of an earlier deploy that is pending validation."""
     certificates = account.list_all("acm", "list_certificates", "CertificateSummaryList[]")
     matching = [row for row in certificates if f".{row['DomainName']}".endswith(f".{domain.name}")]
@@ -85,7 +85,7 @@ def _existing_certificate_row(account: Account, arn: str) -> Row:
 
 def secret_rows(account: Account) -> Iterator[Row]:
     """Check that the secrets of the alert topic and of the agents' tasks exist."""
-    for name, content in _secrets(account).items():
+    for name, content in _required_secrets(account).items():
         question, requirement, remedy = f"secret {name}", f"a secret that contains {content}", ""
         try:
             account.session.client("secretsmanager").describe_secret(SecretId=name)
@@ -96,7 +96,7 @@ def secret_rows(account: Account) -> Iterator[Row]:
         yield make_row(AREA, question, "no such secret" if remedy else "it exists", requirement, blocks=remedy)
 
 
-def _secrets(account: Account) -> dict[str, str]:
+def _required_secrets(account: Account) -> dict[str, str]:
     """Return the expected contents of each secret, by its name in the file."""
     agents = account.deployment.aws.agents
     results = {account.deployment.aws.observability.chat_webhook_secret: "the webhook's URL"}

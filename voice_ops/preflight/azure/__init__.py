@@ -12,23 +12,23 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.preflight.azure import quotas, registrations, roles, sizes, vaults
 from voice_ops.preflight.azure.account import AREA, Account, connect
 from voice_ops.preflight.azure.refusals import explain
-from voice_ops.preflight.questions import Refusal, run_questions, unanswered_rows
-from voice_ops.preflight.quota import QUOTAS
+from voice_ops.preflight.questions import Refusal, run_checks, skipped_rows
+from voice_ops.preflight.quota import QUOTA_TOPIC_SUFFIX
 from voice_ops.preflight.report import Row
 
-SUBSCRIPTIONS = ("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID")
+SUBSCRIPTION_VARIABLES = ("ARM_SUBSCRIPTION_ID", "AZURE_SUBSCRIPTION_ID")
 """Environment variables with the subscription; Pulumi's provider also uses the first."""
 
 
-TOPICS: dict[str, Callable[[Account], Iterable[Row]]] = {
+CHECKS_BY_TOPIC: dict[str, Callable[[Account], Iterable[Row]]] = {
     "identity": roles.identity_rows,
     "permissions of the deploy": roles.permission_rows,
     "permission to assign roles": roles.assignment_rows,
     "resource providers": registrations.provider_rows,
     "encryption at host": registrations.encryption_rows,
     "administrators of the cluster": roles.administrator_rows,
-    f"compute {QUOTAS}": quotas.compute_rows,
-    f"network {QUOTAS}": quotas.network_rows,
+    f"compute {QUOTA_TOPIC_SUFFIX}": quotas.compute_rows,
+    f"network {QUOTA_TOPIC_SUFFIX}": quotas.network_rows,
     "VM sizes in the location and its zones": sizes.size_rows,
     "vaults, certificate and secrets": vaults.vault_rows,
 }
@@ -45,22 +45,22 @@ def examine(
         resources: Number of resources that the cluster program creates, by type such as ``network:NatGateway``.
         environment: Environment with the subscription.
     """
-    subscription = subscription_in(environment)
+    subscription = find_subscription(environment)
     if isinstance(subscription, Refusal):
-        yield from unanswered_rows(AREA, TOPICS, subscription.result, subscription.remedy)
+        yield from skipped_rows(AREA, CHECKS_BY_TOPIC, subscription.result, subscription.remedy)
         return
     account = connect(deployment, resources, subscription)
-    questions = {topic: partial(rows_for, account) for topic, rows_for in TOPICS.items()}
-    yield from run_questions(AREA, questions, (AzureError,), explain)
+    questions = {topic: partial(rows_for, account) for topic, rows_for in CHECKS_BY_TOPIC.items()}
+    yield from run_checks(AREA, questions, (AzureError,), explain)
 
 
-def subscription_in(environment: Mapping[str, str]) -> str | Refusal:
+def find_subscription(environment: Mapping[str, str]) -> str | Refusal:
     """Return the subscription in an environment, or the reason why no subscription can be queried."""
-    subscription = next((environment[name] for name in SUBSCRIPTIONS if environment.get(name)), None)
+    subscription = next((environment[name] for name in SUBSCRIPTION_VARIABLES if environment.get(name)), None)
     if subscription and _is_uuid(subscription):
         return subscription
     reason = f"{subscription!r} is not a subscription id" if subscription else "no subscription is set"
-    return Refusal(reason, f"sign in with `az login`, and set {SUBSCRIPTIONS[0]}", no_credentials=True)
+    return Refusal(reason, f"sign in with `az login`, and set {SUBSCRIPTION_VARIABLES[0]}", no_credentials=True)
 
 
 def _is_uuid(text: str) -> bool:

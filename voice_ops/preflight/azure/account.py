@@ -26,26 +26,26 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.timeouts import ATTEMPTS, CONNECT_S, READ_S
 
 AREA = "Azure"
-SCOPE = "https://management.azure.com/.default"
-GRAPH = "https://graph.microsoft.com"
+MANAGEMENT_SCOPE = "https://management.azure.com/.default"
+GRAPH_URL = "https://graph.microsoft.com"
 """Microsoft Graph, which contains the tenant's groups."""
 
-LIMITS = {"retry_total": ATTEMPTS - 1, "connection_timeout": CONNECT_S, "read_timeout": READ_S}
+CLIENT_OPTIONS = {"retry_total": ATTEMPTS - 1, "connection_timeout": CONNECT_S, "read_timeout": READ_S}
 """Timeouts and retries of every SDK client. Between attempts, the SDKs wait according to ``Retry-After``."""
 
 
-def json_body(answer: HttpResponse) -> dict[str, Any]:
+def json_body(response: HttpResponse) -> dict[str, Any]:
     """Return the JSON object of a response.
 
     Raises:
         DecodeError: The body is not JSON, for example a proxy's page.
     """
     try:
-        body = answer.json()
+        body = response.json()
     except ValueError:
         body = None
     if not isinstance(body, dict):
-        raise DecodeError("the response did not come from Azure", response=answer)
+        raise DecodeError("the response did not come from Azure", response=response)
     return body
 
 
@@ -76,7 +76,7 @@ class Account:
         Raises:
             ClientAuthenticationError: There is no token, or it cannot be parsed.
         """
-        token = self.credential.get_token(SCOPE).token
+        token = self.credential.get_token(MANAGEMENT_SCOPE).token
         try:
             payload = token.split(".")[1]
             claims: dict[str, str] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -112,11 +112,11 @@ class Account:
     @cached_property
     def graph(self) -> PipelineClient[HttpRequest, HttpResponse]:
         """Client for Microsoft Graph."""
-        sign_in = BearerTokenCredentialPolicy(self.credential, f"{GRAPH}/.default")
+        sign_in = BearerTokenCredentialPolicy(self.credential, f"{GRAPH_URL}/.default")
         options = dict(self._options)
         limits = {key: options.pop(key) for key in ("connection_timeout", "read_timeout")}
         transport = {"transport": options.pop("transport")} if "transport" in options else {}
-        return PipelineClient(GRAPH, policies=[RetryPolicy(**options), sign_in], **(transport or limits))
+        return PipelineClient(GRAPH_URL, policies=[RetryPolicy(**options), sign_in], **(transport or limits))
 
     def quota_scope(self, provider: str) -> str:
         """Return the scope of a provider's quotas in the location."""
@@ -124,7 +124,7 @@ class Account:
 
     @property
     def _options(self) -> dict[str, Any]:
-        return {**LIMITS, **self.options}
+        return {**CLIENT_OPTIONS, **self.options}
 
 
 def connect(deployment: Deployment, resources: Counter[str], subscription: str) -> Account:

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from voice_sandbox.azure.arm import arm_type
 
 OPERATIONS = ("read", "write", "delete")
-LINKS = {
+LINK_ACTIONS = {
     "managedidentity:UserAssignedIdentity": "assign/action",
     "network:NatGateway": "join/action",
     "network:NetworkInterface": "join/action",
@@ -18,9 +18,9 @@ LINKS = {
 }
 """Actions that ARM requires when another resource refers to one of these.
 https://learn.microsoft.com/azure/role-based-access-control/permissions/networking"""
-GROUP = "Microsoft.Resources/subscriptions/resourceGroups"
-PEER = "Microsoft.Network/virtualNetworks/peer/action"
-ALWAYS = ("Microsoft.ContainerService/managedClusters/listClusterUserCredential/action",)
+RESOURCE_GROUP_TYPE = "Microsoft.Resources/subscriptions/resourceGroups"
+PEERING_ACTION = "Microsoft.Network/virtualNetworks/peer/action"
+COMMON_ACTIONS = ("Microsoft.ContainerService/managedClusters/listClusterUserCredential/action",)
 """Action that is always required, since the stack exports a kubeconfig."""
 
 
@@ -31,13 +31,15 @@ def actions_for(kinds: Iterable[str]) -> list[str]:
         kinds: Types such as ``network:NatGateway``.
     """
     kinds = set(kinds)
-    links = {f"{arm_type(kind)}/{LINKS[kind]}" for kind in kinds & LINKS.keys()}
-    types = {GROUP if kind == "resources:ResourceGroup" else arm_type(kind) for kind in kinds}
-    peer = {PEER} if "network:VirtualNetworkPeering" in kinds else set()
-    return sorted({f"{kind}/{operation}" for kind in types for operation in OPERATIONS} | links | peer | set(ALWAYS))
+    links = {f"{arm_type(kind)}/{LINK_ACTIONS[kind]}" for kind in kinds & LINK_ACTIONS.keys()}
+    types = {RESOURCE_GROUP_TYPE if kind == "resources:ResourceGroup" else arm_type(kind) for kind in kinds}
+    peer = {PEERING_ACTION} if "network:VirtualNetworkPeering" in kinds else set()
+    return sorted(
+        {f"{kind}/{operation}" for kind in types for operation in OPERATIONS} | links | peer | set(COMMON_ACTIONS)
+    )
 
 
-def allows(action: str, actions: Iterable[str], not_actions: Iterable[str]) -> bool:
+def is_allowed(action: str, actions: Iterable[str], not_actions: Iterable[str]) -> bool:
     """Return True if a role's permission allows an action. Azure ignores case."""
 
     def matches(patterns: Iterable[str]) -> bool:

@@ -10,9 +10,9 @@ from azure.core.exceptions import (
 
 from voice_ops.preflight.questions import Refusal, first_line
 
-UNREGISTERED = {"MissingSubscriptionRegistration", "MissingRegistrationForResourceProvider"}
-THROTTLED = 429
-DENIED = 403
+UNREGISTERED_CODES = {"MissingSubscriptionRegistration", "MissingRegistrationForResourceProvider"}
+THROTTLED_STATUS = 429
+DENIED_STATUS = 403
 
 
 def explain(error: Exception) -> Refusal:
@@ -28,16 +28,17 @@ def explain(error: Exception) -> Refusal:
         return Refusal("the response did not come from Azure", "check the proxy settings")
     if not isinstance(error, HttpResponseError):
         return Refusal(message, "see the message; `az account show` shows who is signed in")
-    if error.status_code == THROTTLED:
+    if error.status_code == THROTTLED_STATUS:
         return Refusal(
-            f"the request was throttled after retries ({error_code(error) or THROTTLED})", "run it again in a minute"
+            f"the request was throttled after retries ({error_code(error) or THROTTLED_STATUS})",
+            "run it again in a minute",
         )
-    if error_code(error) in UNREGISTERED:
+    if error_code(error) in UNREGISTERED_CODES:
         return Refusal(
             f"a resource provider is not registered ({error_code(error)})",
             "register the provider in the message, such as az provider register --namespace Microsoft.Quota",
         )
-    if error.status_code == DENIED:
+    if error.status_code == DENIED_STATUS:
         remedy = "sign in with the role Reader on the subscription, and Quota Request Operator for quotas"
         return Refusal(f"access denied: {message}", remedy)
     return Refusal(message, "see the message")

@@ -6,9 +6,9 @@ from voice_ops.preflight.azure.account import AREA, Account
 from voice_ops.preflight.report import Row, make_row
 from voice_sandbox.azure.arm import arm_type
 
-REGISTERED = "Registered"
-COMPUTE, ENCRYPTION = "Microsoft.Compute", "EncryptionAtHost"
-CLUSTER_PROVIDERS = {COMPUTE, "Microsoft.Quota", "Microsoft.Storage"}
+REGISTERED_STATE = "Registered"
+COMPUTE_PROVIDER, ENCRYPTION_FEATURE = "Microsoft.Compute", "EncryptionAtHost"
+CLUSTER_PROVIDERS = {COMPUTE_PROVIDER, "Microsoft.Quota", "Microsoft.Storage"}
 """Required providers in addition to those of the program's resources: for nodes, for the quota checks, and for the
 cluster's file share."""
 
@@ -17,7 +17,7 @@ def provider_rows(account: Account) -> Iterator[Row]:
     """Check the registration of every resource provider that the deploy or the cluster calls."""
     needed = CLUSTER_PROVIDERS | {arm_type(kind).partition("/")[0] for kind in account.resources}
     states = {(each.namespace or "").lower(): each.registration_state for each in account.providers.providers.list()}
-    missing = sorted(name for name in needed if states.get(name.lower()) != REGISTERED)
+    missing = sorted(name for name in needed if states.get(name.lower()) != REGISTERED_STATE)
     yield make_row(
         AREA,
         "resource providers",
@@ -29,10 +29,12 @@ def provider_rows(account: Account) -> Iterator[Row]:
 
 def encryption_rows(account: Account) -> Iterator[Row]:
     """Check the feature for encryption at the host, which all node pools and the jump host require."""
-    feature = account.features.features.get(COMPUTE, ENCRYPTION)
+    feature = account.features.features.get(COMPUTE_PROVIDER, ENCRYPTION_FEATURE)
     state = (feature.properties.state if feature.properties else None) or "unknown"
     remedy = (
-        f"az feature register --namespace {COMPUTE} --name {ENCRYPTION}; when `az feature show` reports "
-        f"{REGISTERED}, run az provider register --namespace {COMPUTE}"
+        f"az feature register --namespace {COMPUTE_PROVIDER} --name {ENCRYPTION_FEATURE}; when `az feature show` "
+        f"reports {REGISTERED_STATE}, run az provider register --namespace {COMPUTE_PROVIDER}"
     )
-    yield make_row(AREA, "encryption at host", state, REGISTERED, blocks="" if state == REGISTERED else remedy)
+    yield make_row(
+        AREA, "encryption at host", state, REGISTERED_STATE, blocks="" if state == REGISTERED_STATE else remedy
+    )

@@ -6,14 +6,14 @@ from http import HTTPStatus
 from azure.core.rest import HttpRequest
 
 from voice_blueprint.azure.names import Role
-from voice_blueprint.checks.azure.pools import PLACEHOLDER
+from voice_blueprint.checks.azure.pools import PLACEHOLDER_ID
 from voice_blueprint.file.model.deployment import Environment
-from voice_ops.preflight.azure.account import AREA, GRAPH, Account, json_body
-from voice_ops.preflight.azure.permissions import actions_for, allows
+from voice_ops.preflight.azure.account import AREA, GRAPH_URL, Account, json_body
+from voice_ops.preflight.azure.permissions import actions_for, is_allowed
 from voice_ops.preflight.report import Row, make_row
 
-SHOWN = 5
-ASSIGN = "Microsoft.Authorization/roleAssignments/write"
+MAX_SHOWN_ACTIONS = 5
+ASSIGN_ACTION = "Microsoft.Authorization/roleAssignments/write"
 
 
 def identity_rows(account: Account) -> Iterator[Row]:
@@ -30,9 +30,9 @@ def permission_rows(account: Account) -> Iterator[Row]:
     Roles on parts of the subscription and deny assignments are ignored.
     """
     needs = actions_for(account.resources)
-    granted = [*_permissions(account)]
-    denied = [action for action in needs if not any(allows(action, *each) for each, _ in granted)]
-    more = f" and {len(denied) - SHOWN} more" if len(denied) > SHOWN else ""
+    granted = [*_role_permissions(account)]
+    denied = [action for action in needs if not any(is_allowed(action, *each) for each, _ in granted)]
+    more = f" and {len(denied) - MAX_SHOWN_ACTIONS} more" if len(denied) > MAX_SHOWN_ACTIONS else ""
     remedy = (
         "assign Owner on the subscription, or a role with the permissions that `voice preflight FILE --permissions` "
         "prints"
@@ -40,7 +40,7 @@ def permission_rows(account: Account) -> Iterator[Row]:
     yield make_row(
         AREA,
         "permissions of the deploy",
-        f"denied: {', '.join(denied[:SHOWN])}{more}" if denied else "allowed",
+        f"denied: {', '.join(denied[:MAX_SHOWN_ACTIONS])}{more}" if denied else "allowed",
         f"{len(needs)} actions",
         blocks=remedy if denied else "",
     )
@@ -52,23 +52,23 @@ def assignment_rows(account: Account) -> Iterator[Row]:
     The condition is not evaluated:
     https://learn.microsoft.com/azure/role-based-access-control/delegate-role-assignments-overview
     """
-    conditions = [condition for each, condition in _permissions(account) if allows(ASSIGN, *each)]
+    conditions = [condition for each, condition in _role_permissions(account) if is_allowed(ASSIGN_ACTION, *each)]
     bound = bool(conditions) and all(conditions)
     yield make_row(
         AREA,
         "permission to assign roles",
         "none" if not conditions else f"under the condition {conditions[0]}" if bound else "without a condition",
-        ASSIGN,
+        ASSIGN_ACTION,
         blocks=""
         if conditions
         else "assign Owner, User Access Administrator or Role Based Access Control Administrator",
-        warns=f"compare the condition with the roles that are assigned: {', '.join(sorted(map(_title, Role)))}"
+        warns=f"compare the condition with the roles that are assigned: {', '.join(sorted(map(_format_role, Role)))}"
         if bound
         else "",
     )
 
 
-def _title(role: Role) -> str:
+def _format_role(role: Role) -> str:
     return role.name.replace("_", " ").title()
 
 
@@ -76,8 +76,8 @@ def administrator_rows(account: Account) -> Iterator[Row]:
     """Check that every administrator group exists. Placeholders are errors in production, and accepted elsewhere."""
     deployment = account.deployment
     for group in deployment.azure.admin_groups:
-        placeholder = group == PLACEHOLDER
-        is_group = None if placeholder else _is_group(account, group)
+        placeholder = group == PLACEHOLDER_ID
+        is_group = None if placeholder else _group_exists(account, group)
         missing = is_group is False or (placeholder and deployment.environment is Environment.PRODUCTION)
         yield make_row(
             AREA,
@@ -92,13 +92,13 @@ def administrator_rows(account: Account) -> Iterator[Row]:
         )
 
 
-def _is_group(account: Account, group: str) -> bool | None:
+def _group_exists(account: Account, group: str) -> bool | None:
     """Return True if a group exists, or ``None`` if the caller has no permission to read groups.
 
     Raises:
         HttpResponseError: The request failed.
     """
-    response = account.graph.send_request(HttpRequest("GET", f"{GRAPH}/v1.0/groups/{group}?$select=id"))
+    response = account.graph.send_request(HttpRequest("GET", f"{GRAPH_URL}/v1.0/groups/{group}?$select=id"))
     if response.status_code == HTTPStatus.FORBIDDEN:
         return None
     if response.status_code == HTTPStatus.NOT_FOUND:
@@ -107,7 +107,7 @@ def _is_group(account: Account, group: str) -> bool | None:
     return "id" in json_body(response)
 
 
-def _permissions(account: Account) -> Iterator[tuple[tuple[list[str], list[str]], str | None]]:
+def _role_permissions(account: Account) -> Iterator[tuple[tuple[list[str], list[str]], str | None]]:
     """Yield the actions, the exclusions and the condition of each of the caller's roles on the subscription.
 
     Roles that are assigned through groups are included.

@@ -13,19 +13,19 @@ from voice_ops.preflight.report import Row, make_row
 
 def size_rows(account: Account) -> Iterator[Row]:
     """Report the zones in which the size of each pool is available, and differences from the catalogue."""
-    desired = {size.name for _, size, _, _ in _pools(account)}
+    desired = {size.name for _, size, _, _ in _pool_sizes(account)}
     skus = {
         sku.name: sku
         for sku in account.compute.resource_skus.list(filter=f"location eq '{account.location}'")
         if sku.resource_type == "virtualMachines" and sku.name in desired
     }
-    for pool, size, zones, spot in _pools(account):
+    for pool, size, zones, spot in _pool_sizes(account):
         yield _size_row(account, pool, size, zones, skus.get(size.name), spot=spot)
     for name, sku in sorted((name, sku) for name, sku in skus.items() if name):
-        yield _drift(catalog.vm_sizes()[name], sku)
+        yield _drift_row(catalog.vm_sizes()[name], sku)
 
 
-def _pools(account: Account) -> Iterator[tuple[str, VmSize, tuple[str, ...], bool]]:
+def _pool_sizes(account: Account) -> Iterator[tuple[str, VmSize, tuple[str, ...], bool]]:
     azure, sizes = account.deployment.azure, catalog.vm_sizes()
     yield "system", sizes[azure.system_pool.vm_size], azure.availability_zones, False
     if azure.cpu_pool:
@@ -64,7 +64,7 @@ def _size_row(
     return make_row(AREA, question, result, requirement, blocks=remedy if missing else "")
 
 
-def _drift(size: VmSize, sku: ResourceSku) -> Row:
+def _drift_row(size: VmSize, sku: ResourceSku) -> Row:
     capabilities = _capabilities(sku)
     facts = {
         "vCPU": (str(size.vcpus), capabilities.get("vCPUs")),

@@ -9,7 +9,7 @@ from voice_blueprint.file.model.agents import AgentPods, Endpoint
 from voice_ops.preflight.azure.account import AREA, Account
 from voice_ops.preflight.report import Row, Status, make_row
 
-API = "2023-07-01"
+API_VERSION = "2023-07-01"
 """API version of vaults and of their secrets' names in Azure Resource Manager, which never returns a secret's value.
 https://learn.microsoft.com/rest/api/keyvault/keyvault/secrets/get"""
 
@@ -25,10 +25,10 @@ def vault_rows(account: Account) -> Iterator[Row]:
     question = f"vault of the certificate {azure.callers.edge.certificate.name}"
     yield make_row(AREA, question, "it exists" if result else f"no {vault_id}", "a vault that exists", blocks=remedy)
     exists = _resource_exists(account, own_vault_id)
-    for name, content in _secrets(azure.agents).items():
+    for name, content in _required_secrets(azure.agents).items():
         question, vault = f"secret {name}", own_vault_id.rpartition("/")[2]
         if not exists:
-            yield Row(AREA, question, Status.NOT_ASKED, f"the cluster deploy creates the vault {vault}", content)
+            yield Row(AREA, question, Status.SKIPPED, f"the cluster deploy creates the vault {vault}", content)
             continue
         secret_exists = _resource_exists(account, f"{own_vault_id}/secrets/{name}")
         remedy = "" if secret_exists else f"az keyvault secret set --vault-name {vault} --name {name} --file <file>"
@@ -37,13 +37,13 @@ def vault_rows(account: Account) -> Iterator[Row]:
 
 def _own_vault_id(account: Account) -> str:
     group, vault = (
-        names.resource_group(account.deployment),
-        names.vault(account.deployment, account.subscription),
+        names.resource_group_name(account.deployment),
+        names.vault_name(account.deployment, account.subscription),
     )
     return f"/subscriptions/{account.subscription}/resourceGroups/{group}/providers/Microsoft.KeyVault/vaults/{vault}"
 
 
-def _secrets(agents: AgentPods | None) -> dict[str, str]:
+def _required_secrets(agents: AgentPods | None) -> dict[str, str]:
     """Return the expected contents of each secret, by its name."""
     results: dict[str | None, str] = {names.TOKEN_KEY_SECRET: "the key that signs session tokens"}
     if agents:
@@ -58,7 +58,7 @@ def _secrets(agents: AgentPods | None) -> dict[str, str]:
 
 def _resource_exists(account: Account, resource: str) -> bool:
     try:
-        account.providers.resources.get_by_id(resource, api_version=API)
+        account.providers.resources.get_by_id(resource, api_version=API_VERSION)
     except ResourceNotFoundError:
         return False
     return True

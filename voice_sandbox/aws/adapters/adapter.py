@@ -13,10 +13,10 @@ from botocore.exceptions import ClientError
 from botocore.model import ListShape, Shape
 from botocore.parsers import ResponseParserError
 
-from voice_sandbox.aws.adapters.schemas import create_only
+from voice_sandbox.aws.adapters.schemas import create_only_paths
 from voice_sandbox.aws.adapters.tagging import TAG_CALLS
 from voice_sandbox.aws.clients import client
-from voice_sandbox.aws.shapes import Json, conform, member
+from voice_sandbox.aws.shapes import Json, conform, member_name
 
 if TYPE_CHECKING:
     from voice_sandbox.aws.adapters.kind import Kind, Members, Setting
@@ -59,14 +59,14 @@ class Adapter:
 
     def create(self, properties: Properties) -> None:
         """Create the resource. It exists as soon as it has an id, even if a later call fails."""
-        kind, properties = self.kind, self._represented(properties)
+        kind, properties = self.kind, self._api_properties(properties)
         separate = self._separate_properties()
         given = {
             key: value
             for key, value in properties.items()
             if key not in separate or self.accepts_argument(kind.create, key)
         }
-        answer = self.call(kind.create, self._with_tags(given)) if kind.create else {}
+        answer = self.call(kind.create, self._convert_tags(given)) if kind.create else {}
         try:
             self.id = self._format(kind.id or f"{{{kind.name}}}", {**properties, **answer})
         except LookupError as error:
@@ -84,7 +84,7 @@ class Adapter:
             self.delete()
             self.create(new)
             return
-        before, after = self._represented(self.properties), self._represented(new)
+        before, after = self._api_properties(self.properties), self._api_properties(new)
         if self.kind.service in TAG_CALLS:
             self.retag(tag_map(before), tag_map(after))
         self._update(before, after)
@@ -92,12 +92,12 @@ class Adapter:
 
     def delete(self) -> None:
         """Delete the resource, after any members that would prevent its deletion."""
-        properties = self.translated(self.properties)
+        properties = self.translate(self.properties)
         for key, members in self.kind.members.items():
             if members.hold:
-                self._exchange(members, key, properties, without(properties, key))
+                self._update_members(members, key, properties, omit_keys(properties, key))
         if self.kind.delete:
-            self.on(self.kind.delete, properties)
+            self.call_on_resource(self.kind.delete, properties)
 
     def snapshot(self) -> None:
         """Save the resource's data before the resource is deleted. Only types with snapshots support this."""
@@ -110,7 +110,7 @@ class Adapter:
         values = {**self.properties, **answer}
         return {name: self._format(text, values) for name, text in self.kind.attributes.items()}
 
-    def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:  # noqa: ARG002
+    def compare_with_actual(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:  # noqa: ARG002
         """Return the desired and the actual value of each property that the service returns.
 
         Return None if the resource no longer exists.
@@ -121,8 +121,8 @@ class Adapter:
         if self.kind.live is None:
             raise NotImplementedError(f"{self.resource_type}: the local AWS cannot read this type")
         operation, argument, path = self.kind.live
-        state: Json = self.on(operation, self.properties, {argument: self.id})
-        shape = self._output(operation)
+        state: Json = self.call_on_resource(operation, self.properties, {argument: self.id})
+        shape = self._output_shape(operation)
         for part in path.split(".") if path else ():
             state, shape = state.get(part), shape.members[part]
             if isinstance(shape, ListShape):
@@ -130,8 +130,8 @@ class Adapter:
             if not state:
                 return None
         pairs = {}
-        for key, value in self._represented(self.properties).items():
-            name = member(shape, key)
+        for key, value in self._api_properties(self.properties).items():
+            name = member_name(shape, key)
             if name is not None and "{{resolve:" not in json.dumps(value):
                 pairs[key] = (conform(shape.members[name], value, key), state.get(name))
         expected_name, actual_name = pairs.get(self.kind.name, ("", ""))
@@ -146,7 +146,7 @@ class Adapter:
             return False
         self.id, self.properties = str(properties[self.kind.name]), properties
         try:
-            is_present = self.live(()) is not None
+            is_present = self.compare_with_actual(()) is not None
         except ClientError as error:
             if not is_missing(error):
                 raise
@@ -155,7 +155,7 @@ class Adapter:
             self.id, self.properties = "", {}
         return is_present
 
-    def translated(self, properties: Properties) -> Properties:
+    def translate(self, properties: Properties) -> Properties:
         """Convert the properties in a template to the format of the API."""
         renamed = {self.kind.rename.get(key, key): value for key, value in properties.items()}
         missing = self.kind.defaults.keys() - renamed.keys()
@@ -170,13 +170,13 @@ class Adapter:
         """
         for key, setting in self.kind.settings.items():
             if before.get(key) != after.get(key):
-                self._set(setting, key, after)
+                self._apply_setting(setting, key, after)
         for key, members in self.kind.members.items():
-            self._exchange(members, key, before, after)
+            self._update_members(members, key, before, after)
 
     def address(self, properties: Properties) -> dict[str, Any]:
         """Return the arguments that identify the resource in operations."""
-        location = select(properties, *self.kind.location)
+        location = select_keys(properties, *self.kind.location)
         return {**location, self.kind.key: self.id} if self.kind.key else location
 
     def must_replace(self, new: Properties) -> bool:
@@ -187,13 +187,15 @@ class Adapter:
         old = self.properties
         if not all(self._can_change(key) for key in changed_keys(old, new)):
             return True
-        return any(_value_at(old, path) != _value_at(new, path) for path in create_only(self.resource_type))
+        return any(_value_at(old, path) != _value_at(new, path) for path in create_only_paths(self.resource_type))
 
     def accepts_argument(self, operation: str, name: str) -> bool:
         """Return True if an operation accepts an argument."""
-        return bool(operation) and member(self._input(operation), name) is not None
+        return bool(operation) and member_name(self._input_shape(operation), name) is not None
 
-    def on(self, operation: str, properties: Properties, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def call_on_resource(
+        self, operation: str, properties: Properties, arguments: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Call an operation on this resource.
 
         The call contains the given arguments, and the resource's address as far as the operation accepts it.
@@ -219,7 +221,7 @@ class Adapter:
         arguments = {key: self._format(value, {}) if isinstance(value, str) else value for key, value in always}
         for values in (*properties, extra):
             arguments.update(values)
-        shape = self._input(operation)
+        shape = self._input_shape(operation)
         if shape is not None:
             arguments = conform(shape, arguments, self.resource_type)
         try:
@@ -246,7 +248,7 @@ class Adapter:
         """Return the identifier of the resource in the service's tag calls."""
         return self._format(self.kind.arn, self.properties)
 
-    def new_name(self) -> str:
+    def generate_name(self) -> str:
         """Generate a name as CloudFormation does: stack, logical id and twelve random characters."""
         suffix = "".join(secrets.choice(string.ascii_uppercase + string.digits) for _ in range(12))
         stem = f"{self.scope.stack_name}-{self.scope.logical_id}"[: self.kind.limit - 13].rstrip("-")
@@ -255,7 +257,7 @@ class Adapter:
 
     def patches(self, before: Properties, after: Properties) -> list[dict[str, str]]:
         """Return the patch operations that change properties from one state to the other."""
-        return patch(before, after, self.kind.patches)
+        return build_patch(before, after, self.kind.patches)
 
     def _update(self, before: Properties, after: Properties) -> None:
         kind = self.kind
@@ -278,16 +280,16 @@ class Adapter:
                 current, desired = set(before.get(key, [])), set(after.get(key, []))
                 arguments_by_name = {add: sorted(desired - current), remove: sorted(current - desired)}
                 arguments |= {name: items for name, items in arguments_by_name.items() if items}
-        self.on(kind.update, after, arguments)
+        self.call_on_resource(kind.update, after, arguments)
 
-    def _set(self, setting: Setting, key: str, properties: Properties) -> None:
+    def _apply_setting(self, setting: Setting, key: str, properties: Properties) -> None:
         value = properties.get(key, setting.default)
         if value is not None:
-            self.on(setting.put, properties, {setting.argument: value} if setting.argument else value)
+            self.call_on_resource(setting.put, properties, {setting.argument: value} if setting.argument else value)
         elif setting.remove:
-            self.on(setting.remove, properties)
+            self.call_on_resource(setting.remove, properties)
 
-    def _exchange(self, members: Members, key: str, before: Properties, after: Properties) -> None:
+    def _update_members(self, members: Members, key: str, before: Properties, after: Properties) -> None:
         def name(item: Json) -> Json:
             return item[members.argument] if isinstance(item, Mapping) else item
 
@@ -295,10 +297,12 @@ class Adapter:
         desired_names = [name(item) for item in desired]
         for item in current:
             if name(item) not in desired_names:
-                self.on(members.remove, after, {members.argument: name(item)})
+                self.call_on_resource(members.remove, after, {members.argument: name(item)})
         for item in desired:
             if item not in current:
-                self.on(members.add, after, item if isinstance(item, Mapping) else {members.argument: item})
+                self.call_on_resource(
+                    members.add, after, item if isinstance(item, Mapping) else {members.argument: item}
+                )
 
     def _can_change(self, key: str) -> bool:
         kind, name = self.kind, self.kind.rename.get(key, key)
@@ -316,14 +320,14 @@ class Adapter:
         tags = {"Tags"} if kind.service in TAG_CALLS else set()
         return {*kind.settings, *kind.members, *kind.own_properties} | tags
 
-    def _represented(self, properties: Properties) -> Properties:
-        return without(self.translated(properties), *self.kind.ignored)
+    def _api_properties(self, properties: Properties) -> Properties:
+        return omit_keys(self.translate(properties), *self.kind.ignored)
 
     def _format(self, text: str, values: Mapping[str, Any]) -> str:
-        scope_values = {"account": self.scope.account, "region": self.scope.region, "unique": self.new_name()}
+        scope_values = {"account": self.scope.account, "region": self.scope.region, "unique": self.generate_name()}
         return text.format(**{"id": self.id, **scope_values, **values})
 
-    def _with_tags(self, properties: Properties) -> Properties:
+    def _convert_tags(self, properties: Properties) -> Properties:
         if "Tags" in properties and self.kind.service in TAG_CALLS:
             return {**properties, "Tags": TAG_CALLS[self.kind.service].to_list(tag_map(properties))}
         return properties
@@ -331,17 +335,17 @@ class Adapter:
     def _client(self) -> Any:
         return client(self.kind.service, region=self.scope.region, account=self.scope.account)
 
-    def _input(self, operation: str) -> Shape | None:
+    def _input_shape(self, operation: str) -> Shape | None:
         meta = self._client().meta
         shape: Shape | None = meta.service_model.operation_model(meta.method_to_api_mapping[operation]).input_shape
         return shape
 
-    def _output(self, operation: str) -> Any:
+    def _output_shape(self, operation: str) -> Any:
         meta = self._client().meta
         return meta.service_model.operation_model(meta.method_to_api_mapping[operation]).output_shape
 
 
-def patch(before: Mapping[str, Any], after: Mapping[str, Any], paths: Mapping[str, str]) -> list[dict[str, str]]:
+def build_patch(before: Mapping[str, Any], after: Mapping[str, Any], paths: Mapping[str, str]) -> list[dict[str, str]]:
     """Return the patch operations that change properties from one state to the other.
 
     Args:
@@ -369,12 +373,12 @@ def tag_map(properties: Properties) -> dict[str, str]:
     return {str(tag["Key"]): str(tag["Value"]) for tag in tags}
 
 
-def select(properties: Properties, *keys: str) -> Properties:
+def select_keys(properties: Properties, *keys: str) -> Properties:
     """Return the named properties that are set."""
     return {key: properties[key] for key in keys if key in properties}
 
 
-def without(properties: Properties, *keys: str) -> Properties:
+def omit_keys(properties: Properties, *keys: str) -> Properties:
     """Return all properties except the named ones."""
     return {key: value for key, value in properties.items() if key not in keys}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, patch, select, without
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, build_patch, omit_keys, select_keys
 
 
 class Method(Adapter):
@@ -11,18 +11,18 @@ class Method(Adapter):
     def configure(self, before: Properties, after: Properties) -> None:  # noqa: ARG002 - a method is always recreated
         """Create the method's responses and integration."""
         for response in after.get("MethodResponses", []):
-            self.on("put_method_response", after, response)
+            self.call_on_resource("put_method_response", after, response)
         if integration := after.get("Integration"):
             # A method's own HttpMethod differs from that of its integration.
             method_id = {"restApiId": after["RestApiId"], "resourceId": after["ResourceId"]}
             self.call(
                 "put_integration",
-                without(integration, "IntegrationResponses"),
+                omit_keys(integration, "IntegrationResponses"),
                 method_id,
                 httpMethod=after["HttpMethod"],
             )
             for response in integration.get("IntegrationResponses", []):
-                self.on("put_integration_response", after, response)
+                self.call_on_resource("put_integration_response", after, response)
 
 
 class RestApi(Adapter):
@@ -30,18 +30,18 @@ class RestApi(Adapter):
 
     def patches(self, before: Properties, after: Properties) -> list[dict[str, str]]:
         """Return the patch operations, including the one that changes the endpoint type."""
-        current, desired = _endpoint(before), _endpoint(after)
-        return super().patches(before, after) + patch(
+        current, desired = _endpoint_type(before), _endpoint_type(after)
+        return super().patches(before, after) + build_patch(
             {"type": current}, {"type": desired}, {"type": f"/endpointConfiguration/types/{current}"}
         )
 
 
-def _endpoint(properties: Properties) -> str:
+def _endpoint_type(properties: Properties) -> str:
     return str(properties.get("EndpointConfiguration", {}).get("Types", ["EDGE"])[0])
 
 
 # Patch path for each property of a method setting.
-_METHOD_SETTINGS = {
+_METHOD_SETTING_PATHS = {
     "CacheDataEncrypted": "caching/dataEncrypted",
     "CacheTtlInSeconds": "caching/ttlInSeconds",
     "CachingEnabled": "caching/enabled",
@@ -51,7 +51,7 @@ _METHOD_SETTINGS = {
     "ThrottlingBurstLimit": "throttling/burstLimit",
     "ThrottlingRateLimit": "throttling/rateLimit",
 }
-_ACCESS_LOG = {"DestinationArn": "/accessLogSettings/destinationArn", "Format": "/accessLogSettings/format"}
+_ACCESS_LOG_PATHS = {"DestinationArn": "/accessLogSettings/destinationArn", "Format": "/accessLogSettings/format"}
 
 
 class Stage(Adapter):
@@ -60,14 +60,14 @@ class Stage(Adapter):
     def configure(self, before: Properties, after: Properties) -> None:
         """Patch the access log and the method settings, which the create operation does not support."""
         current, desired = before.get("AccessLogSetting", {}), after.get("AccessLogSetting", {})
-        operations = patch(current, desired, _ACCESS_LOG) if desired else []
+        operations = build_patch(current, desired, _ACCESS_LOG_PATHS) if desired else []
         if current and not desired:
             operations = [{"op": "remove", "path": "/accessLogSettings"}]
         for setting in after.get("MethodSettings", []):
             if setting not in before.get("MethodSettings", []):
                 path = setting.get("ResourcePath", "/*").removeprefix("/").replace("/", "~1")
                 setting_path = f"/{path if path == '*' else '~1' + path}/{setting.get('HttpMethod', '*')}"
-                named = {name: f"{setting_path}/{suffix}" for name, suffix in _METHOD_SETTINGS.items()}
-                operations += patch({}, setting, select(named, *setting))
+                named = {name: f"{setting_path}/{suffix}" for name, suffix in _METHOD_SETTING_PATHS.items()}
+                operations += build_patch({}, setting, select_keys(named, *setting))
         if operations:
-            self.on("update_stage", after, {"patchOperations": operations})
+            self.call_on_resource("update_stage", after, {"patchOperations": operations})

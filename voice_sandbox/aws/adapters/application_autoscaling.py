@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, without
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, omit_keys
 
 
 class ScalingPolicy(Adapter):
     """A policy of a scalable target."""
 
-    def translated(self, properties: Properties) -> Properties:
+    def translate(self, properties: Properties) -> Properties:
         """Split the target's id, if a template uses it, into the three parts that the API requires."""
         if "ScalingTargetId" not in properties:
             return properties
         resource, dimension, namespace = properties["ScalingTargetId"].split("|")
         target = {"ResourceId": resource, "ScalableDimension": dimension, "ServiceNamespace": namespace}
-        return {**without(properties, "ScalingTargetId"), **target}
+        return {**omit_keys(properties, "ScalingTargetId"), **target}

@@ -7,12 +7,12 @@ import time
 from voice_sandbox.aws.adapters.adapter import Adapter, Properties
 
 POLL_S = 0.1
-PAUSE_S = 120.0
+PAUSE_TIMEOUT_S = 120.0
 """Maximum wait for an instance refresh during a checkpoint pause or the bake time."""
 STALL_TIMEOUT_S = 600.0
 """Maximum wait for a group while none of its hosts comes into service or is replaced."""
-PAUSES = ("Waiting at a checkpoint.", "Baking.")
-PAUSED = "set `rollout.checkpoint_pause_s` and `rollout.bake_s` to 0 in the rehearsed file"
+PAUSE_REASONS = ("Waiting at a checkpoint.", "Baking.")
+PAUSE_ADVICE = "set `rollout.checkpoint_pause_s` and `rollout.bake_s` to 0 in the rehearsed file"
 STALL_ADVICE = "see the consoles of its hosts, and the log of the local AWS for incomplete lifecycle actions"
 
 
@@ -23,7 +23,7 @@ class Progress:
         self._group, self._last_progress_at = group, time.monotonic()
         self._last: object = None
 
-    def refuse_standstill(self, now: object, text: str, limit_s: float, remedy: str) -> None:
+    def raise_if_stalled(self, now: object, text: str, limit_s: float, remedy: str) -> None:
         """Raise an error if nothing has changed for too long.
 
         Args:
@@ -59,7 +59,7 @@ class Group(Adapter):
             serving = sum(host["LifecycleState"] == "InService" for host in group["Instances"])
             if serving >= group["MinSize"]:
                 return
-            progress.refuse_standstill(
+            progress.raise_if_stalled(
                 serving, f"{serving} of {group['MinSize']} hosts are in service", STALL_TIMEOUT_S, STALL_ADVICE
             )
             activities = self.call("describe_scaling_activities", AutoScalingGroupName=self.id)["Activities"]
@@ -103,13 +103,15 @@ class Group(Adapter):
                     f"{instance_refresh.get('StatusReason')}"
                 )
             reason, percent = instance_refresh.get("StatusReason") or "", instance_refresh.get("PercentageComplete", 0)
-            limit, remedy = (PAUSE_S, PAUSED) if reason in PAUSES else (STALL_TIMEOUT_S, STALL_ADVICE)
-            progress.refuse_standstill(
+            limit, remedy = (
+                (PAUSE_TIMEOUT_S, PAUSE_ADVICE) if reason in PAUSE_REASONS else (STALL_TIMEOUT_S, STALL_ADVICE)
+            )
+            progress.raise_if_stalled(
                 (percent, reason), f"{percent} % of its hosts are replaced {reason}".strip(), limit, remedy
             )
             time.sleep(POLL_S)
 
-    def translated(self, properties: Properties) -> Properties:
+    def translate(self, properties: Properties) -> Properties:
         """Convert tags and subnets to the API's format."""
         name = properties["AutoScalingGroupName"]
         tags = [{"ResourceId": name, "ResourceType": "auto-scaling-group", **tag} for tag in properties.get("Tags", [])]
@@ -120,7 +122,7 @@ class Group(Adapter):
         """Set the group's tags and metrics."""
         super().configure(before, after)
         for metrics in after.get("MetricsCollection", []):
-            self.on("enable_metrics_collection", after, metrics)
+            self.call_on_resource("enable_metrics_collection", after, metrics)
         current, desired = ({tag["Key"]: tag for tag in item["Tags"]} for item in (before, after))
         if removed := [current[key] for key in sorted(current.keys() - desired.keys())]:
             self.call("delete_tags", Tags=removed)

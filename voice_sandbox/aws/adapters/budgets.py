@@ -8,9 +8,9 @@ from voice_sandbox.aws.adapters.adapter import Adapter, Properties
 class Budget(Adapter):
     """A budget, whose name is a nested property."""
 
-    def translated(self, properties: Properties) -> Properties:
+    def translate(self, properties: Properties) -> Properties:
         """Add the account, and a name if the template omits it."""
-        name = properties["Budget"].get("BudgetName") or self.id or self.new_name()
+        name = properties["Budget"].get("BudgetName") or self.id or self.generate_name()
         return {**properties, "AccountId": self.scope.account, "Budget": {**properties["Budget"], "BudgetName": name}}
 
     def configure(self, before: Properties, after: Properties) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, select, tag_map
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, select_keys, tag_map
 from voice_sandbox.aws.shapes import Json
 
 
@@ -14,7 +14,7 @@ class Address(Adapter):
 
     def address(self, properties: Properties) -> dict[str, Any]:  # noqa: ARG002 - none of them names it
         """Return the allocation id."""
-        return select(dict(self.attributes()), "AllocationId")
+        return select_keys(dict(self.attributes()), "AllocationId")
 
     def tag_target(self) -> str:
         """Return the allocation id."""
@@ -38,9 +38,9 @@ class LaunchTemplate(Adapter):
         """Set the template's own tags."""
         self.retag(_specified_tags(before), _specified_tags(after))
 
-    def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:
+    def compare_with_actual(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:
         """Return the newest version without the template's own tags, which moto adds to the tag specifications."""
-        pairs = super().live(attached)
+        pairs = super().compare_with_actual(attached)
         if pairs:
             _, data = pairs["LaunchTemplateData"]
             tagged = data.get("TagSpecifications", [])
@@ -52,7 +52,7 @@ def _specified_tags(properties: Properties) -> dict[str, str]:
     return tag_map((properties.get("TagSpecifications") or [{}])[0])
 
 
-_PEER = {
+_PEER_FIELDS = {
     "SourceSecurityGroupId": ("UserIdGroupPairs", "GroupId"),
     "DestinationSecurityGroupId": ("UserIdGroupPairs", "GroupId"),
     "SourcePrefixListId": ("PrefixListIds", "PrefixListId"),
@@ -67,18 +67,18 @@ _DEFAULT_RULES: dict[str, list[Properties]] = {
 }
 
 
-def _permission(rule: Properties) -> dict[str, Any]:
+def _to_permission(rule: Properties) -> dict[str, Any]:
     """Convert a rule from the format of a template to that of EC2's requests."""
-    result: dict[str, Any] = select(rule, "IpProtocol", "FromPort", "ToPort")
-    for name, (group, key) in _PEER.items():
+    result: dict[str, Any] = select_keys(rule, "IpProtocol", "FromPort", "ToPort")
+    for name, (group, key) in _PEER_FIELDS.items():
         if name in rule:
-            result[group] = [{key: rule[name], **select(rule, "Description")}]
+            result[group] = [{key: rule[name], **select_keys(rule, "Description")}]
     return result
 
 
-def _template_rule(rule: Properties) -> Properties:
+def _to_template_rule(rule: Properties) -> Properties:
     """Convert a rule from the format of EC2's responses to that of a template."""
-    result = select(rule, "IpProtocol", "FromPort", "ToPort", "CidrIpv6", "Description")
+    result = select_keys(rule, "IpProtocol", "FromPort", "ToPort", "CidrIpv6", "Description")
     side = "Destination" if rule["IsEgress"] else "Source"
     if "CidrIpv4" in rule:
         result["CidrIp"] = rule["CidrIpv4"]
@@ -102,19 +102,19 @@ class SecurityGroup(Adapter):
                 ("authorize", [rule for rule in desired if rule not in current]),
             ):
                 if rules:
-                    permissions = [_permission(rule) for rule in rules]
+                    permissions = [_to_permission(rule) for rule in rules]
                     self.call(f"{verb}_security_group_{direction}", GroupId=self.id, IpPermissions=permissions)
 
-    def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:
+    def compare_with_actual(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:
         """Return the group with its inline rules. Rules that are separate resources of the stack are excluded."""
-        pairs = super().live(attached)
+        pairs = super().compare_with_actual(attached)
         if pairs is None:
             return None
         rule_ids = {adapter.id for adapter in attached if isinstance(adapter, Rule)}
         response = self.call("describe_security_group_rules", Filters=[{"Name": "group-id", "Values": [self.id]}])
         rules = [rule for rule in response["SecurityGroupRules"] if rule["SecurityGroupRuleId"] not in rule_ids]
         for key, always in _DEFAULT_RULES.items():
-            inline_rules = [_template_rule(rule) for rule in rules if rule["IsEgress"] == key.endswith("Egress")]
+            inline_rules = [_to_template_rule(rule) for rule in rules if rule["IsEgress"] == key.endswith("Egress")]
             pairs[key] = (self.properties.get(key, always), inline_rules)
         return pairs
 
@@ -122,6 +122,6 @@ class SecurityGroup(Adapter):
 class Rule(Adapter):
     """A rule as a separate resource, with which two security groups can refer to each other."""
 
-    def translated(self, properties: Properties) -> Properties:
+    def translate(self, properties: Properties) -> Properties:
         """Convert the rule to a group id and a permission."""
-        return {"GroupId": properties["GroupId"], "IpPermissions": [_permission(properties)]}
+        return {"GroupId": properties["GroupId"], "IpPermissions": [_to_permission(properties)]}

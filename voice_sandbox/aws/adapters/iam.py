@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, select
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, select_keys
 from voice_sandbox.aws.shapes import Json
 
 
@@ -18,9 +18,9 @@ class InlinePolicy(Adapter):
             if role not in current_roles:
                 self.call("delete_role_policy", RoleName=role, PolicyName=before["PolicyName"])
         for role in after.get("Roles", []):
-            self.call("put_role_policy", select(after, "PolicyName", "PolicyDocument"), RoleName=role)
+            self.call("put_role_policy", select_keys(after, "PolicyName", "PolicyDocument"), RoleName=role)
 
-    def live(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:  # noqa: ARG002
+    def compare_with_actual(self, attached: Sequence[Adapter]) -> dict[str, tuple[Json, Json]] | None:  # noqa: ARG002
         """Return the policy document of the first role."""
         role, name = self.properties["Roles"][0], self.properties["PolicyName"]
         response = self.call("get_role_policy", RoleName=role, PolicyName=name)
@@ -38,15 +38,17 @@ class ManagedPolicy(Adapter):
         """Delete old versions, then create a new default version."""
         super().configure(before, after)
         if before["PolicyDocument"] != after["PolicyDocument"]:
-            self._forget_versions()
-            self.on("create_policy_version", after, {**select(after, "PolicyDocument"), "SetAsDefault": True})
+            self._delete_old_versions()
+            self.call_on_resource(
+                "create_policy_version", after, {**select_keys(after, "PolicyDocument"), "SetAsDefault": True}
+            )
 
     def delete(self) -> None:
         """Delete the policy, after all versions except the default one."""
-        self._forget_versions()
+        self._delete_old_versions()
         super().delete()
 
-    def _forget_versions(self) -> None:
+    def _delete_old_versions(self) -> None:
         for version in self.call("list_policy_versions", PolicyArn=self.id)["Versions"]:
             if not version["IsDefaultVersion"]:
                 self.call("delete_policy_version", PolicyArn=self.id, VersionId=version["VersionId"])

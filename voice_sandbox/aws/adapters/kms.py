@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, without
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, omit_keys
 
 
 class Key(Adapter):
     """A key, whose rotation is enabled by a separate call."""
 
-    def translated(self, properties: Properties) -> Properties:
+    def translate(self, properties: Properties) -> Properties:
         """Convert an enabled rotation to the arguments of its call, and omit a disabled one."""
-        translated = super().translated(properties)
+        translated = super().translate(properties)
         if str(translated.get("EnableKeyRotation")).lower() == "true":
             return {**translated, "EnableKeyRotation": {}}
-        return without(translated, "EnableKeyRotation")
+        return omit_keys(translated, "EnableKeyRotation")

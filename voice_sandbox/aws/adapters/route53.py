@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, select
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, select_keys
 
 
 class HealthCheck(Adapter):
@@ -12,7 +12,7 @@ class HealthCheck(Adapter):
         """Update the settings that can change, such as the target and the failure threshold."""
         if before.get("HealthCheckConfig") != (config := after["HealthCheckConfig"]):
             fixed = {"Type", "RequestInterval", "MeasureLatency"}
-            self.call("update_health_check", select(config, *config.keys() - fixed), HealthCheckId=self.id)
+            self.call("update_health_check", select_keys(config, *config.keys() - fixed), HealthCheckId=self.id)
 
 
 class RecordSet(Adapter):
@@ -21,14 +21,14 @@ class RecordSet(Adapter):
     def configure(self, before: Properties, after: Properties) -> None:
         """Create or change the record. With another type or set identifier, it replaces the old record."""
         if before and any(before.get(key) != after.get(key) for key in ("Type", "SetIdentifier")):
-            self._change("DELETE", before)
-        self._change("UPSERT" if before else "CREATE", after)
+            self._change_record("DELETE", before)
+        self._change_record("UPSERT" if before else "CREATE", after)
 
     def delete(self) -> None:
-        self._change("DELETE", self.properties)
+        self._change_record("DELETE", self.properties)
 
-    def _change(self, action: str, properties: Properties) -> None:
-        record = select(properties, "Name", "Type", "TTL", "SetIdentifier", "Region", "HealthCheckId")
+    def _change_record(self, action: str, properties: Properties) -> None:
+        record = select_keys(properties, "Name", "Type", "TTL", "SetIdentifier", "Region", "HealthCheckId")
         if "ResourceRecords" in properties:
             record["ResourceRecords"] = [{"Value": value} for value in properties["ResourceRecords"]]
         if "AliasTarget" in properties:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, select
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, select_keys
 
 
 class Bucket(Adapter):
     """A bucket with properties that are nested differently in the API."""
 
-    def translated(self, properties: Properties) -> Properties:
+    def translate(self, properties: Properties) -> Properties:
         """Nest the properties as the API does, and add the bucket's location."""
-        result = super().translated(properties)
+        result = super().translate(properties)
         if self.scope.region != "us-east-1":  # the API does not accept us-east-1
             result["CreateBucketConfiguration"] = {"LocationConstraint": self.scope.region}
         if "AccessControl" in result:  # `LogDeliveryWrite` is `log-delivery-write`
@@ -30,7 +30,7 @@ class Bucket(Adapter):
 
 def _encryption_rule(rule: Properties) -> dict[str, Any]:
     default = {"ApplyServerSideEncryptionByDefault": rule["ServerSideEncryptionByDefault"]}
-    return default | select(rule, "BucketKeyEnabled")
+    return default | select_keys(rule, "BucketKeyEnabled")
 
 
 def _lifecycle_rule(rule: Properties) -> dict[str, Any]:

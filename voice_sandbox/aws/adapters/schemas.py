@@ -18,7 +18,7 @@ def schema(resource_type: str) -> dict[str, Any]:
     return schema
 
 
-def create_only(resource_type: str) -> list[list[str]]:
+def create_only_paths(resource_type: str) -> list[list[str]]:
     """Return the paths of the properties whose change requires a new resource.
 
     `conditionalCreateOnlyProperties` are not included. Whether they can change in place depends on the service, which
@@ -28,7 +28,7 @@ def create_only(resource_type: str) -> list[list[str]]:
     return [path.split("/")[2:] for path in paths]
 
 
-def identifier(resource_type: str) -> list[str]:
+def identifier_properties(resource_type: str) -> list[str]:
     """Return the properties that identify a resource, or an empty list if AWS generates one of them."""
     type_schema = schema(resource_type)
     keys = [path.split("/")[-1] for path in type_schema.get("primaryIdentifier", [])]

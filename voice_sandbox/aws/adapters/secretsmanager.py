@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, without
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, omit_keys
 
 
 class Secret(Adapter):
     """A secret with a given or a generated value. A generated value does not change until its rule changes."""
 
-    def translated(self, properties: Properties) -> Properties:
+    def translate(self, properties: Properties) -> Properties:
         """Return the properties, with a new value if the rule that generates it has changed."""
-        plain, rule = without(properties, "GenerateSecretString"), properties.get("GenerateSecretString")
+        plain, rule = omit_keys(properties, "GenerateSecretString"), properties.get("GenerateSecretString")
         if rule and rule != self.properties.get("GenerateSecretString"):
-            plain["SecretString"] = self._generate(rule)
+            plain["SecretString"] = self._generate_value(rule)
         return plain
 
-    def _generate(self, rule: Properties) -> str:
-        password = self.call("get_random_password", without(rule, "SecretStringTemplate", "GenerateStringKey"))
+    def _generate_value(self, rule: Properties) -> str:
+        password = self.call("get_random_password", omit_keys(rule, "SecretStringTemplate", "GenerateStringKey"))
         generated = str(password["RandomPassword"])
         if "GenerateStringKey" not in rule:
             return generated

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from voice_sandbox.aws.adapters.adapter import Adapter, Properties, changed_keys, select, without
+from voice_sandbox.aws.adapters.adapter import Adapter, Properties, changed_keys, omit_keys, select_keys
 
 
 class Topic(Adapter):
     """A topic, whose properties are attributes in the API. Inline subscriptions are not supported."""
 
-    def translated(self, properties: Properties) -> Properties:
+    def translate(self, properties: Properties) -> Properties:
         """Convert the topic's properties to attributes."""
-        attributes = without(properties, "Tags", "TopicName")
-        return {"Name": properties["TopicName"], "Attributes": attributes, **select(properties, "Tags")}
+        attributes = omit_keys(properties, "Tags", "TopicName")
+        return {"Name": properties["TopicName"], "Attributes": attributes, **select_keys(properties, "Tags")}
 
     def configure(self, before: Properties, after: Properties) -> None:
         """Set the attributes that differ."""
@@ -29,7 +29,7 @@ class TopicPolicy(Adapter):
         """Set the policy of the template's topics, and restore the default policy of removed topics."""
         for topic in before.get("Topics", []):
             if topic not in after["Topics"]:
-                self._set_policy(topic, self._owner_only(topic))
+                self._set_policy(topic, self._owner_only_policy(topic))
         for topic in after["Topics"]:
             self._set_policy(topic, after["PolicyDocument"])
 
@@ -40,7 +40,7 @@ class TopicPolicy(Adapter):
     def _set_policy(self, topic: str, policy: Properties) -> None:
         self.call("set_topic_attributes", TopicArn=topic, AttributeName="Policy", AttributeValue=policy)
 
-    def _owner_only(self, topic: str) -> dict[str, Any]:
+    def _owner_only_policy(self, topic: str) -> dict[str, Any]:
         statement = {
             "Effect": "Allow",
             "Principal": {"AWS": "*"},

@@ -19,7 +19,7 @@ class WebAcl(Adapter):
 
     def attributes(self) -> Mapping[str, Any]:
         """Return the ARN."""
-        return {"Arn": self.on("get_web_acl", self.properties)["WebACL"]["ARN"]}
+        return {"Arn": self.call_on_resource("get_web_acl", self.properties)["WebACL"]["ARN"]}
 
     def tag_target(self) -> str:
         """Return the ARN."""
@@ -29,6 +29,6 @@ class WebAcl(Adapter):
 class LoggingConfiguration(Adapter):
     """The logging configuration of a web ACL."""
 
-    def translated(self, properties: Properties) -> Properties:
+    def translate(self, properties: Properties) -> Properties:
         """Wrap the properties in the single argument that the API accepts."""
         return {"LoggingConfiguration": properties}

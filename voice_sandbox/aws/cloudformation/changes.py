@@ -18,7 +18,7 @@ from voice_sandbox.aws.cloudformation.stack import Stack
 class ChangeSet:
     """A change set, with the attributes that moto's serializer reads."""
 
-    NOTHING: ClassVar[str] = (
+    NO_CHANGES_MESSAGE: ClassVar[str] = (
         "The submitted information didn't contain changes. Submit different information to create a change set."
     )
 
@@ -48,13 +48,13 @@ class ChangeSet:
     def parameters(self) -> Mapping[str, str]:
         return self.desired.parameters
 
-    def refuse_if_empty(self) -> None:
+    def fail_if_empty(self) -> None:
         """Mark the change set as failed, as AWS does, if there are no changes."""
-        if self.change_set_type == "UPDATE" and not differs(self.stack, self.desired):
-            self.status, self.execution_status, self.status_reason = "FAILED", "UNAVAILABLE", self.NOTHING
+        if self.change_set_type == "UPDATE" and not has_changes(self.stack, self.desired):
+            self.status, self.execution_status, self.status_reason = "FAILED", "UNAVAILABLE", self.NO_CHANGES_MESSAGE
 
 
-def differs(stack: Stack, desired: DesiredState) -> bool:
+def has_changes(stack: Stack, desired: DesiredState) -> bool:
     """Return True if a stack differs from the desired state."""
     return (
         desired.template != stack.template_dict
@@ -63,7 +63,7 @@ def differs(stack: Stack, desired: DesiredState) -> bool:
     )
 
 
-def planned(stack: Stack, template: Mapping[str, Any]) -> list[Change]:
+def planned_changes(stack: Stack, template: Mapping[str, Any]) -> list[Change]:
     """Return the change of each resource whose part of the template differs."""
     old: Mapping[str, Any] = stack.template_dict.get("Resources", {})
     new: Mapping[str, Any] = template["Resources"]

@@ -12,9 +12,9 @@ from voice_sandbox.aws.adapters.table import KINDS
 from voice_sandbox.aws.clients import client
 from voice_sandbox.aws.cloudformation import faults
 from voice_sandbox.aws.cloudformation.functions import Evaluator
-from voice_sandbox.aws.cloudformation.removal import RETAIN, remove
+from voice_sandbox.aws.cloudformation.removal import RETAIN_POLICIES, delete_resources
 from voice_sandbox.aws.cloudformation.stack import Resource, Stack
-from voice_sandbox.aws.cloudformation.template import TemplateError, dependencies, in_order
+from voice_sandbox.aws.cloudformation.template import TemplateError, dependencies, dependency_order
 from voice_sandbox.aws.cloudformation.values import resolve_dynamic
 from voice_sandbox.aws.shapes import Json
 
@@ -66,7 +66,7 @@ class Deployment:
             parameters={**pseudo, **resolved},
             resource=lambda name: self._deployed_resource(name).physical_id,
             attribute=lambda name, attribute: self._deployed_resource(name).attribute(attribute),
-            imported=self._imported_value,
+            import_value=self._imported_value,
             zones=self._zones,
         )
 
@@ -78,37 +78,37 @@ class Deployment:
         """
         bodies = self.template["Resources"]
         needs = dependencies(bodies)
-        for name in in_order(needs):
+        for name in dependency_order(needs):
             if self._is_enabled(bodies[name]):
                 self._apply_resource(name, bodies[name], needs[name])
 
     def outputs(self) -> list[dict[str, Any]]:
         """Return the stack's outputs."""
-        events = []
+        results = []
         for key, body in (self.template.get("Outputs") or {}).items():
             if not self._is_enabled(body):
                 continue
             try:
-                events.append(
+                results.append(
                     {
                         "OutputKey": key,
-                        "OutputValue": self.evaluator.value(body["Value"]),
+                        "OutputValue": self.evaluator.evaluate(body["Value"]),
                         "Description": body.get("Description"),
-                        "ExportName": self.evaluator.value(body.get("Export", {}).get("Name")),
+                        "ExportName": self.evaluator.evaluate(body.get("Export", {}).get("Name")),
                     }
                 )
             except TemplateError as error:
                 raise DeploymentError(f"Output {key}: {error}") from error
-        return events
+        return results
 
-    def unwanted_resources(self) -> list[Resource]:
+    def pop_unwanted_resources(self) -> list[Resource]:
         """Remove and return the resources that the template no longer contains."""
         bodies = self.template["Resources"]
         removed = [name for name in self.stack.resources if name not in bodies or not self._is_enabled(bodies[name])]
         return [self.stack.resources.pop(name) for name in removed]
 
     def _is_enabled(self, body: Mapping[str, Any]) -> bool:
-        return "Condition" not in body or self.evaluator.condition(body["Condition"])
+        return "Condition" not in body or self.evaluator.evaluate_condition(body["Condition"])
 
     def _apply_resource(self, name: str, body: Mapping[str, Any], needs: set[str]) -> None:
         """Create, change, replace or keep one resource."""
@@ -119,12 +119,14 @@ class Deployment:
         same_kind = current is not None and current.adapter.kind is kind
         verb, failed = "UPDATE" if same_kind else "CREATE", current or target
         try:
-            properties = self.evaluator.value(body.get("Properties", {}))
+            properties = self.evaluator.evaluate(body.get("Properties", {}))
             target.has_explicit_name = kind.name in properties
             if kind.name and not target.has_explicit_name:
                 updates_in_place = current is not None and same_kind and not current.has_explicit_name
                 properties[kind.name] = (
-                    current.adapter.properties[kind.name] if current and updates_in_place else target.adapter.new_name()
+                    current.adapter.properties[kind.name]
+                    if current and updates_in_place
+                    else target.adapter.generate_name()
                 )
             if current is None and self._can_import(target, properties):
                 self._import(target, properties)
@@ -136,48 +138,48 @@ class Deployment:
                 self._update(current, target, properties)
                 return
             verb, failed = "CREATE", target
-            self._create(target, _with_new_name(target, current, properties), current)
+            self._create(target, _assign_new_name(target, current, properties), current)
         except Exception as error:
-            self.stack.report(failed, f"{verb}_FAILED", str(error))
+            self.stack.set_resource_status(failed, f"{verb}_FAILED", str(error))
             raise DeploymentError(f"The following resource(s) failed to {verb.lower()}: [{name}]. {error}") from error
 
     def _create(self, target: Resource, properties: Properties, current: Resource | None) -> None:
         adapter = target.adapter
-        self.stack.report(target, "CREATE_IN_PROGRESS")
+        self.stack.set_resource_status(target, "CREATE_IN_PROGRESS")
         try:
-            faults.raise_for(self.stack.name, target.logical_id)
+            faults.raise_injected_fault(self.stack.name, target.logical_id)
             adapter.create(self._resolve(properties))
         except Exception:
             if adapter.id:
                 target.apply_properties(properties)
-                remove(self.stack, [target], keep=frozenset())
+                delete_resources(self.stack, [target], keep=frozenset())
             raise
         target.apply_properties(properties)
         if current is not None:
             self.superseded.append(current)
         self.stack.resources[target.logical_id] = target
-        self.stack.report(target, "CREATE_COMPLETE")
+        self.stack.set_resource_status(target, "CREATE_COMPLETE")
 
     def _can_import(self, target: Resource, properties: Properties) -> bool:
         """Return True if automatic import applies to an existing resource that belongs to no stack."""
         kind, owned = target.adapter.kind, self.owned
-        if owned is None or not importable(target.body, kind):
+        if owned is None or not is_importable(target.body, kind):
             return False
         return (target.resource_type, str(properties[kind.name])) not in owned and target.adapter.exists(properties)
 
     def _import(self, target: Resource, properties: Properties) -> None:
         """Import an existing resource into the stack unchanged; differences from the template are drift."""
-        self.stack.report(target, "IMPORT_IN_PROGRESS")
+        self.stack.set_resource_status(target, "IMPORT_IN_PROGRESS")
         target.imported = True
         target.apply_properties(properties)
         self.stack.resources[target.logical_id] = target
-        self.stack.report(target, "IMPORT_COMPLETE")
+        self.stack.set_resource_status(target, "IMPORT_COMPLETE")
 
     def _update(self, current: Resource, target: Resource, properties: Properties) -> None:
         current.body, current.needs, current.has_explicit_name = target.body, target.needs, target.has_explicit_name
         if properties == current.adapter.properties:
             return
-        self.stack.report(current, "UPDATE_IN_PROGRESS")
+        self.stack.set_resource_status(current, "UPDATE_IN_PROGRESS")
         before = current.adapter.properties
         current.adapter.update_policy = self._update_policy(target.body)
         try:
@@ -191,10 +193,10 @@ class Deployment:
             current.apply_properties(before)
             raise
         current.apply_properties(properties)
-        self.stack.report(current, "UPDATE_COMPLETE")
+        self.stack.set_resource_status(current, "UPDATE_COMPLETE")
 
     def _update_policy(self, body: Mapping[str, Any]) -> Properties:
-        policy: Properties = self.evaluator.value(body.get("UpdatePolicy", {}))
+        policy: Properties = self.evaluator.evaluate(body.get("UpdatePolicy", {}))
         if self.rolls_back and (refresh := policy.get("AutoScalingInstanceRefresh")):
             preferences = {name: item for name, item in refresh["Preferences"].items() if name != "AlarmSpecification"}
             return {"AutoScalingInstanceRefresh": {**refresh, "Preferences": preferences}}
@@ -221,7 +223,7 @@ class Deployment:
         return sorted(zone["ZoneName"] for zone in api.describe_availability_zones()["AvailabilityZones"])
 
 
-def _with_new_name(target: Resource, current: Resource, properties: Properties) -> Properties:
+def _assign_new_name(target: Resource, current: Resource, properties: Properties) -> Properties:
     """Return properties with a new name, so that a resource can be created while its predecessor still exists."""
     key = target.adapter.kind.name
     if not key:
@@ -232,10 +234,10 @@ def _with_new_name(target: Resource, current: Resource, properties: Properties) 
             "CloudFormation cannot update a stack when a custom-named resource requires replacing. "
             f"Rename {name} and update the stack again."
         )
-    return properties if target.has_explicit_name else {**properties, key: target.adapter.new_name()}
+    return properties if target.has_explicit_name else {**properties, key: target.adapter.generate_name()}
 
 
-def importable(body: Mapping[str, Any], kind: Kind) -> bool:
+def is_importable(body: Mapping[str, Any], kind: Kind) -> bool:
     """Return True if automatic import applies to a resource.
 
     It does if the resource's name is literal, and if its deletion policy retains it.
@@ -243,4 +245,4 @@ def importable(body: Mapping[str, Any], kind: Kind) -> bool:
     Source: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/import-resources-automatically.html
     """
     name = body.get("Properties", {}).get(kind.name) if kind.name else None
-    return isinstance(name, str) and body.get("DeletionPolicy") in RETAIN
+    return isinstance(name, str) and body.get("DeletionPolicy") in RETAIN_POLICIES

@@ -40,17 +40,17 @@ class Detection:
         return "DRIFTED" if self.drifted_stack_resource_count else "IN_SYNC"
 
 
-def detect(stack: Stack, names: Collection[str] = ()) -> Detection:
+def detect_drift(stack: Stack, names: Collection[str] = ()) -> Detection:
     """Compare the named resources of a stack, by default all of them, with their actual state."""
     drifts = [
-        _drift(stack, resource)
+        _resource_drift(stack, resource)
         for name, resource in list(stack.resources.items())
         if resource.adapter.kind.live and (not names or name in names)
     ]
     return Detection(stack.stack_id, drifts)
 
 
-def _drift(stack: Stack, resource: Resource) -> dict[str, Any]:
+def _resource_drift(stack: Stack, resource: Resource) -> dict[str, Any]:
     attached = [item.adapter for item in stack.resources.values() if resource.logical_id in item.needs]
     description: dict[str, Any] = {
         "StackId": stack.stack_id,
@@ -60,7 +60,7 @@ def _drift(stack: Stack, resource: Resource) -> dict[str, Any]:
         "Timestamp": utcnow(),
     }
     try:
-        live = resource.adapter.live(attached)
+        live = resource.adapter.compare_with_actual(attached)
     except ClientError as error:
         if not is_missing(error):
             raise
@@ -99,10 +99,10 @@ def _matches_expected(expected: Json, actual: Json) -> bool:
         )
     if expected in ([], {}, "", None) and actual in ([], {}, "", None):
         return True
-    return any(one == other for one in _readings(expected) for other in _readings(actual))
+    return any(one == other for one in _possible_values(expected) for other in _possible_values(actual))
 
 
-def _readings(value: Json) -> Iterator[Json]:
+def _possible_values(value: Json) -> Iterator[Json]:
     """Yield a value and, if the value is JSON text such as a policy, its parsed content."""
     yield value
     if isinstance(value, str) and value.startswith("{"):

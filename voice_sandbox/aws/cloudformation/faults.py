@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_files: list[Path] = []
+_fault_files: list[Path] = []
 
 
-def read_from(file: Path) -> None:
+def read_faults_from(file: Path) -> None:
     """Read the faults from a file with one ``stack/logical id`` per line. Changes of the file take effect."""
-    _files.append(file)
+    _fault_files.append(file)
 
 
-def raise_for(stack: str, logical_id: str) -> None:
+def raise_injected_fault(stack: str, logical_id: str) -> None:
     """Raise an error if a file of faults contains the resource.
 
     Raises:
         RuntimeError: The file contains the resource.
     """
-    if any(file.exists() and f"{stack}/{logical_id}" in file.read_text().splitlines() for file in _files):
+    if any(file.exists() and f"{stack}/{logical_id}" in file.read_text().splitlines() for file in _fault_files):
         raise RuntimeError("a fault injected by a drill")

@@ -24,7 +24,7 @@ class Evaluator:
         parameters: Resolved parameters and pseudo parameters.
         resource: Returns the physical id of a resource.
         attribute: Returns an attribute of a resource.
-        imported: Returns the value of another stack's export.
+        import_value: Returns the value of another stack's export.
         zones: Returns the availability zones of a region.
     """
 
@@ -32,25 +32,25 @@ class Evaluator:
     parameters: Mapping[str, Any]
     resource: Callable[[str], str]
     attribute: Callable[[str, str], Any]
-    imported: Callable[[str], Any]
+    import_value: Callable[[str], Any]
     zones: Callable[[str], list[str]]
     _conditions: dict[str, bool] = field(default_factory=dict)
 
-    def value(self, node: Json) -> Json:
+    def evaluate(self, node: Json) -> Json:
         """Evaluate a part of a template."""
-        result = self._value(node)
+        result = self._evaluate(node)
         return None if result is _NO_VALUE else result
 
-    def condition(self, name: str) -> bool:
+    def evaluate_condition(self, name: str) -> bool:
         if name not in self._conditions:
             if name not in self.template.get("Conditions", {}):
                 raise TemplateError(f"Template error: unresolved condition {name}")
-            self._conditions[name] = bool(self.value(self.template["Conditions"][name]))
+            self._conditions[name] = bool(self.evaluate(self.template["Conditions"][name]))
         return self._conditions[name]
 
-    def _value(self, node: Json) -> Json:
+    def _evaluate(self, node: Json) -> Json:
         if isinstance(node, list):
-            return [value for item in node if (value := self._value(item)) is not _NO_VALUE]
+            return [value for item in node if (value := self._evaluate(item)) is not _NO_VALUE]
         if not isinstance(node, dict):
             return node
         if len(node) == 1:
@@ -60,7 +60,7 @@ class Evaluator:
                 return function(self, argument)
             if key.startswith("Fn::"):
                 raise TemplateError(f"Template error: the sandbox does not support {key}")
-        return {key: value for key, item in node.items() if (value := self._value(item)) is not _NO_VALUE}
+        return {key: value for key, item in node.items() if (value := self._evaluate(item)) is not _NO_VALUE}
 
     def ref(self, name: str) -> Json:
         if name == "AWS::NoValue":
@@ -70,12 +70,12 @@ class Evaluator:
     def get_att(self, argument: str | list[Any]) -> Json:
         """Evaluate `Fn::GetAtt`, in list or dotted form."""
         name, attribute = argument.split(".", 1) if isinstance(argument, str) else argument
-        return self.attribute(name, self.value(attribute))
+        return self.attribute(name, self.evaluate(attribute))
 
     def sub(self, argument: str | list[Any]) -> str:
         """Evaluate `Fn::Sub`."""
         text, variables = (argument, {}) if isinstance(argument, str) else argument
-        variables = {name: self.value(node) for name, node in variables.items()}
+        variables = {name: self.evaluate(node) for name, node in variables.items()}
         pieces, end = [], 0
         for match in SUBSTITUTION.finditer(text):
             literal, name = match.groups()
@@ -84,74 +84,74 @@ class Evaluator:
             if literal:
                 pieces.append(f"${{{name}}}")
             elif name in variables:
-                pieces.append(_text(variables[name]))
+                pieces.append(_to_text(variables[name]))
             else:
-                pieces.append(_text(self.get_att(name) if "." in name else self.ref(name)))
+                pieces.append(_to_text(self.get_att(name) if "." in name else self.ref(name)))
         return "".join([*pieces, text[end:]])
 
-    def choose(self, argument: list[Any]) -> Json:
+    def choose_branch(self, argument: list[Any]) -> Json:
         """Evaluate `Fn::If`."""
         name, if_true, if_false = argument
-        return self._value(if_true if self.condition(name) else if_false)
+        return self._evaluate(if_true if self.evaluate_condition(name) else if_false)
 
     def find_in_map(self, argument: list[Any]) -> Json:
         """Evaluate `Fn::FindInMap`."""
-        name, first, second = (self.value(item) for item in argument[:3])
+        name, first, second = (self.evaluate(item) for item in argument[:3])
         try:
-            return self.value(self.template["Mappings"][name][first][second])
+            return self.evaluate(self.template["Mappings"][name][first][second])
         except KeyError as error:
             raise TemplateError(f"Template error: Unable to get mapping for {name}::{first}::{second}") from error
 
     def cidr(self, argument: list[Any]) -> list[str]:
         """Evaluate `Fn::Cidr`."""
-        block, count, bits = ([*self.value(argument), 8])[:3]
+        block, count, bits = ([*self.evaluate(argument), 8])[:3]
         network = ipaddress.ip_network(block)
         parts = network.subnets(new_prefix=network.max_prefixlen - int(bits))
         return [str(next(parts)) for _ in range(int(count))]
 
-    def joined(self, argument: list[Any]) -> str:
+    def join(self, argument: list[Any]) -> str:
         """Evaluate `Fn::Join`."""
         separator, items = argument
-        return str(separator).join(_text(item) for item in self.value(items))
+        return str(separator).join(_to_text(item) for item in self.evaluate(items))
 
     def equals(self, argument: list[Any]) -> bool:
         """Evaluate `Fn::Equals`."""
-        left, right = (self.value(item) for item in argument)
-        return _text(left) == _text(right)
+        left, right = (self.evaluate(item) for item in argument)
+        return _to_text(left) == _to_text(right)
 
 
-def _text(value: Json) -> str:
+def _to_text(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _select(evaluator: Evaluator, argument: list[Any]) -> Json:
-    index, items = evaluator.value(argument)
+    index, items = evaluator.evaluate(argument)
     return items[int(index)]
 
 
 def _split(evaluator: Evaluator, argument: list[Any]) -> list[str]:
-    separator, text = evaluator.value(argument)
+    separator, text = evaluator.evaluate(argument)
     return str(text).split(separator)
 
 
 _FUNCTIONS: dict[str, Callable[[Evaluator, Any], Any]] = {
-    "Condition": lambda e, a: e.condition(a) if isinstance(a, str) else {"Condition": e.value(a)},
-    "Fn::And": lambda e, a: all(e.value(item) for item in a),
-    "Fn::Base64": lambda e, a: base64.b64encode(str(e.value(a)).encode()).decode(),
+    "Condition": lambda e, a: e.evaluate_condition(a) if isinstance(a, str) else {"Condition": e.evaluate(a)},
+    "Fn::And": lambda e, a: all(e.evaluate(item) for item in a),
+    "Fn::Base64": lambda e, a: base64.b64encode(str(e.evaluate(a)).encode()).decode(),
     "Fn::Cidr": Evaluator.cidr,
     "Fn::Equals": Evaluator.equals,
     "Fn::FindInMap": Evaluator.find_in_map,
-    "Fn::GetAZs": lambda e, a: e.zones(e.value(a) or e.parameters["AWS::Region"]),
+    "Fn::GetAZs": lambda e, a: e.zones(e.evaluate(a) or e.parameters["AWS::Region"]),
     "Fn::GetAtt": Evaluator.get_att,
-    "Fn::If": Evaluator.choose,
-    "Fn::ImportValue": lambda e, a: e.imported(e.value(a)),
-    "Fn::Join": Evaluator.joined,
-    "Fn::Length": lambda e, a: len(e.value(a)),
-    "Fn::Not": lambda e, a: not e.value(a[0]),
-    "Fn::Or": lambda e, a: any(e.value(item) for item in a),
+    "Fn::If": Evaluator.choose_branch,
+    "Fn::ImportValue": lambda e, a: e.import_value(e.evaluate(a)),
+    "Fn::Join": Evaluator.join,
+    "Fn::Length": lambda e, a: len(e.evaluate(a)),
+    "Fn::Not": lambda e, a: not e.evaluate(a[0]),
+    "Fn::Or": lambda e, a: any(e.evaluate(item) for item in a),
     "Fn::Select": _select,
     "Fn::Split": _split,
     "Fn::Sub": Evaluator.sub,
-    "Fn::ToJsonString": lambda e, a: json.dumps(e.value(a)),
+    "Fn::ToJsonString": lambda e, a: json.dumps(e.evaluate(a)),
     "Ref": Evaluator.ref,
 }

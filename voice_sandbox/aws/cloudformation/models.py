@@ -15,17 +15,19 @@ from moto.core.exceptions import ServiceException
 
 from voice_sandbox.aws.adapters.table import KINDS
 from voice_sandbox.aws.cloudformation import operations
-from voice_sandbox.aws.cloudformation.changes import ChangeSet, differs, planned
+from voice_sandbox.aws.cloudformation.changes import ChangeSet, has_changes, planned_changes
 from voice_sandbox.aws.cloudformation.deployment import DeploymentError
-from voice_sandbox.aws.cloudformation.drift import Detection, detect
+from voice_sandbox.aws.cloudformation.drift import Detection, detect_drift
 from voice_sandbox.aws.cloudformation.operations import DesiredState
 from voice_sandbox.aws.cloudformation.stack import Stack
-from voice_sandbox.aws.cloudformation.template import TemplateError, check, parse
+from voice_sandbox.aws.cloudformation.template import TemplateError, parse_template, validate_template
 from voice_sandbox.aws.cloudformation.values import resolve_parameters
 from voice_sandbox.aws.shapes import Json
 
-_COMPARABLE = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "UPDATE_ROLLBACK_FAILED"})
-_BROKEN = frozenset({"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED"})
+_COMPARABLE_STATUSES = frozenset(
+    {"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "UPDATE_ROLLBACK_FAILED"}
+)
+_BROKEN_STATUSES = frozenset({"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED"})
 
 
 class ChangeSetNotFoundError(ServiceException):
@@ -52,9 +54,9 @@ class SandboxCloudFormation(CloudFormationBackend):
         """Deploy a new stack. A failed stack ends in ROLLBACK_COMPLETE, with the reasons in its events."""
         self._reject_duplicate_name(name)
         with self._lock:
-            desired = self._read(template, parameters, options.get("tags"))
-            stack = self._enter(name, options)
-            operations.create(stack, desired, self.exports, self._claim)
+            desired = self._parse_desired_state(template, parameters, options.get("tags"))
+            stack = self._add_stack(name, options)
+            operations.create(stack, desired, self.exports, self._claim_exports)
             return stack
 
     def update_stack(  # type: ignore[override]
@@ -66,7 +68,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         tags: dict[str, str] | None,
     ) -> Stack:
         """Update a stack to a template, and roll back a failed update."""
-        _refuse_busy(self.get_stack(name))
+        _reject_if_busy(self.get_stack(name))
         with self._lock:
             stack = self.get_stack(name)
             new_parameters = {
@@ -75,8 +77,8 @@ class SandboxCloudFormation(CloudFormationBackend):
                 else entry["ParameterValue"]
                 for entry in parameters
             }
-            desired = self._read(template, new_parameters, tags)
-            if not differs(stack, desired):
+            desired = self._parse_desired_state(template, new_parameters, tags)
+            if not has_changes(stack, desired):
                 raise ValidationError(message="No updates are to be performed.")
             self._update(stack, desired)
             stack.role_arn = role_arn or stack.role_arn
@@ -102,10 +104,10 @@ class SandboxCloudFormation(CloudFormationBackend):
                 )
             for name in retain:
                 stack.resources.pop(name, None)
-            if operations.delete(stack, self._claim):
+            if operations.delete(stack, self._claim_exports):
                 self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
 
-    def protect(self, name: str, *, protected: bool) -> Stack:
+    def set_termination_protection(self, name: str, *, protected: bool) -> Stack:
         """Enable or disable a stack's termination protection."""
         stack = self.get_stack(name)
         stack.enable_termination_protection = protected
@@ -139,14 +141,14 @@ class SandboxCloudFormation(CloudFormationBackend):
     ) -> tuple[str, str]:
         """Plan a change of an existing or new stack, and return the ids of the change set and the stack."""
         if existing := self._live_stack(stack_name):
-            _refuse_busy(existing)
+            _reject_if_busy(existing)
         with self._lock:
             # moto passes "no tags" for a request without tags, which keeps the current ones.
-            desired = self._read(template, parameters, options.get("tags") or None)
+            desired = self._parse_desired_state(template, parameters, options.get("tags") or None)
             stack = self._live_stack(stack_name)
             if change_set_type == "CREATE" and (stack is None or stack.status != "REVIEW_IN_PROGRESS"):
-                stack = self._enter(stack_name, options)
-                stack.enter("REVIEW_IN_PROGRESS", "User Initiated")
+                stack = self._add_stack(stack_name, options)
+                stack.set_status("REVIEW_IN_PROGRESS", "User Initiated")
             if stack is None:
                 raise ValidationError(message=f"Stack [{stack_name}] does not exist")
             change_set = ChangeSet(
@@ -157,9 +159,9 @@ class SandboxCloudFormation(CloudFormationBackend):
                 desired=desired,
                 description=description,
                 notification_arns=options.get("notification_arns") or [],
-                changes=planned(stack, desired.template),
+                changes=planned_changes(stack, desired.template),
             )
-            change_set.refuse_if_empty()
+            change_set.fail_if_empty()
             self.change_sets[change_set.change_set_id] = change_set
             return change_set.change_set_id, stack.stack_id
 
@@ -191,7 +193,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         Raises:
             ValidationError: The change set cannot be executed.
         """
-        _refuse_busy(self.describe_change_set(change_set_name, stack_name).stack)
+        _reject_if_busy(self.describe_change_set(change_set_name, stack_name).stack)
         with self._lock:
             change_set = self.describe_change_set(change_set_name, stack_name)
             if change_set.execution_status != "AVAILABLE":
@@ -204,7 +206,7 @@ class SandboxCloudFormation(CloudFormationBackend):
                 replace(change_set.desired, owned=self._owned_resources()) if change_set.imports else change_set.desired
             )
             if change_set.stack.status == "REVIEW_IN_PROGRESS":
-                operations.create(change_set.stack, desired, self.exports, self._claim)
+                operations.create(change_set.stack, desired, self.exports, self._claim_exports)
             else:
                 self._update(change_set.stack, desired)
 
@@ -216,13 +218,13 @@ class SandboxCloudFormation(CloudFormationBackend):
         """
         with self._lock:
             stack = self.get_stack(name)
-            if stack.status not in _COMPARABLE:
+            if stack.status not in _COMPARABLE_STATUSES:
                 raise ValidationError(
                     message=f"Drift detection cannot be performed on stack {stack.name} in status {stack.status}"
                 )
             if unknown := sorted(set(resources or ()) - stack.resources.keys()):
                 raise ValidationError(message=f"Resources {unknown} do not exist in stack {stack.name}")
-            detection = detect(stack, resources or ())
+            detection = detect_drift(stack, resources or ())
             for drift in detection.drifts:
                 stack.resources[drift["LogicalResourceId"]].drift = drift
             if not resources:
@@ -231,7 +233,7 @@ class SandboxCloudFormation(CloudFormationBackend):
             self.detections[detection.stack_drift_detection_id] = detection
             return detection
 
-    def drift_detection(self, identifier: str) -> Detection:
+    def get_drift_detection(self, identifier: str) -> Detection:
         """Return a drift detection by its id.
 
         Raises:
@@ -242,9 +244,9 @@ class SandboxCloudFormation(CloudFormationBackend):
         return self.detections[identifier]
 
     def _update(self, stack: Stack, desired: DesiredState) -> None:
-        if stack.status in _BROKEN:
+        if stack.status in _BROKEN_STATUSES:
             raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")
-        operations.update(stack, desired, self.exports, self._claim)
+        operations.update(stack, desired, self.exports, self._claim_exports)
 
     def _owned_resources(self) -> frozenset[tuple[str, str]]:
         resources = [resource for stack in self.stacks.values() for resource in stack.resources.values()]
@@ -257,7 +259,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         if self._live_stack(name):
             raise AlreadyExistsException(f"Stack [{name}] already exists")
 
-    def _enter(self, name: str, options: dict[str, Any]) -> Stack:
+    def _add_stack(self, name: str, options: dict[str, Any]) -> Stack:
         self._reject_duplicate_name(name)
         stack = Stack(
             stack_id=generate_stack_id(name, self.region_name, self.account_id),
@@ -273,16 +275,16 @@ class SandboxCloudFormation(CloudFormationBackend):
         self.stacks[stack.stack_id] = stack
         return stack
 
-    def _read(self, body: str, parameters: dict[str, str], tags: dict[str, str] | None) -> DesiredState:
+    def _parse_desired_state(self, body: str, parameters: dict[str, str], tags: dict[str, str] | None) -> DesiredState:
         try:
-            template = parse(body)
-            check(template, KINDS.keys())
+            template = parse_template(body)
+            validate_template(template, KINDS.keys())
             resolved = resolve_parameters(template, parameters, region=self.region_name, account=self.account_id)
         except TemplateError as error:
             raise ValidationError(message=str(error)) from error
         return DesiredState(body, template, parameters, resolved, tags)
 
-    def _claim(self, stack: Stack, outputs: list[dict[str, Any]]) -> None:
+    def _claim_exports(self, stack: Stack, outputs: list[dict[str, Any]]) -> None:
         """Set a stack's exports to its outputs, unless another stack has the same export or imports a changed one."""
         values = {output["ExportName"]: str(output["OutputValue"]) for output in outputs if output["ExportName"]}
         own_exports = {name: item for name, item in self.exports.items() if item.exporting_stack_id == stack.stack_id}
@@ -302,7 +304,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         self.exports.update({name: Export(stack.stack_id, name, value) for name, value in values.items()})
 
 
-def _refuse_busy(stack: Stack) -> None:
+def _reject_if_busy(stack: Stack) -> None:
     """Reject an operation while another operation is in progress, as AWS does, instead of waiting."""
     if stack.status.endswith("_IN_PROGRESS") and stack.status != "REVIEW_IN_PROGRESS":
         raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")

@@ -10,7 +10,7 @@ from moto.cloudformation.parsing import Export
 from moto.core.utils import utcnow
 
 from voice_sandbox.aws.cloudformation.deployment import Deployment, DeploymentError
-from voice_sandbox.aws.cloudformation.removal import remove
+from voice_sandbox.aws.cloudformation.removal import delete_resources
 from voice_sandbox.aws.cloudformation.stack import Resource, Stack
 
 Claim = Callable[[Stack, list[dict[str, Any]]], None]
@@ -47,41 +47,41 @@ def create(stack: Stack, desired: DesiredState, exports: Mapping[str, Export], c
         exports: Exports of other stacks.
         claim: Registers the stack's own exports, or rejects them.
     """
-    stack.adopt(desired.body, desired.template, desired.parameters, desired.resolved, desired.tags)
-    stack.enter("CREATE_IN_PROGRESS", "User Initiated")
+    stack.record_template(desired.body, desired.template, desired.parameters, desired.resolved, desired.tags)
+    stack.set_status("CREATE_IN_PROGRESS", "User Initiated")
     deployment = Deployment(stack, desired.template, desired.resolved, exports, owned=desired.owned)
     try:
         _execute(stack, deployment, claim)
     except DeploymentError as error:
-        stack.enter("ROLLBACK_IN_PROGRESS", f"{error} Rollback requested by user.")
+        stack.set_status("ROLLBACK_IN_PROGRESS", f"{error} Rollback requested by user.")
         created = [each for each in stack.resources.values() if not each.imported]
-        failed = remove(stack, created, keep=frozenset({"Retain"}))
-        stack.forget_deleted()
-        stack.enter("ROLLBACK_FAILED" if failed else "ROLLBACK_COMPLETE", _reasons(failed))
+        failed = delete_resources(stack, created, keep=frozenset({"Retain"}))
+        stack.remove_deleted_resources()
+        stack.set_status("ROLLBACK_FAILED" if failed else "ROLLBACK_COMPLETE", _deletion_failure_reason(failed))
     else:
-        stack.enter("CREATE_COMPLETE")
+        stack.set_status("CREATE_COMPLETE")
 
 
 def update(stack: Stack, desired: DesiredState, exports: Mapping[str, Export], claim: Claim) -> None:
     """Update a deployed stack to another template, and roll back a failed update."""
     before = DesiredState(stack.template, stack.template_dict, stack.parameters, stack.resolved, stack.tags)
     previous = dict(stack.resources)
-    stack.enter("UPDATE_IN_PROGRESS", "User Initiated")
+    stack.set_status("UPDATE_IN_PROGRESS", "User Initiated")
     deployment = Deployment(stack, desired.template, desired.resolved, exports, owned=desired.owned)
     try:
         _execute(stack, deployment, claim)
     except DeploymentError as error:
-        stack.enter("UPDATE_ROLLBACK_IN_PROGRESS", str(error))
+        stack.set_status("UPDATE_ROLLBACK_IN_PROGRESS", str(error))
         _roll_back(stack, before, previous, exports)
         return
-    stack.adopt(desired.body, desired.template, desired.parameters, desired.resolved, desired.tags)
+    stack.record_template(desired.body, desired.template, desired.parameters, desired.resolved, desired.tags)
     stack.last_updated_time = utcnow()
-    stack.enter("UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")
-    unwanted = deployment.unwanted_resources()
+    stack.set_status("UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")
+    unwanted = deployment.pop_unwanted_resources()
     # As in AWS, a failed cleanup does not fail an update; it is reported as an event.
-    remove(stack, deployment.superseded, policy="UpdateReplacePolicy")
-    remove(stack, unwanted)
-    stack.enter("UPDATE_COMPLETE")
+    delete_resources(stack, deployment.superseded, policy="UpdateReplacePolicy")
+    delete_resources(stack, unwanted)
+    stack.set_status("UPDATE_COMPLETE")
 
 
 def _execute(stack: Stack, deployment: Deployment, claim: Claim) -> None:
@@ -99,13 +99,13 @@ def _roll_back(
     try:
         Deployment(stack, before.template, before.resolved, exports, rolls_back=True).apply()
     except DeploymentError as error:
-        stack.enter("UPDATE_ROLLBACK_FAILED", str(error))
+        stack.set_status("UPDATE_ROLLBACK_FAILED", str(error))
         return
-    remove(stack, [each for each in new_resources if not each.imported], keep=frozenset())
-    stack.enter("UPDATE_ROLLBACK_COMPLETE")
+    delete_resources(stack, [each for each in new_resources if not each.imported], keep=frozenset())
+    stack.set_status("UPDATE_ROLLBACK_COMPLETE")
 
 
-def _reasons(failed: Mapping[str, str]) -> str | None:
+def _deletion_failure_reason(failed: Mapping[str, str]) -> str | None:
     if not failed:
         return None
     detail = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
@@ -114,17 +114,17 @@ def _reasons(failed: Mapping[str, str]) -> str | None:
 
 def delete(stack: Stack, claim: Claim) -> bool:
     """Delete a stack's resources, and return True if all of them are deleted or retained."""
-    stack.enter("DELETE_IN_PROGRESS", "User Initiated")
+    stack.set_status("DELETE_IN_PROGRESS", "User Initiated")
     try:
         claim(stack, [])
     except DeploymentError as error:
-        stack.enter("DELETE_FAILED", str(error))
+        stack.set_status("DELETE_FAILED", str(error))
         return False
-    failed = remove(stack, stack.resources.values())
+    failed = delete_resources(stack, stack.resources.values())
     if failed:
-        stack.forget_deleted()
-        stack.enter("DELETE_FAILED", _reasons(failed))
+        stack.remove_deleted_resources()
+        stack.set_status("DELETE_FAILED", _deletion_failure_reason(failed))
         return False
     stack.deletion_time = utcnow()
-    stack.enter("DELETE_COMPLETE")
+    stack.set_status("DELETE_COMPLETE")
     return True

@@ -11,13 +11,17 @@ from botocore.exceptions import ClientError
 
 from voice_sandbox.aws.adapters.adapter import is_missing
 from voice_sandbox.aws.cloudformation.stack import Resource, Stack
-from voice_sandbox.aws.cloudformation.template import in_order
+from voice_sandbox.aws.cloudformation.template import dependency_order
 
-RETAIN = frozenset({"Retain", "RetainExceptOnCreate"})
+RETAIN_POLICIES = frozenset({"Retain", "RetainExceptOnCreate"})
 
 
-def remove(
-    stack: Stack, resources: Iterable[Resource], *, policy: str = "DeletionPolicy", keep: frozenset[str] = RETAIN
+def delete_resources(
+    stack: Stack,
+    resources: Iterable[Resource],
+    *,
+    policy: str = "DeletionPolicy",
+    keep: frozenset[str] = RETAIN_POLICIES,
 ) -> dict[str, str]:
     """Delete resources in reverse dependency order.
 
@@ -31,7 +35,7 @@ def remove(
         The reason for each logical id that could not be deleted; dependencies of such a resource are kept as well.
     """
     by_name = {resource.logical_id: resource for resource in resources}
-    order = in_order({name: resource.needs for name, resource in by_name.items()})
+    order = dependency_order({name: resource.needs for name, resource in by_name.items()})
     failed: dict[str, str] = {}
     blocked: set[str] = set()
     for name in reversed(order):
@@ -39,24 +43,24 @@ def remove(
         if name in blocked:
             blocked |= resource.needs
         elif resource.body.get(policy) in keep:
-            stack.report(resource, "DELETE_SKIPPED")
+            stack.set_resource_status(resource, "DELETE_SKIPPED")
         else:
-            reason = _delete(stack, resource, snapshot=resource.body.get(policy) == "Snapshot")
+            reason = _delete_resource(stack, resource, snapshot=resource.body.get(policy) == "Snapshot")
             if reason:
                 failed[name] = reason
                 blocked |= resource.needs
     return failed
 
 
-def _delete(stack: Stack, resource: Resource, *, snapshot: bool) -> str | None:
-    stack.report(resource, "DELETE_IN_PROGRESS")
+def _delete_resource(stack: Stack, resource: Resource, *, snapshot: bool) -> str | None:
+    stack.set_resource_status(resource, "DELETE_IN_PROGRESS")
     try:
         if snapshot:
             resource.adapter.snapshot()
         resource.adapter.delete()
     except Exception as error:  # noqa: BLE001 - any error of a service is the reason that the user has to see
         if not (isinstance(error, ClientError) and is_missing(error)):
-            stack.report(resource, "DELETE_FAILED", str(error))
+            stack.set_resource_status(resource, "DELETE_FAILED", str(error))
             return str(error)
-    stack.report(resource, "DELETE_COMPLETE")
+    stack.set_resource_status(resource, "DELETE_COMPLETE")
     return None

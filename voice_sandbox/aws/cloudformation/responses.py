@@ -45,19 +45,19 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
 
     def update_termination_protection(self) -> ActionResult:
         protected = bool(self._get_bool_param("EnableTerminationProtection"))
-        stack = self.stacks.protect(self._get_param("StackName"), protected=protected)
+        stack = self.stacks.set_termination_protection(self._get_param("StackName"), protected=protected)
         return ActionResult({"StackId": stack.stack_id})
 
     def describe_stack_resource(self) -> ActionResult:
-        stack, resources = self._resources()
+        stack, resources = self._requested_resources()
         return ActionResult({"StackResourceDetail": _resource_detail(stack, resources[0])})
 
     def describe_stack_resources(self) -> ActionResult:
-        stack, resources = self._resources()
+        stack, resources = self._requested_resources()
         return ActionResult({"StackResources": [_resource_detail(stack, item) for item in resources]})
 
     def list_stack_resources(self) -> ActionResult:
-        stack, resources = self._resources()
+        stack, resources = self._requested_resources()
         return ActionResult({"StackResourceSummaries": [_resource_detail(stack, item) for item in resources]})
 
     def detect_stack_drift(self) -> ActionResult:
@@ -67,14 +67,14 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         )
 
     def detect_stack_resource_drift(self) -> ActionResult:
-        stack, (resource, *_) = self._resources()
+        stack, (resource, *_) = self._requested_resources()
         drifts = self.stacks.detect_drift(stack.name, [resource.logical_id]).drifts
         if not drifts:
             raise ValidationError(message=f"Resource type {resource.resource_type} does not support drift detection")
         return ActionResult({"StackResourceDrift": drifts[0]})
 
     def describe_stack_drift_detection_status(self) -> ActionResult:
-        return ActionResult(self.stacks.drift_detection(self._get_param("StackDriftDetectionId")))
+        return ActionResult(self.stacks.get_drift_detection(self._get_param("StackDriftDetectionId")))
 
     def describe_stack_resource_drifts(self) -> ActionResult:
         stack = self.stacks.get_stack(self._get_param("StackName"))
@@ -88,21 +88,21 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         self.params.setdefault("ChangeSetType", "UPDATE")
         result = super().create_change_set()
         imports = bool(self._get_bool_param("ImportExistingResources"))
-        self.stacks.describe_change_set(*self._change_set()).imports = imports
+        self.stacks.describe_change_set(*self._change_set_names()).imports = imports
         return result
 
     def describe_change_set(self) -> ActionResult:
-        return ActionResult(self.stacks.describe_change_set(*self._change_set()))
+        return ActionResult(self.stacks.describe_change_set(*self._change_set_names()))
 
     def delete_change_set(self) -> ActionResult:
-        self.stacks.delete_change_set(*self._change_set())
+        self.stacks.delete_change_set(*self._change_set_names())
         return EmptyResult()
 
-    def _change_set(self) -> tuple[str, str | None]:
+    def _change_set_names(self) -> tuple[str, str | None]:
         return self._get_param("ChangeSetName"), self._get_param("StackName")
 
-    def _resources(self) -> tuple[Stack, list[Resource]]:
-        """Return the stack and the requested resources."""
+    def _requested_resources(self) -> tuple[Stack, list[Resource]]:
+        """Return the stack, and the resource that the request names or else all of its resources."""
         stack = self.stacks.get_stack(self._get_param("StackName"))
         requested = self._get_param("LogicalResourceId")
         matching_resources = [item for name, item in list(stack.resources.items()) if requested in (None, name)]

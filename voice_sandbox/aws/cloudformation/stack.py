@@ -140,7 +140,7 @@ class Stack:
 
         serialization_aliases: ClassVar[dict[str, str]] = {"Parameters": "parameter_list"}
 
-    def adopt(
+    def record_template(
         self,
         body: str,
         template: dict[str, Any],
@@ -154,7 +154,7 @@ class Stack:
         if tags is not None:
             self.tags = tags
 
-    def forget_deleted(self) -> None:
+    def remove_deleted_resources(self) -> None:
         """Remove deleted resources, so that another deletion only processes the remaining ones."""
         self.resources = {
             name: item
@@ -162,17 +162,19 @@ class Stack:
             if item.status not in {"DELETE_COMPLETE", "DELETE_SKIPPED"} and not item.imported
         }
 
-    def enter(self, status: str, reason: str | None = None) -> None:
+    def set_status(self, status: str, reason: str | None = None) -> None:
         """Set the stack's status, and add an event."""
         self.status, self.stack_status_reason = status, reason
-        self._event(self.name, self.stack_id, "AWS::CloudFormation::Stack", status, reason)
+        self._add_event(self.name, self.stack_id, "AWS::CloudFormation::Stack", status, reason)
 
-    def report(self, resource: Resource, status: str, reason: str | None = None) -> None:
+    def set_resource_status(self, resource: Resource, status: str, reason: str | None = None) -> None:
         """Set a resource's status, and add an event."""
         resource.status, resource.reason, resource.timestamp = status, reason, utcnow()
-        self._event(resource.logical_id, resource.physical_id, resource.resource_type, status, reason)
+        self._add_event(resource.logical_id, resource.physical_id, resource.resource_type, status, reason)
 
-    def _event(self, logical_id: str, physical_id: str, resource_type: str, status: str, reason: str | None) -> None:
+    def _add_event(
+        self, logical_id: str, physical_id: str, resource_type: str, status: str, reason: str | None
+    ) -> None:
         event = Event(
             stack_id=self.stack_id,
             stack_name=self.name,

@@ -22,7 +22,7 @@ class _Loader(yaml.CSafeLoader):
     """Parses CloudFormation's short tags, and keeps dates such as a policy's `2012-10-17` as text."""
 
 
-def _short_tag(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
+def _construct_short_tag(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
     if isinstance(node, yaml.MappingNode):
         value: Any = loader.construct_mapping(node, deep=True)
     elif isinstance(node, yaml.SequenceNode):
@@ -33,14 +33,14 @@ def _short_tag(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
     return {name: value.split(".", 1) if suffix == "GetAtt" and isinstance(value, str) else value}
 
 
-_Loader.add_multi_constructor("!", _short_tag)
+_Loader.add_multi_constructor("!", _construct_short_tag)
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 
 
-def parse(body: str) -> dict[str, Any]:
+def parse_template(body: str) -> dict[str, Any]:
     """Parse a JSON or YAML template.
 
     Raises:
@@ -57,7 +57,7 @@ def parse(body: str) -> dict[str, Any]:
     return template
 
 
-def check(template: Mapping[str, Any], known_types: Container[str]) -> None:
+def validate_template(template: Mapping[str, Any], known_types: Container[str]) -> None:
     """Reject a template with an unsupported resource type, or with circular dependencies.
 
     Raises:
@@ -70,7 +70,7 @@ def check(template: Mapping[str, Any], known_types: Container[str]) -> None:
             f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]. "
             "To support a type, add a row to voice_sandbox/aws/adapters/table.yaml"
         )
-    in_order(dependencies(resources))
+    dependency_order(dependencies(resources))
 
 
 def dependencies(resources: Mapping[str, Any]) -> dict[str, set[str]]:
@@ -78,9 +78,9 @@ def dependencies(resources: Mapping[str, Any]) -> dict[str, set[str]]:
     dependencies_by_name = {}
     for name, body in resources.items():
         explicit = body.get("DependsOn", [])
-        has_explicit_name = set(references(body.get("Properties", {})))
-        has_explicit_name.update([explicit] if isinstance(explicit, str) else explicit)
-        dependencies_by_name[name] = (has_explicit_name & resources.keys()) - {name}
+        names = set(references(body.get("Properties", {})))
+        names.update([explicit] if isinstance(explicit, str) else explicit)
+        dependencies_by_name[name] = (names & resources.keys()) - {name}
     return dependencies_by_name
 
 
@@ -103,7 +103,7 @@ def references(node: Json) -> Iterator[str]:
                 yield from references(value)
 
 
-def in_order(needs: Mapping[str, Iterable[str]]) -> list[str]:
+def dependency_order(needs: Mapping[str, Iterable[str]]) -> list[str]:
     """Return the names in dependency order. Independent names keep the given order.
 
     Raises:

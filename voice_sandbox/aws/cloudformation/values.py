@@ -13,8 +13,8 @@ from voice_sandbox.aws.clients import client
 from voice_sandbox.aws.cloudformation.template import TemplateError
 from voice_sandbox.aws.shapes import Json
 
-_DYNAMIC = re.compile(r"\{\{resolve:(ssm|ssm-secure|secretsmanager):([^{}]+)\}\}")
-_ARN_PARTS = 7
+_DYNAMIC_REFERENCE = re.compile(r"\{\{resolve:(ssm|ssm-secure|secretsmanager):([^{}]+)\}\}")
+_ARN_PART_COUNT = 7
 
 
 def resolve_parameters(
@@ -35,10 +35,10 @@ def resolve_parameters(
         value = input_parameters.get(name, declaration.get("Default"))
         if value is None:
             raise TemplateError(f"Parameters: [{name}] must have values")
-        _check(name, str(value), declaration)
+        _validate_value(name, str(value), declaration)
         kind = declaration.get("Type", "String")
         if kind.startswith("AWS::SSM::Parameter::Value"):
-            value = _ssm(str(value), region=region, account=account)
+            value = _ssm_parameter(str(value), region=region, account=account)
         is_list = kind == "CommaDelimitedList" or "List<" in kind
         values[name] = [item.strip() for item in str(value).split(",")] if is_list else value
     return values
@@ -56,13 +56,13 @@ def resolve_dynamic(node: Json, *, region: str, account: str) -> Json:
     def read(match: re.Match[str]) -> str:
         kind, rest = match.groups()
         if kind == "secretsmanager":
-            return _secret(rest, region=region, account=account)
-        return _ssm(rest, region=region, account=account)
+            return _secret_value(rest, region=region, account=account)
+        return _ssm_parameter(rest, region=region, account=account)
 
-    return _DYNAMIC.sub(read, node)
+    return _DYNAMIC_REFERENCE.sub(read, node)
 
 
-def _check(name: str, value: str, declaration: Mapping[str, Any]) -> None:
+def _validate_value(name: str, value: str, declaration: Mapping[str, Any]) -> None:
     allowed = declaration.get("AllowedValues")
     pattern = declaration.get("AllowedPattern")
     if (allowed and value not in [str(item) for item in allowed]) or (pattern and not re.fullmatch(pattern, value)):
@@ -70,7 +70,7 @@ def _check(name: str, value: str, declaration: Mapping[str, Any]) -> None:
         raise TemplateError(f"Parameter '{name}' is {value!r}, but must be {expectation}")
 
 
-def _ssm(name: str, *, region: str, account: str) -> str:
+def _ssm_parameter(name: str, *, region: str, account: str) -> str:
     api: Any = client("ssm", region=region, account=account)
     try:
         return str(api.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
@@ -80,13 +80,13 @@ def _ssm(name: str, *, region: str, account: str) -> str:
         ) from error
 
 
-def _secret(reference: str, *, region: str, account: str) -> str:
+def _secret_value(reference: str, *, region: str, account: str) -> str:
     """Resolve `secret-id:SecretString:json-key:version-stage:version-id`.
 
     The id may be an ARN, which contains colons.
     """
     parts = reference.split(":")
-    prefix_length = _ARN_PARTS if parts[0] == "arn" else 1
+    prefix_length = _ARN_PART_COUNT if parts[0] == "arn" else 1
     secret_id, rest = ":".join(parts[:prefix_length]), [*parts[prefix_length:], "", "", "", ""]
     _, key, stage, version = rest[:4]
     api: Any = client("secretsmanager", region=region, account=account)

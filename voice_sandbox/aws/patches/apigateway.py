@@ -24,13 +24,13 @@ def _parse_bool(text: str) -> bool:
     return text.lower() == "true"
 
 
-_REST_API: Fields = {
+_REST_API_FIELDS: Fields = {
     "/description": ("description", str),
     "/disableExecuteApiEndpoint": ("disableExecuteApiEndpoint", _parse_bool),
     "/name": ("name", str),
 }
-_VPC_LINK: Fields = {"/description": ("description", str), "/name": ("name", str)}
-_DOMAIN_NAME: Fields = {
+_VPC_LINK_FIELDS: Fields = {"/description": ("description", str), "/name": ("name", str)}
+_DOMAIN_NAME_FIELDS: Fields = {
     "/certificateArn": ("certificate_arn", str),
     "/regionalCertificateArn": ("regional_certificate_arn", str),
     "/securityPolicy": ("security_policy", str),
@@ -61,12 +61,12 @@ class PatchedApiGateway(APIGatewayResponse):
         return status, headers, json.dumps(integration.to_json())
 
     def update_rest_api(self) -> TYPE_RESPONSE:
-        api = self.backend.get_rest_api(self._named())
+        api = self.backend.get_rest_api(self._resource_id())
         for patch in self._get_param("patchOperations"):
             if patch["path"].startswith("/endpointConfiguration/types/"):
                 api.endpoint_configuration["types"] = [patch["value"]]
             else:
-                _apply(api, patch, _REST_API)
+                _apply_operation(api, patch, _REST_API_FIELDS)
         return 200, {}, json.dumps(api.to_dict())
 
     def update_deployment(self) -> TYPE_RESPONSE:
@@ -75,22 +75,22 @@ class PatchedApiGateway(APIGatewayResponse):
         return self._apply_patch(stored, {"/description": ("description", str)})
 
     def update_vpc_link(self) -> TYPE_RESPONSE:
-        link = self.backend.get_vpc_link(self._named())
-        return self._apply_patch(link, _VPC_LINK)
+        link = self.backend.get_vpc_link(self._resource_id())
+        return self._apply_patch(link, _VPC_LINK_FIELDS)
 
     def update_domain_name(self) -> TYPE_RESPONSE:
-        return self._apply_patch(self.backend.get_domain_name(self._named()), _DOMAIN_NAME)
+        return self._apply_patch(self.backend.get_domain_name(self._resource_id()), _DOMAIN_NAME_FIELDS)
 
     def _apply_patch(self, model: VpcLink | DomainName | Deployment, fields: Fields) -> TYPE_RESPONSE:
         for patch in self._get_param("patchOperations"):
-            _apply(model, patch, fields)
+            _apply_operation(model, patch, fields)
         return 200, {}, json.dumps(model.to_json())
 
-    def _named(self) -> str:
+    def _resource_id(self) -> str:
         return self.path.strip("/").split("/")[1]
 
 
-def _apply(model: BaseModel, patch: dict[str, str], fields: Fields) -> None:
+def _apply_operation(model: BaseModel, patch: dict[str, str], fields: Fields) -> None:
     if patch["path"] not in fields:
         raise NotImplementedError(f"API Gateway: the sandbox does not support a patch of {patch['path']}")
     attribute, convert = fields[patch["path"]]

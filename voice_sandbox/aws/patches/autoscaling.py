@@ -12,7 +12,7 @@ from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.common_types import TYPE_RESPONSE
 from moto.core.responses import ActionResult, EmptyResult
 
-from voice_sandbox.aws.patches.base import Record, replace_responses, result, store_parameters
+from voice_sandbox.aws.patches.base import Record, action_result, replace_responses, store_parameters
 from voice_sandbox.aws.patches.lifecycle import Action, Host, LifecycleBackend, LifecycleGroup
 from voice_sandbox.aws.patches.refresh import Refresh
 
@@ -31,7 +31,7 @@ _STORED_FIELDS = (
     "PlacementGroup",
     "TerminationPolicies",
 )
-_lock = threading.RLock()
+_request_lock = threading.RLock()
 
 
 class PatchedAutoScaling(AutoScalingResponse):
@@ -39,7 +39,7 @@ class PatchedAutoScaling(AutoScalingResponse):
 
     def call_action(self) -> TYPE_RESPONSE:
         """Apply the changes that are due since the last request, then handle the current request."""
-        with _lock:
+        with _request_lock:
             for group in self._backend.lifecycle_groups():
                 group.complete_due_actions()
             answer: TYPE_RESPONSE = super().call_action()
@@ -51,7 +51,7 @@ class PatchedAutoScaling(AutoScalingResponse):
         if params["AutoScalingGroupName"] in self.autoscaling_backend.autoscaling_groups:
             raise AutoscalingClientError("AlreadyExists", "AutoScalingGroup by this name already exists")
         answer = super().create_auto_scaling_group()
-        group = self._group()
+        group = self._requested_group()
         store_parameters(group, params, *_STORED_FIELDS)
         for hook in params.get("LifecycleHookSpecificationList", []):
             self._put_hook({**hook, "AutoScalingGroupName": group.name})
@@ -61,7 +61,7 @@ class PatchedAutoScaling(AutoScalingResponse):
     def update_auto_scaling_group(self) -> ActionResult:
         """Handle UpdateAutoScalingGroup; a request without launch settings keeps the current ones."""
         params = self._get_params()
-        group = self._group()
+        group = self._requested_group()
         policy = group.mixed_instances_policy
         answer = super().update_auto_scaling_group()
         if not {"LaunchTemplate", "LaunchConfigurationName", "MixedInstancesPolicy"} & params.keys():
@@ -72,13 +72,13 @@ class PatchedAutoScaling(AutoScalingResponse):
 
     def delete_auto_scaling_group(self) -> ActionResult:
         """Handle DeleteAutoScalingGroup; all parts of the group are deleted. With force, its hosts are terminated."""
-        group = self._group()
+        group = self._requested_group()
         backend = self._backend
         if group.instance_states and not self._get_bool_param("ForceDelete", False):
             message = f"You cannot delete an AutoScalingGroup while there are instances in {group.name}."
             raise AutoscalingClientError("ResourceInUse", message)
         del backend.autoscaling_groups[group.name]
-        group.discard()
+        group.terminate_all()
         collections_of_group: list[dict[str, Any]] = [
             backend.policies,
             backend.lifecycle_hooks,
@@ -99,22 +99,22 @@ class PatchedAutoScaling(AutoScalingResponse):
     def put_scaling_policy(self) -> ActionResult:
         """Handle PutScalingPolicy; moto misspells the key of the ARN, so that clients would not receive it."""
         answer = super().put_scaling_policy()
-        return ActionResult({"PolicyARN": result(answer)["PolicyArn"], "Alarms": []})
+        return ActionResult({"PolicyARN": action_result(answer)["PolicyArn"], "Alarms": []})
 
     def complete_lifecycle_action(self) -> ActionResult:
-        group, host, action = self._action()
+        group, host, action = self._requested_action()
         outcome = self._get_param("LifecycleActionResult")
-        group.complete(host, action.hook.name, outcome, f"Lifecycle Action Completed with {outcome} Result")
+        group.complete_action(host, action.hook.name, outcome, f"Lifecycle Action Completed with {outcome} Result")
         return EmptyResult()
 
     def record_lifecycle_action_heartbeat(self) -> ActionResult:
-        _, _, action = self._action()
+        _, _, action = self._requested_action()
         action.record_heartbeat()
         return EmptyResult()
 
     def terminate_instance_in_auto_scaling_group(self) -> ActionResult:
         """Handle TerminateInstanceInAutoScalingGroup; a host that is already terminating is unaffected."""
-        group, host = self._backend.find(self._get_param("InstanceId"))
+        group, host = self._backend.find_host(self._get_param("InstanceId"))
         if self._get_bool_param("ShouldDecrementDesiredCapacity", False) and not host.is_leaving and not host.is_warm:
             if (group.desired_capacity or 0) <= (group.min_size or 0):
                 message = (
@@ -150,7 +150,7 @@ class PatchedAutoScaling(AutoScalingResponse):
         return ActionResult({"Activities": results})
 
     def start_instance_refresh(self) -> ActionResult:
-        params, group = self._get_params(), self._group()
+        params, group = self._get_params(), self._requested_group()
         if group.refresh:
             message = "An Instance Refresh is already in progress and blocks the execution of this Instance Refresh."
             raise AutoscalingClientError("InstanceRefreshInProgress", message)
@@ -163,13 +163,13 @@ class PatchedAutoScaling(AutoScalingResponse):
 
     def describe_instance_refreshes(self) -> ActionResult:
         """Handle DescribeInstanceRefreshes; the newest refresh is the first."""
-        group, ids = self._group(), self._get_param("InstanceRefreshIds", [])
+        group, ids = self._requested_group(), self._get_param("InstanceRefreshIds", [])
         results = [each.description(group.name) for each in reversed(group.refreshes) if not ids or each.id in ids]
         return ActionResult({"InstanceRefreshes": results})
 
     def cancel_instance_refresh(self) -> ActionResult:
         """Handle CancelInstanceRefresh; replaced hosts remain."""
-        group = self._group()
+        group = self._requested_group()
         if not (refresh := group.refresh):
             message = f"No active instance refresh found for Auto Scaling group {group.name}"
             raise AutoscalingClientError("ActiveInstanceRefreshNotFound", message)
@@ -178,17 +178,17 @@ class PatchedAutoScaling(AutoScalingResponse):
 
     def put_warm_pool(self) -> ActionResult:
         answer = super().put_warm_pool()
-        self._group().balance()
+        self._requested_group().balance()
         return answer
 
     def describe_warm_pool(self) -> ActionResult:
-        group = self._group()
+        group = self._requested_group()
         return ActionResult({"WarmPoolConfiguration": group.warm_pool, "Instances": group.pool})
 
     def delete_warm_pool(self) -> ActionResult:
         """Handle DeleteWarmPool; its hosts are terminated through their hooks."""
         answer = super().delete_warm_pool()
-        self._group().balance()
+        self._requested_group().balance()
         return answer
 
     @property
@@ -206,7 +206,7 @@ class PatchedAutoScaling(AutoScalingResponse):
         blank = dict.fromkeys(("NotificationTargetARN", "NotificationMetadata", "RoleARN"))
         store_parameters(created_hook, {**blank, **hook}, *blank)
 
-    def _action(self) -> tuple[LifecycleGroup, Host, Action]:
+    def _requested_action(self) -> tuple[LifecycleGroup, Host, Action]:
         instance, hook = self._get_param("InstanceId"), self._get_param("LifecycleHookName")
         for group in self._backend.lifecycle_groups():
             for host in group.all_hosts():
@@ -215,7 +215,7 @@ class PatchedAutoScaling(AutoScalingResponse):
         message = f"No active Lifecycle Action found with instance ID {instance}"
         raise AutoscalingClientError("ValidationError", message)
 
-    def _group(self) -> LifecycleGroup:
+    def _requested_group(self) -> LifecycleGroup:
         name = self._get_param("AutoScalingGroupName")
         results = self.autoscaling_backend.describe_auto_scaling_groups([name])
         if not results:

@@ -31,7 +31,7 @@ def records(backend: BaseBackend, kind: str) -> dict[str, Record]:
     return records_by_id
 
 
-def result(answer: ActionResult) -> Record:
+def action_result(answer: ActionResult) -> Record:
     """Return the result in a response of moto. It is a dictionary in all patched operations."""
     return cast("Record", answer.result)
 

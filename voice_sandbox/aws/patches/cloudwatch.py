@@ -8,7 +8,7 @@ from moto.cloudwatch import models, urls
 from moto.cloudwatch.responses import CloudWatchResponse
 from moto.core.responses import ActionResult
 
-from voice_sandbox.aws.patches.base import replace_responses, result, store_parameters
+from voice_sandbox.aws.patches.base import action_result, replace_responses, store_parameters
 from voice_sandbox.aws.patches.metric_math import evaluate
 
 
@@ -42,7 +42,7 @@ class PatchedCloudWatch(CloudWatchResponse):
         kinds = self._get_param("AlarmTypes", None) or ["MetricAlarm"]
         for kind in ("MetricAlarm", "CompositeAlarm"):
             if kind not in kinds:
-                result(answer)[f"{kind}s"] = []
+                action_result(answer)[f"{kind}s"] = []
         return answer
 
 

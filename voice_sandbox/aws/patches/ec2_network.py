@@ -5,7 +5,7 @@ from __future__ import annotations
 from moto.core.responses import ActionResult
 from moto.ec2.responses import EC2Response
 
-from voice_sandbox.aws.patches.base import result
+from voice_sandbox.aws.patches.base import action_result
 
 
 class NetworkResponses(EC2Response):
@@ -33,7 +33,7 @@ class NetworkResponses(EC2Response):
         """Handle CreateVpcEndpoint; the interfaces get the endpoint's security groups."""
         answer = super().create_vpc_endpoint()
         groups = self._get_param("SecurityGroupIds", [])
-        for interface in result(answer)["VpcEndpoint"].network_interface_ids or []:
+        for interface in action_result(answer)["VpcEndpoint"].network_interface_ids or []:
             self.ec2_backend.modify_network_interface_attribute(interface, groups)
         return answer
 

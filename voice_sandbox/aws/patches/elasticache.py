@@ -22,7 +22,7 @@ from voice_sandbox.aws.patches import stores
 from voice_sandbox.aws.patches.base import replace_responses, store_parameters
 from voice_sandbox.aws.patches.elasticache_groups import GroupResponses
 
-_SLOTS = 16384
+_SLOT_COUNT = 16384
 _ZONES = "abc"
 
 
@@ -132,7 +132,7 @@ class PatchedElastiCache(GroupResponses):
         group = self._replication_group() if self._get_param("ReplicationGroupId") else None
         answer = super().create_snapshot()
         if group:
-            self._keep(self.elasticache_backend.snapshots[self._get_param("SnapshotName")], group)
+            self._save_data(self.elasticache_backend.snapshots[self._get_param("SnapshotName")], group)
         return answer
 
     def copy_snapshot(self) -> ActionResult:
@@ -144,23 +144,23 @@ class PatchedElastiCache(GroupResponses):
         new_snapshot = copy(source_snapshot)
         new_snapshot.snapshot_name, new_snapshot.snapshot_source = name, "manual"
         self.elasticache_backend.snapshots[name] = new_snapshot
-        stores.copy(source, name)
+        stores.copy_snapshot(source, name)
         return ActionResult({"Snapshot": new_snapshot})
 
     def _create_snapshot(self, name: str, group: ReplicationGroup) -> Snapshot:
         new_snapshot = self.elasticache_backend.create_snapshot(name, group.replication_group_id, None, None, None)
-        self._keep(new_snapshot, group)
+        self._save_data(new_snapshot, group)
         return new_snapshot
 
     @staticmethod
-    def _keep(snapshot: Snapshot, group: ReplicationGroup) -> None:
+    def _save_data(snapshot: Snapshot, group: ReplicationGroup) -> None:
         """Record the snapshot's time, which moto omits, and save the group's data."""
         snapshot.node_snapshots = [{"CacheNodeId": "0001", "SnapshotCreateTime": utcnow()}]  # type: ignore[attr-defined]
-        stores.save(group.replication_group_id, str(snapshot.snapshot_name))
+        stores.save_snapshot(group.replication_group_id, str(snapshot.snapshot_name))
 
     def _check_restorable(self, name: str, version: str | None) -> None:
         (snapshot,) = self.elasticache_backend.describe_snapshots(snapshot_name=name)
-        if version and snapshot.engine_version and _number(version) < _number(snapshot.engine_version):
+        if version and snapshot.engine_version and _parse_version(version) < _parse_version(snapshot.engine_version):
             raise ElastiCacheException(
                 "InvalidParameterCombination",
                 f"Cannot restore from {name}: engine version {version} is lower than its {snapshot.engine_version}.",
@@ -203,14 +203,14 @@ class PatchedElastiCache(GroupResponses):
                     member["ReadEndpoint"] = {"Address": f"{cluster}.{domain}", "Port": group.port}
                 members.append(member)
                 group.member_clusters.append(cluster)
-                self.elasticache_backend.cache_clusters[cluster] = self._member(group, cluster, zone)
+                self.elasticache_backend.cache_clusters[cluster] = self._create_member(group, cluster, zone)
             node_group: dict[str, Any] = {
                 "NodeGroupId": f"{shard + 1:04}",
                 "Status": "available",
                 "NodeGroupMembers": members,
             }
             if group.cluster_enabled:
-                first, end = _SLOTS * shard // shards, _SLOTS * (shard + 1) // shards
+                first, end = _SLOT_COUNT * shard // shards, _SLOT_COUNT * (shard + 1) // shards
                 node_group["Slots"] = f"{first}-{end - 1}"
             else:
                 node_group["PrimaryEndpoint"] = {"Address": f"master.{domain}", "Port": group.port}
@@ -220,7 +220,7 @@ class PatchedElastiCache(GroupResponses):
             group.cluster_mode = "enabled"
             group.configuration_endpoint = {"Address": f"clustercfg.{domain}", "Port": group.port}
 
-    def _member(self, group: ReplicationGroup, name: str, zone: str) -> SimpleNamespace:
+    def _create_member(self, group: ReplicationGroup, name: str, zone: str) -> SimpleNamespace:
         return SimpleNamespace(
             arn=self._arn("cluster", name),
             at_rest_encryption_enabled=group.at_rest_encryption_enabled,
@@ -244,7 +244,7 @@ class PatchedElastiCache(GroupResponses):
         )
 
 
-def _number(version: str) -> tuple[int, ...]:
+def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 

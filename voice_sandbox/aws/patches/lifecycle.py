@@ -24,13 +24,13 @@ from moto.autoscaling.models import (
 )
 from moto.core.utils import utcnow
 
-from voice_sandbox.aws.patches.launch import launch
+from voice_sandbox.aws.patches.launch import launch_instance
 from voice_sandbox.aws.patches.refresh import Refresh
 
-LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
-TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
-WARM = "Warmed:"
-RETRY_S = 10.0
+LAUNCH_TRANSITION = "autoscaling:EC2_INSTANCE_LAUNCHING"
+TERMINATION_TRANSITION = "autoscaling:EC2_INSTANCE_TERMINATING"
+WARM_PREFIX = "Warmed:"
+LAUNCH_RETRY_S = 10.0
 """Pause after a launch that EC2 rejected."""
 
 
@@ -40,7 +40,7 @@ class Action:
 
     hook: LifecycleHook
     deadline: float
-    last: float
+    max_deadline: float
 
     @classmethod
     def begin(cls, hook: LifecycleHook) -> Action:
@@ -48,7 +48,7 @@ class Action:
         return cls(hook, now + hook.heartbeat_timeout, now + min(48 * 3600, 100 * hook.heartbeat_timeout))
 
     def record_heartbeat(self) -> None:
-        self.deadline = min(self.last, time.monotonic() + self.hook.heartbeat_timeout)
+        self.deadline = min(self.max_deadline, time.monotonic() + self.hook.heartbeat_timeout)
 
 
 class Host(InstanceState):
@@ -69,7 +69,7 @@ class Host(InstanceState):
 
     @property
     def is_warm(self) -> bool:
-        return self.lifecycle_state.startswith(WARM)
+        return self.lifecycle_state.startswith(WARM_PREFIX)
 
     @property
     def is_leaving(self) -> bool:
@@ -79,17 +79,17 @@ class Host(InstanceState):
     def is_starting(self) -> bool:
         return "Pending" in self.lifecycle_state
 
-    def enter(self, state: str) -> None:
+    def set_state(self, state: str) -> None:
         """Set the host's state. In the warm pool, the state has a prefix."""
-        self.lifecycle_state = (WARM if self.is_warm else "") + state
+        self.lifecycle_state = (WARM_PREFIX if self.is_warm else "") + state
 
-    def finish(self, status: str, message: str | None = None) -> None:
+    def finish_activity(self, status: str, message: str | None = None) -> None:
         """End the activity."""
         if self.activity:
-            end(self.activity, status, message)
+            end_activity(self.activity, status, message)
 
 
-def end(activity: Activity, status: str, message: str | None = None) -> None:
+def end_activity(activity: Activity, status: str, message: str | None = None) -> None:
     description: Any = activity
     description.status_code, description.status_message, description.end_time, description.progress = (
         status,
@@ -112,7 +112,7 @@ class LifecycleGroup(FakeAutoScalingGroup):
         self.pool: list[Host] = []
         self.activities: list[Activity] = []
         self.refreshes: list[Refresh] = []
-        self._refused_at = float("-inf")
+        self._launch_rejected_at = float("-inf")
         super().__init__(*arguments, **named)
 
     @property
@@ -162,15 +162,15 @@ class LifecycleGroup(FakeAutoScalingGroup):
         for host in self.all_hosts():
             for name, action in list(host.actions.items()):
                 if name in host.actions and action.deadline <= now:
-                    self.complete(host, name, action.hook.default_result, "Heartbeat Timeout")
+                    self.complete_action(host, name, action.hook.default_result, "Heartbeat Timeout")
         for host in self.all_hosts():
             if host.lifecycle_state == "InService" and host.instance.state != "running":
-                self.replace(host, "an EC2 health check indicating it has been terminated or stopped")
+                self.replace_host(host, "an EC2 health check indicating it has been terminated or stopped")
         if self.refresh:
             self.refresh.advance(self)
         self.balance()
 
-    def replace(self, host: Host, reason: str) -> None:
+    def replace_host(self, host: Host, reason: str) -> None:
         """Terminate an unhealthy host and launch another one."""
         host.health_status = "Unhealthy"
         self.terminate_host(host, f"in response to {reason}")
@@ -179,9 +179,9 @@ class LifecycleGroup(FakeAutoScalingGroup):
     def balance(self, reason: str = "a difference between desired and actual capacity") -> None:
         """Launch and terminate hosts until the group and its warm pool have their desired sizes."""
         active_hosts = [host for host in self.hosts if host.is_starting or host.lifecycle_state == "InService"]
-        target = (self.desired_capacity or 0) + (self.refresh.spare(self) if self.refresh else 0)
+        target = (self.desired_capacity or 0) + (self.refresh.surge_count(self) if self.refresh else 0)
         for number in range(len(active_hosts), target):
-            self._add(f"in response to {reason}, increasing the capacity from {number} to {number + 1}")
+            self._add_host(f"in response to {reason}, increasing the capacity from {number} to {number + 1}")
         for number in range(len(active_hosts), target, -1):
             free = [host for host in active_hosts if not host.protected_from_scale_in]
             if not free:
@@ -200,34 +200,34 @@ class LifecycleGroup(FakeAutoScalingGroup):
         self._deregister(host)
         description, now = f"Terminating EC2 instance: {host.instance_id}", utcnow()
         if host.is_starting:
-            host.finish("Cancelled")
+            host.finish_activity("Cancelled")
         host.activity = self._start_activity(description, f"At {now} an instance was taken out of service {reason}.")
-        host.enter("Terminating")
-        if not self._run_hooks(host, TERMINATING):
-            self._end(host)
+        host.set_state("Terminating")
+        if not self._run_hooks(host, TERMINATION_TRANSITION):
+            self._remove_host(host)
 
-    def complete(self, host: Host, hook: str, result: str, reason: str) -> None:
+    def complete_action(self, host: Host, hook: str, result: str, reason: str) -> None:
         action = host.actions.pop(hook)
         if result == "ABANDON":
             host.actions.clear()
         if host.actions:
             return
         if not host.is_starting:
-            self._end(host)
+            self._remove_host(host)
         elif result == "CONTINUE":
-            self._arrive(host)
+            self._finish_launch(host)
         else:
-            host.finish(
+            host.finish_activity(
                 "Cancelled", f"Instance failed to complete user's Lifecycle Action: {action.hook.name}: {reason}"
             )
-            self._end(host)
+            self._remove_host(host)
             self.balance()
 
-    def discard(self) -> None:
+    def terminate_all(self) -> None:
         """Terminate all hosts immediately, as in a forced deletion."""
         for host in self.all_hosts():
             self._deregister(host)
-            self._end(host)
+            self._remove_host(host)
 
     def _deregister(self, host: Host) -> None:
         self.autoscaling_backend.elbv2_backend.notify_terminate_instances([host.instance_id])
@@ -240,11 +240,11 @@ class LifecycleGroup(FakeAutoScalingGroup):
             target = max(pool.min_size, (max_prepared or 0) - (self.desired_capacity or 0))
         staying = [host for host in self.pool if not host.is_leaving]
         for _ in range(len(staying), target):
-            self._launch(f"{WARM}Pending", "in response to the size of the warm pool")
+            self._launch(f"{WARM_PREFIX}Pending", "in response to the size of the warm pool")
         for host in staying[target:]:
             self.terminate_host(host, "in response to the size of the warm pool")
 
-    def _add(self, reason: str) -> None:
+    def _add_host(self, reason: str) -> None:
         """Add a host to the group, from the warm pool if one is ready there."""
         for host in self.pool:
             if not host.is_starting and not host.is_leaving:
@@ -252,33 +252,35 @@ class LifecycleGroup(FakeAutoScalingGroup):
                 self.hosts.append(host)
                 self.ec2_backend.start_instances([host.instance_id])
                 host.lifecycle_state = "Pending"
-                self._start(host, reason)
+                self._start_launch(host, reason)
                 return
         self._launch("Pending", reason)
 
     def _launch(self, state: str, reason: str) -> None:
-        if time.monotonic() < self._refused_at + RETRY_S:
+        if time.monotonic() < self._launch_rejected_at + LAUNCH_RETRY_S:
             return
         used = [host.instance.subnet_id for host in self.all_hosts()]
         subnet = min((self.vpc_zone_identifier or "").split(","), key=used.count)
         try:
-            instance = launch(self, subnet)
+            instance = launch_instance(self, subnet)
         except Exception as error:  # noqa: BLE001 - any error of EC2 is the reason that the operator has to see
-            self._refused_at = time.monotonic()
+            self._launch_rejected_at = time.monotonic()
             status = f"Launching a new EC2 instance.  Status Reason: {error}. Launching EC2 instance failed."
-            end(self._start_activity(status, f"At {utcnow()} an instance was started {reason}."), "Failed", str(error))
+            end_activity(
+                self._start_activity(status, f"At {utcnow()} an instance was started {reason}."), "Failed", str(error)
+            )
             return
         protected = self.new_instances_protected_from_scale_in
         host = Host(instance, lifecycle_state=state, protected_from_scale_in=protected)
         host.template = self.template
         (self.pool if host.is_warm else self.hosts).append(host)
-        self._start(host, reason)
+        self._start_launch(host, reason)
 
-    def _start(self, host: Host, reason: str) -> None:
+    def _start_launch(self, host: Host, reason: str) -> None:
         description = f"Launching a new EC2 instance: {host.instance_id}"
         host.activity = self._start_activity(description, f"At {utcnow()} an instance was started {reason}.")
-        if not self._run_hooks(host, LAUNCHING):
-            self._arrive(host)
+        if not self._run_hooks(host, LAUNCH_TRANSITION):
+            self._finish_launch(host)
 
     def _run_hooks(self, host: Host, transition: str) -> bool:
         """Start the actions of a transition's hooks; return True if there are any."""
@@ -290,26 +292,26 @@ class LifecycleGroup(FakeAutoScalingGroup):
                 host.activity.status_code = "MidLifecycleAction"
         return bool(host.actions)
 
-    def _arrive(self, host: Host) -> None:
+    def _finish_launch(self, host: Host) -> None:
         if host.is_warm:
             state = self.warm_pool.pool_state if self.warm_pool else "Stopped"
             if state != "Running":
                 self.ec2_backend.stop_instances([host.instance_id])
-            host.enter(state)
+            host.set_state(state)
         else:
-            host.enter("InService")
+            host.set_state("InService")
             host.serving_since = time.monotonic()
             self.autoscaling_backend.update_attached_target_groups(self.name)
-        host.finish("Successful")
+        host.finish_activity("Successful")
 
-    def _end(self, host: Host) -> None:
+    def _remove_host(self, host: Host) -> None:
         for hosts in (self.hosts, self.pool):
             if host in hosts:
                 hosts.remove(host)
         if host.instance.state != "terminated":
             self.ec2_backend.terminate_instances([host.instance_id])
         if host.is_leaving:
-            host.finish("Successful")
+            host.finish_activity("Successful")
 
     def _start_activity(self, description: str, cause: str) -> Activity:
         activity: Any = Activity(description, cause, self)
@@ -329,7 +331,7 @@ class LifecycleBackend(AutoScalingBackend):
             if isinstance(group, LifecycleGroup):
                 yield group
 
-    def find(self, instance: str) -> tuple[LifecycleGroup, Host]:
+    def find_host(self, instance: str) -> tuple[LifecycleGroup, Host]:
         """Return a host and its group.
 
         Raises:
@@ -349,13 +351,13 @@ class LifecycleBackend(AutoScalingBackend):
 
     def set_instance_health(self, instance_id: str, health_status: str, *, respect_grace: bool = True) -> None:
         """Set a host's health. An unhealthy host is replaced. In its grace period, the request is ignored."""
-        group, host = self.find(instance_id)
+        group, host = self.find_host(instance_id)
         grace = host.serving_since + (group.health_check_grace_period or 0)
         if respect_grace and time.monotonic() < grace:
             return
         host.health_status = health_status
         if health_status == "Unhealthy" and host.lifecycle_state == "InService":
-            group.replace(host, "a user health-check")
+            group.replace_host(host, "a user health-check")
 
     def update_attached_target_groups(self, group_name: str) -> None:
         """Register only the hosts in service with the load balancers of their group."""

@@ -44,19 +44,21 @@ def evaluate(expression: str, results: list[dict[str, Any]]) -> tuple[list[float
     return list(defined.values()), list(defined)
 
 
-def _evaluate_at(tree: ast.expr, now: dict[str, Point]) -> Point:
+def _evaluate_at(tree: ast.expr, values_by_id: dict[str, Point]) -> Point:
     match tree:
         case ast.Constant(value=int() | float() as number):
             return float(number)
-        case ast.Name(id=name) if name in now:
-            return now[name]
+        case ast.Name(id=name) if name in values_by_id:
+            return values_by_id[name]
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            first, second = _evaluate_at(left, now), _evaluate_at(right, now)
+            first, second = _evaluate_at(left, values_by_id), _evaluate_at(right, values_by_id)
             # Without an operand, or with a division by zero, there is no value.
             if first is None or second is None or (isinstance(op, ast.Div) and not second):
                 return None
             return _OPERATORS[type(op)](first, second)
         case ast.Call(func=ast.Name(id=name), args=[ast.List(elts=members)]) if name in _AGGREGATIONS:
-            values = [value for value in (_evaluate_at(member, now) for member in members) if value is not None]
+            values = [
+                value for value in (_evaluate_at(member, values_by_id) for member in members) if value is not None
+            ]
             return _AGGREGATIONS[name](values) if values else None
     raise ValidationError(f"Error in expression: the sandbox does not support '{ast.unparse(tree)}'")

@@ -19,7 +19,7 @@ from moto.core.utils import utcnow
 if TYPE_CHECKING:
     from voice_sandbox.aws.patches.lifecycle import Host, LifecycleGroup
 
-LAUNCHES_FIRST = 100
+MAX_PERCENT_WITHOUT_SURGE = 100
 
 
 @dataclass
@@ -29,19 +29,19 @@ class Refresh:
     Attributes:
         preferences: Preferences of the caller.
         template: New launch template of the group's hosts.
-        before: Previous launch template.
+        previous_template: Previous launch template.
     """
 
     preferences: dict[str, Any]
     template: dict[str, str]
-    before: dict[str, str]
-    total: int
+    previous_template: dict[str, str]
+    total_count: int
     status: str = "InProgress"
     reason: str = ""
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    started: datetime = field(default_factory=utcnow)
-    ended: datetime | None = None
-    replaced: int = 0
+    started_at: datetime = field(default_factory=utcnow)
+    ended_at: datetime | None = None
+    replaced_count: int = 0
     _checkpoints_passed: int = 0
     _resumes_at: float = 0.0
 
@@ -50,17 +50,17 @@ class Refresh:
         return self.status == "InProgress"
 
     @property
-    def percent(self) -> int:
-        return 100 * self.replaced // self.total if self.total else 100
+    def percent_complete(self) -> int:
+        return 100 * self.replaced_count // self.total_count if self.total_count else 100
 
-    def spare(self, group: LifecycleGroup) -> int:
+    def surge_count(self, group: LifecycleGroup) -> int:
         """Return the number of additional hosts above the desired number."""
-        max_healthy_percent = int(self.preferences.get("MaxHealthyPercentage", LAUNCHES_FIRST))
-        outdated = len(self._outdated(group))
+        max_healthy_percent = int(self.preferences.get("MaxHealthyPercentage", MAX_PERCENT_WITHOUT_SURGE))
+        outdated = len(self._outdated_hosts(group))
         if (
             not self.is_active
             or time.monotonic() < self._resumes_at
-            or max_healthy_percent <= LAUNCHES_FIRST
+            or max_healthy_percent <= MAX_PERCENT_WITHOUT_SURGE
             or not outdated
         ):
             return 0
@@ -68,8 +68,8 @@ class Refresh:
 
     def advance(self, group: LifecycleGroup) -> None:
         """Execute the next step of the refresh."""
-        outdated = self._outdated(group)
-        self.replaced = max(0, self.total - len(outdated))
+        outdated = self._outdated_hosts(group)
+        self.replaced_count = max(0, self.total_count - len(outdated))
         alarms = cloudwatch_backends[group.autoscaling_backend.account_id][group.region].alarms
         watched = self.preferences.get("AlarmSpecification", {}).get("Alarms", [])
         if missing := [name for name in watched if name not in alarms]:
@@ -80,9 +80,9 @@ class Refresh:
             self.reason = "Waiting at a checkpoint."
         elif outdated:
             self.reason = ""
-            self._replace(group, outdated)
+            self._replace_hosts(group, outdated)
             # Before the next hosts are launched, since a checkpoint that is reached now pauses the refresh.
-            self.replaced = max(0, self.total - len(self._outdated(group)))
+            self.replaced_count = max(0, self.total_count - len(self._outdated_hosts(group)))
             self._is_paused()
         elif any(host.is_starting or host.is_leaving for host in group.all_hosts()):
             return
@@ -93,19 +93,19 @@ class Refresh:
 
     def end(self, group: LifecycleGroup, status: str, reason: str = "") -> None:
         """End the refresh. Unless the refresh has succeeded, the group uses its previous template again."""
-        self.status, self.reason, self.ended = status, reason, utcnow()
+        self.status, self.reason, self.ended_at = status, reason, utcnow()
         if status != "Successful":
-            group.launch_from(self.before)
+            group.launch_from(self.previous_template)
 
-    def _outdated(self, group: LifecycleGroup) -> list[Host]:
+    def _outdated_hosts(self, group: LifecycleGroup) -> list[Host]:
         return [host for host in group.hosts if not host.is_leaving and host.template != self.template]
 
-    def _replace(self, group: LifecycleGroup, outdated: list[Host]) -> None:
+    def _replace_hosts(self, group: LifecycleGroup, outdated: list[Host]) -> None:
         serving = sum(host.lifecycle_state == "InService" for host in group.hosts)
         min_healthy = math.ceil(
             (group.desired_capacity or 0) * int(self.preferences.get("MinHealthyPercentage", 90)) / 100
         )
-        if int(self.preferences.get("MaxHealthyPercentage", LAUNCHES_FIRST)) <= LAUNCHES_FIRST:
+        if int(self.preferences.get("MaxHealthyPercentage", MAX_PERCENT_WITHOUT_SURGE)) <= MAX_PERCENT_WITHOUT_SURGE:
             # At least one host has to terminate before another can replace it.
             min_healthy = min(min_healthy, (group.desired_capacity or 0) - 1)
         for host in outdated[: max(0, serving - min_healthy)]:
@@ -113,7 +113,9 @@ class Refresh:
 
     def _is_paused(self) -> bool:
         """Return True if a checkpoint pauses the refresh; several that are reached at once pause it only once."""
-        checkpoints_passed = sum(self.percent >= mark for mark in self.preferences.get("CheckpointPercentages", []))
+        checkpoints_passed = sum(
+            self.percent_complete >= mark for mark in self.preferences.get("CheckpointPercentages", [])
+        )
         if checkpoints_passed > self._checkpoints_passed:
             self._checkpoints_passed = checkpoints_passed
             self._resumes_at = time.monotonic() + int(self.preferences.get("CheckpointDelay", 3600))
@@ -133,10 +135,10 @@ class Refresh:
             "AutoScalingGroupName": group,
             "Status": self.status,
             "StatusReason": self.reason or None,
-            "StartTime": self.started,
-            "EndTime": self.ended,
-            "PercentageComplete": self.percent,
-            "InstancesToUpdate": self.total - self.replaced,
+            "StartTime": self.started_at,
+            "EndTime": self.ended_at,
+            "PercentageComplete": self.percent_complete,
+            "InstancesToUpdate": self.total_count - self.replaced_count,
             "Preferences": self.preferences,
             "DesiredConfiguration": {"LaunchTemplate": self.template},
         }

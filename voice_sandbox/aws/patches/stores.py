@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 _START_TIMEOUT_S = 60
-_running: dict[str, subprocess.Popen[bytes]] = {}
+_processes: dict[str, subprocess.Popen[bytes]] = {}
 _folder: Path | None = None
 
 
-def open_in(folder: Path) -> None:
+def use_folder(folder: Path) -> None:
     """Start a server for each group that is created from now on, with its files in a folder."""
     global _folder  # noqa: PLW0603  set once, when the server starts
     _folder = folder
@@ -32,23 +32,23 @@ def start(group: str, snapshot: str | None) -> None:
         shutil.copy(_snapshot_file(snapshot), data)
     options = ["--port", "0", "--unixsocket", str(_folder / f"{group}.sock"), "--dir", str(_folder), "--save", ""]
     command = ["redis-server", *options, "--dbfilename", data.name]
-    _running[group] = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603  Redis
+    _processes[group] = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603  Redis
     end = time.monotonic() + _START_TIMEOUT_S
-    while _command(group, "PING").strip() != "PONG":
+    while _run_command(group, "PING").strip() != "PONG":
         if time.monotonic() > end:
             raise RuntimeError(f"the store of {group} did not start")
         time.sleep(0.05)
 
 
-def save(group: str, snapshot: str) -> None:
+def save_snapshot(group: str, snapshot: str) -> None:
     """Save a group's data as a snapshot."""
-    if _folder and group in _running:
-        _command(group, "SAVE")
+    if _folder and group in _processes:
+        _run_command(group, "SAVE")
         data = _folder / f"{group}.rdb"
         shutil.copy(data, _snapshot_file(snapshot))
 
 
-def copy(snapshot: str, name: str) -> None:
+def copy_snapshot(snapshot: str, name: str) -> None:
     """Copy a snapshot to another name."""
     if _folder:
         shutil.copy(_snapshot_file(snapshot), _snapshot_file(name))
@@ -59,22 +59,22 @@ def fail_over(group: str) -> None:
 
     All data has been replicated, since there are no concurrent writes.
     """
-    if group in _running:
-        save(group, f"replica-of-{group}")
+    if group in _processes:
+        save_snapshot(group, f"replica-of-{group}")
         stop(group)
         start(group, f"replica-of-{group}")
 
 
 def stop(group: str) -> None:
     """Stop a group's server, if it runs."""
-    if process := _running.pop(group, None):
+    if process := _processes.pop(group, None):
         process.kill()
         process.wait()
 
 
 def stop_all() -> None:
     """Stop the servers of all groups."""
-    for group in list(_running):
+    for group in list(_processes):
         stop(group)
 
 
@@ -83,7 +83,7 @@ def _snapshot_file(snapshot: str) -> Path:
     return _folder / f"snapshot-{snapshot}.rdb"
 
 
-def _command(group: str, command: str) -> str:
+def _run_command(group: str, command: str) -> str:
     assert _folder is not None  # noqa: S101  checked before
     cli = ["redis-cli", "-s", str(_folder / f"{group}.sock"), command]
     return subprocess.run(cli, capture_output=True, text=True, check=False).stdout  # noqa: S603  Redis's own

@@ -30,7 +30,7 @@ ROWS: tuple[Refusal, ...] = (
 
 
 @dataclass(frozen=True)
-class Refused:
+class Rejection:
     """The response of a service that rejects a resource.
 
     Attributes:
@@ -52,7 +52,7 @@ class Refused:
     source: str
 
 
-def refused(graphs: Iterable[Graph], steps: Iterable[Step] = ()) -> list[Refused]:
+def find_rejections(graphs: Iterable[Graph], steps: Iterable[Step] = ()) -> list[Rejection]:
     """Evaluate all requests, and return the response to each rejected one, in the order of the requests.
 
     Args:
@@ -61,13 +61,13 @@ def refused(graphs: Iterable[Graph], steps: Iterable[Step] = ()) -> list[Refused
     """
     before = {step.urn: step.old for step in steps if step.old and step.op in {Op.UPDATE, Op.SAME}}
     earlier: list[Resource] = []
-    answers: list[Refused] = []
+    answers: list[Rejection] = []
     for graph in graphs:
         for resource in graph.managed_resources():
             for row, problem in _evaluate_resource(resource, before, earlier, graph):
                 message = f"{row.reason}: {problem}"
                 answers.append(
-                    Refused(resource.urn, resource.label, row.name, row.code, message, row.remedy, row.source)
+                    Rejection(resource.urn, resource.label, row.name, row.code, message, row.remedy, row.source)
                 )
             earlier.append(resource)
     return answers
@@ -77,20 +77,20 @@ def _evaluate_resource(
     resource: Resource, before: Mapping[str, Resource], earlier: list[Resource], graph: Graph
 ) -> Iterator[tuple[Refusal, str]]:
     old = before.get(resource.urn)
-    bodies = _bodies(short_type(resource.type), Part(resource.inputs))
+    bodies = _evaluated_parts(short_type(resource.type), Part(resource.inputs))
     previous_bodies = (
-        {body.path: body for _, body in _bodies(short_type(resource.type), Part(old.inputs))} if old else {}
+        {body.path: body for _, body in _evaluated_parts(short_type(resource.type), Part(old.inputs))} if old else {}
     )
     dependencies = None
     for kind, body in bodies:
         for row in ROWS:
             if row.kind == kind:
-                dependencies = dependencies or frozenset(graph.needed_by(resource.urn))
+                dependencies = dependencies or frozenset(graph.all_dependencies(resource.urn))
                 request = Request(resource, body, previous_bodies.get(body.path), earlier, dependencies)
                 yield from ((row, problem) for problem in row.evaluate(request))
 
 
-def _bodies(kind: str, body: Part) -> list[tuple[str, Part]]:
+def _evaluated_parts(kind: str, body: Part) -> list[tuple[str, Part]]:
     """Return the parts of a request that rows evaluate. Pools inside a cluster are treated like separate pools."""
     within = body.parts("agentPoolProfiles") if kind == clusters.CLUSTER else []
     return [(kind, body), *((clusters.POOL, pool) for pool in within)]

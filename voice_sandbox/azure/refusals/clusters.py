@@ -6,18 +6,18 @@ import re
 from collections.abc import Iterator
 
 from voice_sandbox.azure.refusals.request import Part, Request
-from voice_sandbox.azure.refusals.roles import Role, is_granted, principals
+from voice_sandbox.azure.refusals.roles import Role, is_granted, principal_ids
 from voice_sandbox.azure.refusals.row import (
     BAD,
     Refusal,
-    both,
-    equal,
-    forbidden,
-    negated,
-    only,
-    required,
-    unchanged,
-    within,
+    all_conditions,
+    allow_only,
+    forbid,
+    has_value,
+    negate,
+    require,
+    require_range,
+    require_unchanged,
 )
 from voice_sandbox.azure.refusals.sources import AZURERM_DOCS, AZURERM_FILES, LEARN
 
@@ -26,172 +26,172 @@ _AKS = f"{LEARN}/aks"
 _FILE = f"{AZURERM_FILES}/containers/kubernetes_cluster_resource.go"
 _NOTES = f"{AZURERM_DOCS}/kubernetes_cluster.html.markdown"
 _MAX_RANGES = 200
-_HAS_MANAGED_ZONE = equal("apiServerAccessProfile.privateDNSZone", "system", "none", None)
-_PRIVATE = equal("apiServerAccessProfile.enablePrivateCluster", True)
+_HAS_MANAGED_ZONE = has_value("apiServerAccessProfile.privateDNSZone", "system", "none", None)
+_IS_PRIVATE = has_value("apiServerAccessProfile.enablePrivateCluster", True)
 _CLEANER = "securityProfile.imageCleaner"
-_MINUTES = ("maxNodeProvisionTime", "scaleDownDelayAfterAdd", "scaleDownUnneededTime", "scaleDownUnreadyTime")
+_MINUTE_SETTINGS = ("maxNodeProvisionTime", "scaleDownDelayAfterAdd", "scaleDownUnneededTime", "scaleDownUnreadyTime")
 
 
-def _system_pool(request: Request) -> Iterator[str]:
+def _system_pool_problems(request: Request) -> Iterator[str]:
     modes = [pool.text("mode") or "no mode" for pool in request.body.parts("agentPoolProfiles")]
     if "System" not in modes:
         yield f"agentPoolProfiles have {', '.join(modes) or 'no pool'}"
 
 
-def _ranges(request: Request) -> Iterator[str]:
+def _range_count_problems(request: Request) -> Iterator[str]:
     count = len(request.body.texts("apiServerAccessProfile.authorizedIPRanges"))
     if count > _MAX_RANGES:
         yield f"authorizedIPRanges has {count} ranges; it must have at most {_MAX_RANGES}"
 
 
-def _zone_name(request: Request) -> Iterator[str]:
+def _zone_name_problems(request: Request) -> Iterator[str]:
     zone = request.body.text("apiServerAccessProfile.privateDNSZone").rpartition("/")[2].lower()
     zone_name = f"privatelink.{request.body.text('location')}.azmk8s.io"
     if not _HAS_MANAGED_ZONE(request.body) and zone != zone_name and not zone.endswith(f".{zone_name}"):
         yield f"privateDNSZone is {zone}; it must be {zone_name}, or a zone below it"
 
 
-def _kubelet_role(request: Request) -> Iterator[str]:
+def _kubelet_role_problems(request: Request) -> Iterator[str]:
     kubelet = request.body.text("identityProfile.kubeletidentity.resourceId")
-    identities = principals(request, request.body.texts("identity.userAssignedIdentities"))
+    identities = principal_ids(request, request.body.texts("identity.userAssignedIdentities"))
     if kubelet and not is_granted(request, identities, kubelet, Role.MANAGED_IDENTITY_OPERATOR, Role.CONTRIBUTOR):
         yield f"the control plane's identity has no such role on {kubelet.rpartition('/')[2]} at that time"
 
 
-def _reservation_role(request: Request) -> Iterator[str]:
+def _reservation_role_problems(request: Request) -> Iterator[str]:
     group = request.body.text("capacityReservationGroupID")
-    for _, cluster in request.existing(CLUSTER):
-        identities = principals(request, cluster.texts("identity.userAssignedIdentities"))
+    for _, cluster in request.existing_resources(CLUSTER):
+        identities = principal_ids(request, cluster.texts("identity.userAssignedIdentities"))
         if group and not is_granted(request, identities, group, Role.CONTRIBUTOR):
             yield f"the cluster's identity has no such role on {group.rpartition('/')[2]} at that time"
 
 
-def _node_group(request: Request) -> Iterator[str]:
+def _node_group_problems(request: Request) -> Iterator[str]:
     name = request.body.text("nodeResourceGroup").lower()
-    for _, group in request.existing("resources:ResourceGroup"):
+    for _, group in request.existing_resources("resources:ResourceGroup"):
         if name and group.text("resourceGroupName").lower() == name:
             yield f"nodeResourceGroup is {name}, which this deployment creates itself"
 
 
-def _skipped_versions(request: Request) -> Iterator[str]:
+def _skipped_version_problems(request: Request) -> Iterator[str]:
     if request.before:
-        old, new = (_minor(body.text("kubernetesVersion")) for body in (request.before, request.body))
+        old, new = (_minor_version(body.text("kubernetesVersion")) for body in (request.before, request.body))
         if old and new and new > old + 1:
             yield f"kubernetesVersion would go from 1.{old} to 1.{new}"
 
 
-def _minor(version: str) -> int | None:
+def _minor_version(version: str) -> int | None:
     match = re.match(r"1\.(\d+)", version)
     return int(match[1]) if match else None
 
 
-def _durations(request: Request) -> Iterator[str]:
-    for name in _MINUTES:
+def _duration_problems(request: Request) -> Iterator[str]:
+    for name in _MINUTE_SETTINGS:
         value = request.body.get(f"autoScalerProfile.{name}")
         if value is not None and not re.fullmatch(r"\d+m", str(value)):
             yield f'autoScalerProfile.{name} is "{value}"'
 
 
-def _prefix(request: Request) -> Iterator[str]:
+def _prefix_problems(request: Request) -> Iterator[str]:
     prefix = request.body.text("dnsPrefix")
     if prefix and not re.fullmatch(r"[a-zA-Z\d]([-a-zA-Z\d]{0,52}[a-zA-Z\d])?", prefix):
         yield f'dnsPrefix is "{prefix}", of {len(prefix)} characters'
 
 
 def _has_entra(body: Part) -> bool:
-    return both(equal("aadProfile.managed", True), negated(equal("enableRBAC", False)))(body)
+    return all_conditions(has_value("aadProfile.managed", True), negate(has_value("enableRBAC", False)))(body)
 
 
 ROWS = (
     Refusal(
         "cluster-without-system-pool", CLUSTER, BAD, "A cluster requires at least one system node pool",
-        _system_pool, "set the mode of a pool to System", f"{_AKS}/use-system-pools",
+        _system_pool_problems, "set the mode of a pool to System", f"{_AKS}/use-system-pools",
     ),
     Refusal(
         "local-accounts-off", CLUSTER, BAD, "Without local accounts Kubernetes RBAC and Entra integration are required",
-        only("disableLocalAccounts", False, when=negated(_has_entra)),
+        allow_only("disableLocalAccounts", False, when=negate(_has_entra)),
         "set enableRBAC and aadProfile.managed", f"{_NOTES}#L148",
     ),
     Refusal(
         "workload-identity-without-issuer", CLUSTER, BAD, "Workload identity requires the OIDC issuer",
-        required("oidcIssuerProfile.enabled", True, when=equal("securityProfile.workloadIdentity.enabled", True)),
+        require("oidcIssuerProfile.enabled", True, when=has_value("securityProfile.workloadIdentity.enabled", True)),
         "set oidcIssuerProfile.enabled", f"{_FILE}#L1890",
     ),
     Refusal(
         "issuer-stays", CLUSTER, BAD, "You can't disable OIDC issuer once enabled",
-        unchanged("oidcIssuerProfile.enabled", once=equal("oidcIssuerProfile.enabled", True)),
+        require_unchanged("oidcIssuerProfile.enabled", once=has_value("oidcIssuerProfile.enabled", True)),
         "keep the issuer enabled", f"{_AKS}/use-oidc-issuer",
     ),
     Refusal(
         "entra-stays", CLUSTER, BAD, "Microsoft Entra integration can't be disabled after it's enabled on a cluster",
-        unchanged("aadProfile.managed", once=equal("aadProfile.managed", True)),
+        require_unchanged("aadProfile.managed", once=has_value("aadProfile.managed", True)),
         "do not remove aadProfile", f"{_AKS}/entra-id-control-plane-authentication",
     ),
     Refusal(
         "image-cleaner-interval", CLUSTER, BAD, "Image Cleaner runs every 24 hours to three months",
-        within(f"{_CLEANER}.intervalHours", 24, 2160),
+        require_range(f"{_CLEANER}.intervalHours", 24, 2160),
         "set intervalHours to 168, a week", f"{_AKS}/image-cleaner",
     ),
     Refusal(
         "image-cleaner-without-interval", CLUSTER, BAD, "Clients other than the Azure CLI must specify the interval",
-        required(f"{_CLEANER}.intervalHours", when=equal(f"{_CLEANER}.enabled", True)),
+        require(f"{_CLEANER}.intervalHours", when=has_value(f"{_CLEANER}.enabled", True)),
         "set intervalHours to 168, a week", f"{_AKS}/image-cleaner",
     ),
     Refusal(
         "ranges-of-private-cluster", CLUSTER, BAD, "Authorized IP ranges can't be used with private clusters",
-        forbidden("apiServerAccessProfile.authorizedIPRanges", when=_PRIVATE),
+        forbid("apiServerAccessProfile.authorizedIPRanges", when=_IS_PRIVATE),
         "remove the ranges, or make the API server public",
         f"{_AKS}/api-server-authorized-ip-ranges#limitations-and-considerations",
     ),
     Refusal(
         "number-of-ranges", CLUSTER, BAD, "You can specify up to 200 authorized IP ranges",
-        _ranges, "join ranges of azure.access.authorized_ranges",
+        _range_count_problems, "join ranges of azure.access.authorized_ranges",
         f"{_AKS}/api-server-authorized-ip-ranges#limitations-and-considerations",
     ),
     Refusal(
         "zone-of-api-server", CLUSTER, BAD, "The private DNS zone must be named privatelink.<region>.azmk8s.io",
-        _zone_name, "specify such a zone, or let AKS create one", f"{_AKS}/private-clusters",
+        _zone_name_problems, "specify such a zone, or let AKS create one", f"{_AKS}/private-clusters",
     ),
     Refusal(
         "zone-with-system-identity", CLUSTER, BAD, "A custom private DNS zone requires a user-assigned identity",
-        only("identity.type", "UserAssigned", when=negated(_HAS_MANAGED_ZONE)),
+        allow_only("identity.type", "UserAssigned", when=negate(_HAS_MANAGED_ZONE)),
         "set identity.type to UserAssigned", f"{_AKS}/private-clusters",
     ),
     Refusal(
         "kubelet-identity-role", CLUSTER, BAD,
         "The control plane's identity must be Managed Identity Operator on the kubelet's",
-        _kubelet_role, "grant the role, and make the cluster depend on the role assignment",
+        _kubelet_role_problems, "grant the role, and make the cluster depend on the role assignment",
         "https://github.com/pulumi/pulumi-azure-native/issues/2020",
     ),
     Refusal(
         "reservation-role", POOL, BAD, "The cluster's identity must be Contributor on the capacity reservation group",
-        _reservation_role, "grant the role, and make the pool depend on the role assignment",
+        _reservation_role_problems, "grant the role, and make the pool depend on the role assignment",
         f"{_AKS}/use-capacity-reservation-groups",
     ),
     Refusal(
         "node-group-exists", CLUSTER, BAD, "The node resource group must not exist yet",
-        _node_group, "choose another name for nodeResourceGroup", f"{_AKS}/faq",
+        _node_group_problems, "choose another name for nodeResourceGroup", f"{_AKS}/faq",
     ),
     Refusal(
         "node-image-channel", CLUSTER, BAD, "With the channel node-image, nodes can only be upgraded by NodeImage",
-        only(
+        allow_only(
             "autoUpgradeProfile.nodeOSUpgradeChannel", "NodeImage",
-            when=equal("autoUpgradeProfile.upgradeChannel", "node-image"),
+            when=has_value("autoUpgradeProfile.upgradeChannel", "node-image"),
         ),
         "set nodeOSUpgradeChannel to NodeImage", f"{_FILE}#L1919",
     ),
     Refusal(
         "skipped-version", CLUSTER, BAD, "You can't skip Kubernetes minor versions",
-        _skipped_versions, "upgrade by one minor version at a time",
+        _skipped_version_problems, "upgrade by one minor version at a time",
         f"{_AKS}/upgrade-aks-control-plane#kubernetes-version-upgrade-rules",
     ),
     Refusal(
         "autoscaler-times", CLUSTER, BAD, "Values must be an integer followed by an 'm'",
-        _durations, "write minutes, such as 20m",
+        _duration_problems, "write minutes, such as 20m",
         "https://learn.microsoft.com/rest/api/aks/managed-clusters/create-or-update",
     ),
     Refusal(
         "dns-prefix", CLUSTER, BAD, "A DNS prefix has 1 to 54 letters, digits and hyphens, with no hyphen at its ends",
-        _prefix, "shorten the deployment's name", f"{AZURERM_FILES}/containers/validate/kubernetes.go#L26-L32",
+        _prefix_problems, "shorten the deployment's name", f"{AZURERM_FILES}/containers/validate/kubernetes.go#L26-L32",
     ),
 )  # fmt: skip

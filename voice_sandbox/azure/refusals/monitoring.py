@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from voice_sandbox.azure.refusals.request import Part, Request
-from voice_sandbox.azure.refusals.row import BAD, Refusal, each, only, unchanged, within
+from voice_sandbox.azure.refusals.row import BAD, Refusal, allow_only, for_each, require_range, require_unchanged
 from voice_sandbox.azure.refusals.sources import AZURERM, AZURERM_DOCS, AZURERM_FILES
 
 GRAFANA, RULES, SETTING = "dashboard:Grafana", "alertsmanagement:PrometheusRuleGroup", "monitor:DiagnosticSetting"
@@ -20,46 +20,46 @@ _MAX_ACTIONS, _MAX_SEVERITY = 5, 4
 _CONTACT_FIELDS = ("contactEmails", "contactGroups", "contactRoles")
 
 
-def _rule_kind(rule: Part) -> Iterator[str]:
+def _rule_kind_problems(rule: Part) -> Iterator[str]:
     if bool(rule.get("alert")) == bool(rule.get("record")):
         yield f"{rule.path} has alert {rule.text('alert') or 'missing'} and record {rule.text('record') or 'missing'}"
 
 
-def _recording(rule: Part) -> Iterator[str]:
+def _recording_rule_problems(rule: Part) -> Iterator[str]:
     if rule.get("record"):
         for name in _ALERT_PROPERTIES:
             if rule.get(name) is not None:
-                yield f"{rule.at(name)} of {rule.text('record')} is not empty"
+                yield f"{rule.path_to(name)} of {rule.text('record')} is not empty"
 
 
-def _alert_limits(rule: Part) -> Iterator[str]:
+def _alert_limit_problems(rule: Part) -> Iterator[str]:
     severity, actions = rule.number("severity"), len(rule.parts("actions"))
     if severity is not None and not 0 <= severity <= _MAX_SEVERITY:
-        yield f"{rule.at('severity')} is {severity:g}; it must be at least 0 and at most {_MAX_SEVERITY}"
+        yield f"{rule.path_to('severity')} is {severity:g}; it must be at least 0 and at most {_MAX_SEVERITY}"
     if actions > _MAX_ACTIONS:
-        yield f"{rule.at('actions')} has {actions} action groups; it must have at most {_MAX_ACTIONS}"
+        yield f"{rule.path_to('actions')} has {actions} action groups; it must have at most {_MAX_ACTIONS}"
 
 
-def _interval(request: Request) -> Iterator[str]:
+def _interval_problems(request: Request) -> Iterator[str]:
     interval = request.body.text("interval")
     if interval and not re.fullmatch(r"PT(1[0-5]|[1-9])M", interval):
         yield f"interval is {interval}"
 
 
-def _without_retention(request: Request) -> Iterator[str]:
+def _empty_setting_problems(request: Request) -> Iterator[str]:
     kinds = [*request.body.parts("logs"), *request.body.parts("metrics")]
     if not any(kind.get("enabled") for kind in kinds):
         yield "no log category and no metric is enabled"
 
 
-def _category(log: Part) -> Iterator[str]:
+def _category_problems(log: Part) -> Iterator[str]:
     if bool(log.get("category")) == bool(log.get("categoryGroup")):
         yield f"{log.path} has category {log.text('category') or 'missing'} and categoryGroup " + (
             log.text("categoryGroup") or "missing"
         )
 
 
-def _same_sink(request: Request) -> Iterator[str]:
+def _duplicate_sink_problems(request: Request) -> Iterator[str]:
     def sink(setting: Part) -> tuple[str, str]:
         return setting.text("resourceUri").lower(), setting.text("workspaceId").lower()
 
@@ -68,94 +68,94 @@ def _same_sink(request: Request) -> Iterator[str]:
             log.text("category") or log.text("categoryGroup") for log in setting.parts("logs") if log.get("enabled")
         }
 
-    for _, setting in request.existing(SETTING):
+    for _, setting in request.existing_resources(SETTING):
         shared = categories(setting) & categories(request.body)
         if sink(setting) == sink(request.body) and shared:
             yield f"setting {setting.text('name')} sends {', '.join(sorted(shared))} to the same workspace"
 
 
-def _first_of_month(request: Request) -> Iterator[str]:
+def _start_problems(request: Request) -> Iterator[str]:
     start = request.body.text("timePeriod.startDate")
     if start and not start[:10].endswith("-01"):
         yield f"timePeriod.startDate is {start}"
 
 
-def _past_month(request: Request) -> Iterator[str]:
+def _past_month_problems(request: Request) -> Iterator[str]:
     start, now = request.body.text("timePeriod.startDate")[:7], f"{datetime.now(UTC):%Y-%m}"
     if request.before is None and start and start < now and request.body.text("timeGrain") == "Monthly":
         yield f"timePeriod.startDate is in {start}, now is {now}"
 
 
-def _missing_contacts(notification: Part) -> Iterator[str]:
+def _notification_problems(notification: Part) -> Iterator[str]:
     threshold = notification.number("threshold")
     if not any(notification.texts(name) for name in _CONTACT_FIELDS):
         yield f"{notification.path} has no {', '.join(_CONTACT_FIELDS)}"
     if threshold is not None and not 0 <= threshold <= 1000:  # noqa: PLR2004  the service's range
-        yield f"{notification.at('threshold')} is {threshold:g}; it must be at least 0 and at most 1000"
+        yield f"{notification.path_to('threshold')} is {threshold:g}; it must be at least 0 and at most 1000"
 
 
 ROWS = (
     Refusal(
         "grafana-version", GRAFANA, "GrafanaMajorVersionNotSupported", "Only Grafana 12 and 13 are supported",
-        only("properties.grafanaMajorVersion", "12", "13"),
+        allow_only("properties.grafanaMajorVersion", "12", "13"),
         "set grafanaMajorVersion to 12", "https://github.com/microsoft/physical-ai-toolchain/pull/1033",
     ),
     Refusal(
         "rule-kind", RULES, BAD, "A rule must have exactly one of alert and record",
-        each("rules", _rule_kind), "remove one of the two", f"{_RULES_FILE}#L80-L82",
+        for_each("rules", _rule_kind_problems), "remove one of the two", f"{_RULES_FILE}#L80-L82",
     ),
     Refusal(
         "recording-rule", RULES, BAD, "Properties of alerts must be empty in a recording rule",
-        each("rules", _recording), "remove " + ", ".join(_ALERT_PROPERTIES), f"{_RULES_FILE}#L85-L95",
+        for_each("rules", _recording_rule_problems), "remove " + ", ".join(_ALERT_PROPERTIES), f"{_RULES_FILE}#L85-L95",
     ),
     Refusal(
         "alert-limits", RULES, BAD, "An alert has a severity of 0 to 4 and at most five action groups",
-        each("rules", _alert_limits), "choose a severity from 0 to 4, and at most five action "
+        for_each("rules", _alert_limit_problems), "choose a severity from 0 to 4, and at most five action "
             "groups", f"{_RULES_FILE}#L128-L216",
     ),
     Refusal(
         "rule-interval", RULES, BAD, "Rules are evaluated every 1 to 15 minutes",
-        _interval, "set interval to PT1M",
+        _interval_problems, "set interval to PT1M",
         "https://learn.microsoft.com/javascript/api/@azure/arm-prometheusrulegroups/prometheusrulegroupproperties",
     ),
     Refusal(
         "setting-is-empty", SETTING, BAD, "At least one type of log or metric must be enabled",
-        _without_retention, "enable a category", f"{_SETTING_FILE}#L200",
+        _empty_setting_problems, "enable a category", f"{_SETTING_FILE}#L200",
     ),
     Refusal(
         "log-category", SETTING, BAD, "Exactly one of category and categoryGroup must be specified",
-        each("logs", _category), "remove one of the two", f"{_SETTING_FILE}#L541",
+        for_each("logs", _category_problems), "remove one of the two", f"{_SETTING_FILE}#L541",
     ),
     Refusal(
         "sink-twice", SETTING, "Conflict", "Data sinks can't be reused in different settings on the same category",
-        _same_sink, "join the settings", "https://github.com/Azure/bicep-registry-modules/issues/3407",
+        _duplicate_sink_problems, "join the settings", "https://github.com/Azure/bicep-registry-modules/issues/3407",
     ),
     Refusal(
         "budget-start", BUDGET, BAD, "The start date must be first of the month",
-        _first_of_month, "set the start date to the first of a month", f"{_BUDGET_FILES}/validate/time_period.go#L28",
+        _start_problems, "set the start date to the first of a month", f"{_BUDGET_FILES}/validate/time_period.go#L28",
     ),
     Refusal(
         "budget-in-past", BUDGET, BAD, "The start date should not be prior to the current month",
-        _past_month, "set the start date to the first of this month", f"{AZURERM}/pull/12121",
+        _past_month_problems, "set the start date to the first of this month", f"{AZURERM}/pull/12121",
     ),
     Refusal(
         "budget-start-stays", BUDGET, BAD, "Start date of budgets cannot be updated",
-        unchanged("timePeriod.startDate"),
+        require_unchanged("timePeriod.startDate"),
         "ignore changes of timePeriod", "https://github.com/Azure/CanadaPubSecALZ/issues/317",
     ),
     Refusal(
         "budget-notification", BUDGET, BAD, "A notification must have a threshold of 0 to 1,000 percent and a contact",
-        each("notifications", _missing_contacts), "name an action group",
+        for_each("notifications", _notification_problems), "name an action group",
         f"{AZURERM_DOCS}/consumption_budget_subscription.html.markdown#L137",
     ),
     Refusal(
         "budget-amount", BUDGET, BAD, "A budget is 1 at least",
-        within("amount", 1), "raise observability.monthly_budget",
+        require_range("amount", 1), "raise observability.monthly_budget",
         f"{_BUDGET_FILES}/consumption_budget_base.go#L97",
     ),
     Refusal(
         "log-retention", WORKSPACE, BAD, "Log retention must be between 30 and 730 days",
-        within("retentionInDays", 30, 730), "set log_retention_days between them",
+        require_range("retentionInDays", 30, 730), "set log_retention_days between them",
         f"{AZURERM_FILES}/loganalytics/log_analytics_workspace_resource.go#L155",
     ),
 )  # fmt: skip

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 
 from voice_sandbox.azure.refusals.request import Part, Request
-from voice_sandbox.azure.refusals.row import BAD, Refusal, each, equal, only, required, unique, within
+from voice_sandbox.azure.refusals.row import (
+    BAD,
+    Refusal,
+    allow_only,
+    for_each,
+    has_value,
+    require,
+    require_range,
+    require_unique,
+)
 from voice_sandbox.azure.refusals.sources import AZURERM, AZURERM_FILES, LEARN
 
 ADDRESS, NAT, SUBNET = "network:PublicIPAddress", "network:NatGateway", "network:Subnet"
@@ -22,8 +31,8 @@ REGIONS_WITHOUT_ZONES = frozenset(
     }
 )  # fmt: skip
 """Regions without availability zones according to https://learn.microsoft.com/azure/reliability/regions-list."""
-_MIN_BASTION_PREFIX = 26
-_USER_NAMES = frozenset(
+_MAX_BASTION_PREFIX = 26
+_FORBIDDEN_USER_NAMES = frozenset(
     {
         "administrator", "admin", "user", "user1", "test", "user2", "test1", "user3", "admin1", "1", "123", "a",
         "actuser", "adm", "admin2", "aspnet", "backup", "console", "david", "guest", "john", "owner", "root", "server",
@@ -32,7 +41,7 @@ _USER_NAMES = frozenset(
 )  # fmt: skip
 
 
-def _zones(request: Request) -> Iterator[str]:
+def _zone_problems(request: Request) -> Iterator[str]:
     location = request.body.text("location").lower().replace(" ", "")
     if request.body.texts("zones") and location in REGIONS_WITHOUT_ZONES:
         yield f"zones are {', '.join(request.body.texts('zones'))}, location {location}"
@@ -43,62 +52,62 @@ def zone_row(kind: str) -> Refusal:
     return Refusal(
         f"zones-of-{kind.partition(':')[2]}", kind, "LocationNotSupportAvailabilityZones",
         "The resource does not support availability zones at its location",
-        _zones, "choose a region with availability zones (azure.location)",
+        _zone_problems, "choose a region with availability zones (azure.location)",
         "https://github.com/Azure-Samples/azure-nvidia-robotics-reference-architecture/issues/182",
     )  # fmt: skip
 
 
-def _one_zone(request: Request) -> Iterator[str]:
+def _zone_count_problems(request: Request) -> Iterator[str]:
     names = request.body.texts("zones")
     if len(names) > 1:
         yield f"zones are {', '.join(names)}"
 
 
-def _prefix(body: Part) -> IPv4Network | None:
+def _parse_prefix(body: Part) -> IPv4Network | None:
     try:
         return IPv4Network(body.text("addressPrefix"))
     except ValueError:
         return None
 
 
-def _siblings(request: Request) -> Iterator[tuple[str, Part]]:
-    for resource, subnet in request.existing(SUBNET):
+def _sibling_subnets(request: Request) -> Iterator[tuple[str, Part]]:
+    for resource, subnet in request.existing_resources(SUBNET):
         if subnet.text("virtualNetworkName") == request.body.text("virtualNetworkName"):
             yield resource.urn, subnet
 
 
-def _subnet_range(request: Request) -> Iterator[str]:
-    prefix = _prefix(request.body)
-    for _, network in request.existing(NETWORK):
+def _subnet_range_problems(request: Request) -> Iterator[str]:
+    prefix = _parse_prefix(request.body)
+    for _, network in request.existing_resources(NETWORK):
         spaces = [IPv4Network(each) for each in network.texts("addressSpace.addressPrefixes")]
         own_gateway = network.text("virtualNetworkName") == request.body.text("virtualNetworkName")
         if own_gateway and prefix and not any(prefix.subnet_of(space) for space in spaces):
             yield f"addressPrefix {prefix} is not in {', '.join(map(str, spaces))}"
-    for _, subnet in _siblings(request):
-        other = _prefix(subnet)
+    for _, subnet in _sibling_subnets(request):
+        other = _parse_prefix(subnet)
         if prefix and other and prefix.overlaps(other):
             yield f"addressPrefix {prefix} overlaps {other} of subnet {subnet.text('subnetName')}"
 
 
-def _concurrent_subnets(request: Request) -> Iterator[str]:
-    for urn, subnet in _siblings(request):
+def _concurrent_subnet_problems(request: Request) -> Iterator[str]:
+    for urn, subnet in _sibling_subnets(request):
         if urn not in request.dependencies:
             yield f"subnet {subnet.text('subnetName')} of the same network may be changed concurrently"
 
 
-def _bastion_subnet(request: Request) -> Iterator[str]:
+def _bastion_subnet_problems(request: Request) -> Iterator[str]:
     for part in request.body.parts("ipConfigurations"):
         name = part.text("subnet.id").rpartition("/")[2]
         if name and name != BASTION_SUBNET:
-            yield f"{part.at('subnet')} is {name}"
-        subnet = request.by_id(SUBNET, part.text("subnet.id"))
-        prefix = _prefix(subnet) if subnet else None
-        if prefix and prefix.prefixlen > _MIN_BASTION_PREFIX:
-            yield f"{part.at('subnet')} is {prefix}"
+            yield f"{part.path_to('subnet')} is {name}"
+        subnet = request.find_by_id(SUBNET, part.text("subnet.id"))
+        prefix = _parse_prefix(subnet) if subnet else None
+        if prefix and prefix.prefixlen > _MAX_BASTION_PREFIX:
+            yield f"{part.path_to('subnet')} is {prefix}"
 
 
-def _bastion_group(request: Request) -> Iterator[str]:
-    group = request.by_id(GROUP, request.body.text("networkSecurityGroup.id"))
+def _bastion_group_problems(request: Request) -> Iterator[str]:
+    group = request.find_by_id(GROUP, request.body.text("networkSecurityGroup.id"))
     if request.body.text("subnetName") != BASTION_SUBNET or not group:
         return
     for source in ("Internet", "GatewayManager"):
@@ -115,43 +124,43 @@ def _allows_source(rule: Part, source: str) -> bool:
     )
 
 
-def _rule_place(rule: Part) -> object:
+def _rule_position(rule: Part) -> object:
     priority = rule.number("priority")
     return None if priority is None else f"{rule.text('direction')} {priority:g}"
 
 
-def _priority(rule: Part) -> Iterator[str]:
+def _priority_problems(rule: Part) -> Iterator[str]:
     value = rule.number("priority")
     if value is not None and not 100 <= value <= 4096:  # noqa: PLR2004  the service's range
-        yield f"{rule.at('priority')} is {value:g}; it must be at least 100 and at most 4096"
+        yield f"{rule.path_to('priority')} is {value:g}; it must be at least 100 and at most 4096"
 
 
-def _conflicting_gateways(request: Request) -> Iterator[str]:
+def _conflicting_gateway_problems(request: Request) -> Iterator[str]:
     if request.body.get("allowGatewayTransit") and request.body.get("useRemoteGateways"):
         yield "allowGatewayTransit and useRemoteGateways are both true"
 
 
-def _remote_gateway(request: Request) -> Iterator[str]:
+def _remote_gateway_problems(request: Request) -> Iterator[str]:
     """Yield an error if a peering uses a remote gateway before the other peering allows gateway transit.
 
     A peering outside this deployment is ignored.
     """
     if request.body.get("useRemoteGateways"):
-        shared_gateways = [peering.get("allowGatewayTransit") for _, peering in request.ready(PEERING)]
+        shared_gateways = [peering.get("allowGatewayTransit") for _, peering in request.guaranteed_resources(PEERING)]
         if shared_gateways and not any(shared_gateways):
             yield "useRemoteGateways is true, and no earlier peering shares its gateway with allowGatewayTransit"
 
 
-def _key_path(request: Request) -> Iterator[str]:
+def _key_path_problems(request: Request) -> Iterator[str]:
     required_path = f"/home/{request.body.text('osProfile.adminUsername')}/.ssh/authorized_keys"
     for key in request.body.parts("osProfile.linuxConfiguration.ssh.publicKeys"):
         if key.text("path") != required_path:
-            yield f"{key.at('path')} is {key.text('path')}; it must be {required_path}"
+            yield f"{key.path_to('path')} is {key.text('path')}; it must be {required_path}"
 
 
-def _user_name(request: Request) -> Iterator[str]:
+def _user_name_problems(request: Request) -> Iterator[str]:
     name = request.body.text("osProfile.adminUsername")
-    if name.lower() in _USER_NAMES:
+    if name.lower() in _FORBIDDEN_USER_NAMES:
         yield f"osProfile.adminUsername is {name}"
 
 
@@ -160,77 +169,77 @@ ROWS = (
     zone_row(NAT),
     Refusal(
         "address-is-static", ADDRESS, BAD, "Public IP addresses of SKU Standard must be static",
-        only("publicIPAllocationMethod", "Static", when=equal("sku.name", "Standard")),
+        allow_only("publicIPAllocationMethod", "Static", when=has_value("sku.name", "Standard")),
         "set publicIPAllocationMethod to Static", f"{_FILES}/public_ip_resource.go#L246",
     ),
     Refusal(
         "basic-address", ADDRESS, BAD, "Public IP addresses of SKU Basic can no longer be created",
-        required("sku.name", "Standard", "StandardV2"),
+        require("sku.name", "Standard", "StandardV2"),
         "set sku.name to Standard", f"{_FILES}/public_ip_resource.go#L198",
     ),
     Refusal(
         "nat-zones", NAT, BAD, "A NAT gateway can be in at most one availability zone",
-        _one_zone, "name one zone", f"{AZURERM}/issues/21696",
+        _zone_count_problems, "name one zone", f"{AZURERM}/issues/21696",
     ),
     Refusal(
         "nat-idle", NAT, BAD, "The idle timeout must be between 4 and 120 minutes",
-        within("idleTimeoutInMinutes", 4, 120),
+        require_range("idleTimeoutInMinutes", 4, 120),
         "set idleTimeoutInMinutes to 10", f"{_FILES}/nat_gateway_resource.go#L85",
     ),
     Refusal(
         "subnet-range", SUBNET, "NetcfgInvalidSubnet", "The subnet is not valid in the virtual network",
-        _subnet_range, "choose an unused part of the network's range",
+        _subnet_range_problems, "choose an unused part of the network's range",
         "https://github.com/Azure/azure-cli/issues/10917",
     ),
     Refusal(
         "subnets-at-once", SUBNET, "AnotherOperationInProgress",
         "Another operation on this or dependent resource is in progress",
-        _concurrent_subnets, "make each subnet depend on the previous one",
+        _concurrent_subnet_problems, "make each subnet depend on the previous one",
         "https://github.com/pulumi/pulumi-azure-native/issues/903",
     ),
     Refusal(
         "bastion-subnet", BASTION, BAD, "Azure Bastion requires a subnet AzureBastionSubnet of /26 or larger",
-        _bastion_subnet, "create a subnet AzureBastionSubnet with a /26",
+        _bastion_subnet_problems, "create a subnet AzureBastionSubnet with a /26",
         f"{LEARN}/bastion/configuration-settings#subnet",
     ),
     Refusal(
         "bastion-security-group", SUBNET, BAD,
         "The security group lacks rules that Azure Bastion requires",
-        _bastion_group, "remove the security group, or add the rules", f"{LEARN}/bastion/bastion-nsg",
+        _bastion_group_problems, "remove the security group, or add the rules", f"{LEARN}/bastion/bastion-nsg",
     ),
     Refusal(
         "bastion-tunneling", BASTION, BAD, "Tunneling is only supported when the SKU is Standard or Premium",
-        required("sku.name", "Standard", "Premium", when=equal("enableTunneling", True)),
+        require("sku.name", "Standard", "Premium", when=has_value("enableTunneling", True)),
         "set sku.name to Standard", f"{_FILES}/bastion_host_resource.go#L254",
     ),
     Refusal(
         "security-rule-priorities", GROUP, "SecurityRuleConflict", "Rules cannot have the same Priority and Direction",
-        unique("securityRules", _rule_place, "priority"),
+        require_unique("securityRules", _rule_position, "priority"),
         "assign a unique priority to each rule", "https://github.com/Azure/aks-engine/issues/2106",
     ),
     Refusal(
         "security-rule-range", GROUP, BAD, "Priorities of security rules must be between 100 and 4096",
-        each("securityRules", _priority), "choose an unused priority in this range",
+        for_each("securityRules", _priority_problems), "choose an unused priority in this range",
         f"{_FILES}/network_security_group_resource.go#L179",
     ),
     Refusal(
         "gateway-both-ways", PEERING, BAD, "A peering can share its own gateway or use the remote one, but not both",
-        _conflicting_gateways, "remove one of the two",
+        _conflicting_gateway_problems, "remove one of the two",
         f"{LEARN}/virtual-network/virtual-network-manage-peering",
     ),
     Refusal(
         "gateway-is-lent", PEERING, BAD, "The remote peering must allow gateway transit before its gateway is used",
-        _remote_gateway, "set allowGatewayTransit of the other side, and depend on it",
+        _remote_gateway_problems, "set allowGatewayTransit of the other side, and depend on it",
         f"{LEARN}/virtual-network/virtual-network-manage-peering",
     ),
     Refusal(
         "ssh-key-path", MACHINE, BAD,
         "Destination path for SSH public keys is currently limited to its default value",
-        _key_path, "name the path after adminUsername", "https://github.com/Azure/WALinuxAgent/issues/1852",
+        _key_path_problems, "name the path after adminUsername", "https://github.com/Azure/WALinuxAgent/issues/1852",
     ),
     Refusal(
         "admin-name", MACHINE, BAD, "Azure does not allow this admin user name",
-        _user_name, "choose another adminUsername",
+        _user_name_problems, "choose another adminUsername",
         f"{AZURERM_FILES}/compute/validate/linux_admin_username.go",
     ),
 )  # fmt: skip

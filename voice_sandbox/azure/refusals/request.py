@@ -55,12 +55,12 @@ class Part:
         elif isinstance(value, list):
             items = [(f"[{index}]", item) for index, item in enumerate(value)]
         return [
-            Part(_to_plain_value(item), f"{self.at(path)}{name}")
+            Part(_to_plain_value(item), f"{self.path_to(path)}{name}")
             for name, item in items
             if isinstance(_to_plain_value(item), Mapping)
         ]
 
-    def at(self, path: str) -> str:
+    def path_to(self, path: str) -> str:
         """Convert a path within this object to a path within the request."""
         return f"{self.path}.{path}" if self.path else path
 
@@ -83,19 +83,21 @@ class Request:
     earlier: Sequence[Resource] = ()
     dependencies: frozenset[str] = field(default=frozenset())
 
-    def existing(self, kind: str) -> Iterator[tuple[Resource, Part]]:
+    def existing_resources(self, kind: str) -> Iterator[tuple[Resource, Part]]:
         """Yield the resources of a type that earlier requests have created."""
         for resource in self.earlier:
             if short_type(resource.type) == kind:
                 yield resource, Part(resource.inputs)
 
-    def ready(self, kind: str) -> Iterator[tuple[Resource, Part]]:
+    def guaranteed_resources(self, kind: str) -> Iterator[tuple[Resource, Part]]:
         """Yield the resources of a type that are guaranteed to exist when the service receives this request."""
-        return ((resource, body) for resource, body in self.existing(kind) if resource.urn in self.dependencies)
+        return (
+            (resource, body) for resource, body in self.existing_resources(kind) if resource.urn in self.dependencies
+        )
 
-    def by_id(self, kind: str, identifier: str) -> Part | None:
+    def find_by_id(self, kind: str, identifier: str) -> Part | None:
         """Return the inputs of the resource with an id, or `None` if this deployment does not create it."""
-        for resource, body in self.existing(kind):
+        for resource, body in self.existing_resources(kind):
             if resource.id and resource.id.lower() == identifier.lower():
                 return body
         return None

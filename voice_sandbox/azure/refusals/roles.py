@@ -22,21 +22,21 @@ class Role(StrEnum):
 IDENTITY, GRANT = "managedidentity:UserAssignedIdentity", "authorization:RoleAssignment"
 
 
-def principals(request: Request, ids: list[str]) -> set[str]:
+def principal_ids(request: Request, ids: list[str]) -> set[str]:
     """Return the object ids of the identities with the given resource ids, as far as they exist."""
-    role_ids = {each.lower() for each in ids}
+    identity_ids = {each.lower() for each in ids}
     return {
         str(Part(resource.outputs).get("principalId"))
-        for resource, _ in request.existing(IDENTITY)
-        if (resource.id or "").lower() in role_ids
+        for resource, _ in request.existing_resources(IDENTITY)
+        if (resource.id or "").lower() in identity_ids
     }
 
 
-def is_granted(request: Request, identities: set[str], on: str, *roles: Role) -> bool:
+def is_granted(request: Request, identities: set[str], resource_id: str, *roles: Role) -> bool:
     """Return True if one of several roles on a resource, or on its scope, is granted before the request is sent."""
     return any(
         grant.text("principalId") in identities
         and grant.text("roleDefinitionId").lower().endswith(tuple(str(role) for role in roles))
-        and f"{on.lower()}/".startswith(f"{grant.text('scope').lower()}/")
-        for _, grant in request.ready(GRANT)
+        and f"{resource_id.lower()}/".startswith(f"{grant.text('scope').lower()}/")
+        for _, grant in request.guaranteed_resources(GRANT)
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from voice_sandbox.azure.refusals.request import Part, Request
-from voice_sandbox.azure.replacements import covers
+from voice_sandbox.azure.replacements import paths_overlap
 
 Evaluation = Callable[[Request], Iterable[str]]
 """Function that yields each rejected value of a request with its limit."""
@@ -43,12 +43,12 @@ class Refusal:
 # --- Conditions -------------------------------------------------------------------------------------------
 
 
-def always(_: Part) -> bool:
+def matches_all(_: Part) -> bool:
     """Return True for every request."""
     return True
 
 
-def equal(path: str, *values: object) -> Condition:
+def has_value(path: str, *values: object) -> Condition:
     """Return a condition that is true if the value at a path is one of the given values."""
     return lambda body: body.get(path) in values
 
@@ -58,12 +58,12 @@ def is_set(path: str) -> Condition:
     return lambda body: body.get(path) is not None
 
 
-def negated(condition: Condition) -> Condition:
+def negate(condition: Condition) -> Condition:
     """Return the negation of a condition."""
     return lambda body: not condition(body)
 
 
-def both(*conditions: Condition) -> Condition:
+def all_conditions(*conditions: Condition) -> Condition:
     """Return the conjunction of conditions."""
     return lambda body: all(condition(body) for condition in conditions)
 
@@ -71,48 +71,48 @@ def both(*conditions: Condition) -> Condition:
 # --- Evaluations -------------------------------------------------------------------------------------------
 
 
-def forbidden(*paths: str, when: Condition = always) -> Evaluation:
+def forbid(*paths: str, when: Condition = matches_all) -> Evaluation:
     """Reject a value at any of the paths."""
 
     def evaluate(request: Request) -> Iterator[str]:
         if when(request.body):
             for path in paths:
                 if request.body.get(path) is not None:
-                    yield f"{request.body.at(path)} is {_format_value(request.body.get(path))}; it must be omitted"
+                    yield f"{request.body.path_to(path)} is {_format_value(request.body.get(path))}; it must be omitted"
 
     return evaluate
 
 
-def required(path: str, *values: object, when: Condition = always) -> Evaluation:
+def require(path: str, *values: object, when: Condition = matches_all) -> Evaluation:
     """Reject a request without a value at a path or, if values are given, with a missing or another value."""
 
     def evaluate(request: Request) -> Iterator[str]:
         value = request.body.get(path)
         if when(request.body) and (value not in values if values else not value):
             expectation = f"; it must be {' or '.join(map(_format_value, values))}" if values else ""
-            yield f"{request.body.at(path)} is {_format_value(value)}{expectation}"
+            yield f"{request.body.path_to(path)} is {_format_value(value)}{expectation}"
 
     return evaluate
 
 
-def only(path: str, *values: object, when: Condition = always) -> Evaluation:
+def allow_only(path: str, *values: object, when: Condition = matches_all) -> Evaluation:
     """Reject a value at a path that is not one of the given values. A missing value is accepted."""
 
     def evaluate(request: Request) -> Iterator[str]:
         value = request.body.get(path)
         if when(request.body) and value is not None and value not in values:
             valid = " or ".join(map(_format_value, values))
-            yield f"{request.body.at(path)} is {_format_value(value)}; it must be {valid}"
+            yield f"{request.body.path_to(path)} is {_format_value(value)}; it must be {valid}"
 
     return evaluate
 
 
-def each(path: str, evaluate: Callable[[Part], Iterable[str]]) -> Evaluation:
+def for_each(path: str, evaluate: Callable[[Part], Iterable[str]]) -> Evaluation:
     """Evaluate each object of a list."""
     return lambda request: (problem for part in request.body.parts(path) for problem in evaluate(part))
 
 
-def unique(path: str, key: Callable[[Part], object], description: str) -> Evaluation:
+def require_unique(path: str, key: Callable[[Part], object], description: str) -> Evaluation:
     """Reject two objects of a list with the same key. Objects whose key is ``None`` are ignored."""
 
     def evaluate(request: Request) -> Iterator[str]:
@@ -128,7 +128,9 @@ def unique(path: str, key: Callable[[Part], object], description: str) -> Evalua
     return evaluate
 
 
-def within(path: str, low: float | None = None, high: float | None = None, when: Condition = always) -> Evaluation:
+def require_range(
+    path: str, low: float | None = None, high: float | None = None, when: Condition = matches_all
+) -> Evaluation:
     """Reject a number at a path outside of a range."""
 
     def evaluate(request: Request) -> Iterator[str]:
@@ -141,21 +143,21 @@ def within(path: str, low: float | None = None, high: float | None = None, when:
             limits = " and ".join(
                 f"at {word} {limit:g}" for word, limit in (("least", low), ("most", high)) if limit is not None
             )
-            yield f"{request.body.at(path)} is {value:g}; it must be {limits}"
+            yield f"{request.body.path_to(path)} is {value:g}; it must be {limits}"
 
     return evaluate
 
 
-def unchanged(path: str, *, once: Condition = always) -> Evaluation:
+def require_unchanged(path: str, *, once: Condition = matches_all) -> Evaluation:
     """Reject a changed value at a path, if the previous request satisfies a condition."""
 
     def evaluate(request: Request) -> Iterator[str]:
-        ignored = any(covers(each, path) for each in request.resource.ignore_changes)
+        ignored = any(paths_overlap(each, path) for each in request.resource.ignore_changes)
         if request.before is None or ignored or not once(request.before):
             return
         old, new = request.before.get(path), request.body.get(path)
         if old is not None and old != new:
-            yield f"{request.body.at(path)} was {_format_value(old)} and would become {_format_value(new)}"
+            yield f"{request.body.path_to(path)} was {_format_value(old)} and would become {_format_value(new)}"
 
     return evaluate
 

@@ -18,13 +18,13 @@ from voice_blueprint.observability.azure.scaling import cpu_trigger, slots_trigg
 from voice_constructs.azure.kubernetes.context import ClusterContext
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas, CpuReplicasProps
 from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Share, http_probe, liveness_probe, pod_field
-from voice_constructs.azure.kubernetes.programs import asr
+from voice_constructs.azure.kubernetes.programs import asr_program
 from voice_constructs.azure.kubernetes.scaling import Scaling
 from voice_constructs.azure.kubernetes.state_login import StateLogin
 from voice_constructs.azure.kubernetes.telemetry import telemetry_sidecar
 
 
-def asr_front(
+def asr_replicas(
     *,
     context: ClusterContext,
     settings: AsrPods,
@@ -39,7 +39,7 @@ def asr_front(
     main = LaunchedContainer(
         name=Component.ASR.value,
         image=context.image_uri(Image.WHISPER_ENGINE),
-        launcher=asr(settings),
+        launcher=asr_program(settings),
         share=Share(settings.cpus, settings.memory_gib),
         ports={"chunks": CHUNK, "health": ENGINE_HEALTH},
         # The port opens once the router knows the model, which may require the first GPU node.

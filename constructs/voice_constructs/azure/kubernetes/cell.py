@@ -34,12 +34,16 @@ from voice_blueprint.engines.launch.fabric import TRANSPORTS
 from voice_blueprint.engines.launch.lmcache import LmcacheServer
 from voice_blueprint.engines.launch.services import POD_ADDRESS, CellLaunch, cell_launch
 from voice_blueprint.engines.launch.vllm import VllmServer
-from voice_blueprint.engines.sizing.layouts import cell_groups
+from voice_blueprint.engines.sizing.layouts import cell_gpu_groups
 from voice_blueprint.engines.sizing.service import PoolSizing, size_service
 from voice_blueprint.file.model.azure import PrefillDecodeCell, WithoutPeerAccess
-from voice_blueprint.observability.azure.scaling import triggers
+from voice_blueprint.observability.azure.scaling import scaling_triggers
 from voice_constructs.azure.kubernetes.context import ClusterContext
-from voice_constructs.azure.kubernetes.engine_check import CheckedLauncher, liveness, readiness
+from voice_constructs.azure.kubernetes.engine_check import (
+    CheckedLauncher,
+    engine_liveness_probe,
+    engine_readiness_probe,
+)
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicasProps, nvme_mount
 from voice_constructs.azure.kubernetes.pods import (
     ENGINE_PRE_STOP_S,
@@ -50,10 +54,10 @@ from voice_constructs.azure.kubernetes.pods import (
     model_cache_mount,
     pod_field,
     shared_memory_mount,
-    start_probe,
+    startup_probe,
 )
 from voice_constructs.azure.kubernetes.topology_check import CacheTransfer, topology_check
-from voice_constructs.azure.kubernetes.transport_check import READY, TransportCheck
+from voice_constructs.azure.kubernetes.transport_check import READY_FILE, TransportCheck
 
 ALL_GPUS_VISIBLE = {"NVIDIA_VISIBLE_DEVICES": "all"}
 """Variable of the NVIDIA runtime, which is the default runtime of AKS GPU nodes. Its handler is
@@ -61,7 +65,7 @@ ALL_GPUS_VISIBLE = {"NVIDIA_VISIBLE_DEVICES": "all"}
 The device plugin overwrites the variable in containers that request GPUs
 (https://github.com/NVIDIA/nvidia-container-toolkit/issues/27)."""
 
-_ROUTER_PROBE = "import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
+_PD_ROUTER_PROBE_PROGRAM = "import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
 
 
 class GpuReservation(Launcher):
@@ -72,7 +76,7 @@ class GpuReservation(Launcher):
         return ("sleep", "infinity")
 
 
-def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicasProps:
+def cell_replicas(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicasProps:
     """Return the properties of a service's cells.
 
     A cell is one pod per node. Prefill uses one NVLink pair, decode uses the other, and KV cache is transferred inside
@@ -98,10 +102,10 @@ def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicas
         service=service,
         pool=service.pool,
         name=replicas_name(service, service.pool),
-        checks=[topology_check(engine_image, size, size.gpu_count, _hand_over(service, size))],
+        checks=[topology_check(engine_image, size, size.gpu_count, _cache_transfer(service, size))],
         sidecars=_sidecars(context, launch, nvme=service.lmcache.l2_nvme_gib > 0),
         engines=_engines(engine_image, launch, service, sizing, size),
-        triggers=triggers(context.azure, service)[service.pool],
+        triggers=scaling_triggers(context.azure, service)[service.pool],
         # The pools may be counted twice, since servers keep them in their own memory or in shared memory.
         shared_memory_gib=sizing.host.shared_memory_gib + sizing.host.kv_pools_gib,
         nvme_gib=service.lmcache.l2_nvme_gib,
@@ -110,8 +114,8 @@ def cells(context: ClusterContext, service: PrefillDecodeCell) -> EngineReplicas
     )
 
 
-def _hand_over(service: PrefillDecodeCell, size: VmSize) -> CacheTransfer:
-    return CacheTransfer(cell_groups(size), TRANSPORTS, service.without_peer_access is WithoutPeerAccess.REFUSE)
+def _cache_transfer(service: PrefillDecodeCell, size: VmSize) -> CacheTransfer:
+    return CacheTransfer(cell_gpu_groups(size), TRANSPORTS, service.without_peer_access is WithoutPeerAccess.REFUSE)
 
 
 def _engines(
@@ -127,25 +131,27 @@ def _engines(
         ports={},
     )
     return [
-        _engine("prefill", image, launch.prefill, PREFILL_HTTP, share),
+        _engine_container("prefill", image, launch.prefill, PREFILL_HTTP, share),
         replace(
-            _engine("decode", image, launch.decode, DECODE_HTTP, share),
+            _engine_container("decode", image, launch.decode, DECODE_HTTP, share),
             launcher=CheckedLauncher(TransportCheck(launch.decode, service.without_peer_access)),
-            readiness=Probe(exec_=k8s.core.v1.ExecActionArgs(command=["test", "-e", READY]), period_seconds=5),
+            readiness=Probe(exec_=k8s.core.v1.ExecActionArgs(command=["test", "-e", READY_FILE]), period_seconds=5),
         ),
         holder,
     ]
 
 
-def _engine(name: str, image: pulumi.Output[str], launcher: VllmServer, port: Port, share: Share) -> LaunchedContainer:
+def _engine_container(
+    name: str, image: pulumi.Output[str], launcher: VllmServer, port: Port, share: Share
+) -> LaunchedContainer:
     return LaunchedContainer(
         name=name,
         image=image,
         launcher=CheckedLauncher(launcher),
         share=share,
         ports={name: port},
-        startup=start_probe(port),
-        liveness=liveness(name, port, launcher.model),
+        startup=startup_probe(port),
+        liveness=engine_liveness_probe(name, port, launcher.model),
         # The readiness of the pod is determined by the front, which sends a request to both engines.
         readiness=http_probe(port, "/health", period_s=5, failures=2),
         mounts=[model_cache_mount(), shared_memory_mount()],
@@ -165,7 +171,7 @@ def _sidecars(context: ClusterContext, launch: CellLaunch, *, nvme: bool) -> lis
             launch.pd_router,
             share=Share(PD_ROUTER_CPUS, PD_ROUTER_GIB),
             ports={},
-            readiness=_router_probe(),
+            readiness=_pd_router_probe(),
         ),
         _relay_container(
             "front",
@@ -173,7 +179,7 @@ def _sidecars(context: ClusterContext, launch: CellLaunch, *, nvme: bool) -> lis
             CheckedLauncher(launch.front),
             share=Share(FRONT_CPUS, FRONT_GIB),
             ports={"front": ENGINE_HTTP},
-            readiness=readiness("front", (PREFILL_HTTP, DECODE_HTTP), ENGINE_HTTP, launch.decode.model),
+            readiness=engine_readiness_probe("front", (PREFILL_HTTP, DECODE_HTTP), ENGINE_HTTP, launch.decode.model),
         ),
     ]
 
@@ -209,9 +215,9 @@ def _relay_container(
     )
 
 
-def _router_probe() -> Probe:
+def _pd_router_probe() -> Probe:
     """Return an exec probe of the P/D router, since the kubelet cannot reach its loopback address."""
-    program = _ROUTER_PROBE.format(port=PD_ROUTER_HTTP.number)
+    program = _PD_ROUTER_PROBE_PROGRAM.format(port=PD_ROUTER_HTTP.number)
     return Probe(
         exec_=k8s.core.v1.ExecActionArgs(command=["python3", "-c", program]),
         period_seconds=10,

@@ -12,7 +12,7 @@ from voice_blueprint.catalog import VmSize
 from voice_blueprint.contract.images import Image
 from voice_blueprint.file.model.azure import Azure, GpuPool
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.hosts import digest, lacks_digests
+from voice_blueprint.hosts import image_digest, lacks_digests
 
 TYPE_PREFIX = "voice:kubernetes"
 """Prefix of the type of every component in this package."""
@@ -49,13 +49,13 @@ class ClusterContext:
 
     def image_uri(self, image: Image) -> pulumi.Output[str]:
         """Return the URI of an image with its digest. The URI does not exist if the image has no digest."""
-        return pulumi.Output.concat(self.registry, f"/{image.value}@{digest(self.deployment, image)}")
+        return pulumi.Output.concat(self.registry, f"/{image.value}@{image_digest(self.deployment, image)}")
 
     def waits_for_image(self, images: Iterable[Image]) -> bool:
         """Return True if a workload must wait, because one of its images has no digest and cannot be pulled."""
         return lacks_digests(self.deployment, tuple(images))
 
-    def replicas(self, configured: int, images: Iterable[Image]) -> int:
+    def initial_replicas(self, configured: int, images: Iterable[Image]) -> int:
         """Return the initial number of replicas, which is 0 for a workload that must wait."""
         return 0 if self.waits_for_image(images) else configured
 

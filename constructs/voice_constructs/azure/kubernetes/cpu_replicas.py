@@ -21,7 +21,7 @@ from voice_constructs.azure.kubernetes.pods import (
     ConfigFiles,
     LaunchedContainer,
     Volume,
-    pod_security,
+    pod_security_context,
     tmp_volume,
 )
 from voice_constructs.azure.kubernetes.scaling import Scaling
@@ -73,7 +73,7 @@ class CpuReplicas(pulumi.ComponentResource):
         self._context, self._props, self._name = context, props, name
         self._child = pulumi.ResourceOptions(parent=self)
         self.selector = {COMPONENT_LABEL: name}
-        self._match = k8s.meta.v1.LabelSelectorArgs(match_labels=self.selector)
+        self._label_selector = k8s.meta.v1.LabelSelectorArgs(match_labels=self.selector)
         shares = [container.share for container in (*props.sidecars, props.main)]
         self.claim = Claim(
             props.bounds.max + 1, sum(each.cpus for each in shares), sum(each.memory_gib for each in shares)
@@ -110,37 +110,40 @@ class CpuReplicas(pulumi.ComponentResource):
                 annotations={"pulumi.com/skipAwait": "true"},
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=context.replicas(props.bounds.min, props.images),
-                selector=self._match,
+                replicas=context.initial_replicas(props.bounds.min, props.images),
+                selector=self._label_selector,
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(
                     type="RollingUpdate",
                     rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(max_surge=1, max_unavailable=0),
                 ),
                 template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=self._pod(account)
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=self._pod_spec(account)
                 ),
             ),
             # After the first deployment, KEDA sets the number of replicas.
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(needs), ignore_changes=["spec.replicas"]),
         )
 
-    def _pod(self, account: k8s.core.v1.ServiceAccount) -> k8s.core.v1.PodSpecArgs:
-        props, files = self._props, ConfigFiles.of(self._name, ())
+    def _pod_spec(self, account: k8s.core.v1.ServiceAccount) -> k8s.core.v1.PodSpecArgs:
+        props, files = self._props, ConfigFiles.from_launchers(self._name, ())
         return k8s.core.v1.PodSpecArgs(
             service_account_name=account.metadata.name,
             automount_service_account_token=False,
             enable_service_links=False,
-            security_context=pod_security(),
+            security_context=pod_security_context(),
             node_selector={POOL_LABEL: CPU_POOL},
             topology_spread_constraints=[
                 k8s.core.v1.TopologySpreadConstraintArgs(
-                    max_skew=1, topology_key=key, when_unsatisfiable="ScheduleAnyway", label_selector=self._match
+                    max_skew=1,
+                    topology_key=key,
+                    when_unsatisfiable="ScheduleAnyway",
+                    label_selector=self._label_selector,
                 )
                 for key in (ZONE_LABEL, HOST_LABEL)
             ],
             termination_grace_period_seconds=PRE_STOP_S + props.drain_s + STOP_MARGIN_S,
-            init_containers=[container.args(files) for container in props.sidecars] or None,
-            containers=[props.main.args(files)],
+            init_containers=[container.to_container_args(files) for container in props.sidecars] or None,
+            containers=[props.main.to_container_args(files)],
             volumes=[tmp_volume(), *props.volumes],
         )
 
@@ -149,7 +152,7 @@ class CpuReplicas(pulumi.ComponentResource):
             self._name,
             metadata=metadata(self._name, self._context.namespace),
             spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(
-                max_unavailable=1, selector=self._match, unhealthy_pod_eviction_policy="AlwaysAllow"
+                max_unavailable=1, selector=self._label_selector, unhealthy_pod_eviction_policy="AlwaysAllow"
             ),
             opts=self._child,
         )

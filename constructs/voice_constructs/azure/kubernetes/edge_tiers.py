@@ -9,7 +9,7 @@ from voice_blueprint.azure.contract import AGENT_NODE_HEALTH, GATEWAY_HEALTH, Co
 from voice_blueprint.azure.cpu_pods import AGENT_CPUS
 from voice_blueprint.azure.names import TOKEN_KEY_SECRET
 from voice_blueprint.azure.ranges import agent_address, gateway_address
-from voice_blueprint.capacity.bounds import gateway_pod_sockets
+from voice_blueprint.capacity.bounds import max_gateway_pod_sockets
 from voice_blueprint.contract.environment import (
     CHAT_KEY,
     PROMPT,
@@ -33,7 +33,7 @@ from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContex
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas, CpuReplicasProps
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 from voice_constructs.azure.kubernetes.pods import PRE_STOP_S, LaunchedContainer, Share, http_probe, liveness_probe
-from voice_constructs.azure.kubernetes.programs import agent, gateway
+from voice_constructs.azure.kubernetes.programs import agent_program, gateway_program
 from voice_constructs.azure.kubernetes.scaling import Scaling
 from voice_constructs.azure.kubernetes.state_login import IDENTITY_MOUNT, StateLogin
 from voice_constructs.azure.kubernetes.telemetry import METRICS_PORT
@@ -55,7 +55,7 @@ class EdgeTierProps:
         health: Health check port of the nodes, which reports whether a node has a ready pod.
         secrets: Names in the vault, by environment variable.
         triggers: Scaling triggers.
-        archives: Whether the pods write transcripts to the archive.
+        writes_transcripts: Whether the pods write transcripts to the archive.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class EdgeTierProps:
     drain_s: int
     images: tuple[Image, ...]
     triggers: tuple[Trigger, ...]
-    archives: bool = False
+    writes_transcripts: bool = False
 
 
 class EdgeTier(pulumi.ComponentResource):
@@ -111,10 +111,10 @@ class EdgeTier(pulumi.ComponentResource):
             liveness=liveness_probe(http, LIVENESS_PATH),
             extra_environment={
                 **login.environment(component),
-                **(login.archive(cluster, component) if props.archives else {}),
+                **(login.archive_environment(cluster, component) if props.writes_transcripts else {}),
             },
             sources=secrets.sources,
-            mounts=[*login.mounts(), *([IDENTITY_MOUNT] if props.archives else ()), secrets.mount()],
+            mounts=[*login.mounts(), *([IDENTITY_MOUNT] if props.writes_transcripts else ()), secrets.mount()],
             pre_stop_s=PRE_STOP_S,
         )
         self.pods = CpuReplicas(
@@ -146,14 +146,14 @@ class EdgeTier(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def gateway_tier(context: ClusterContext, edge: AzureEdge) -> EdgeTierProps:
+def gateway_tier_props(context: ClusterContext, edge: AzureEdge) -> EdgeTierProps:
     """Return the properties of the gateway, which handles sessions, audio and events, and signs session tokens."""
-    sockets = gateway_pod_sockets(edge.gateway)
+    sockets = max_gateway_pod_sockets(edge.gateway)
     return EdgeTierProps(
         kind="GatewayService",
         component=Component.GATEWAY,
         image=Image.GATEWAY,
-        launcher=gateway(context.deployment, edge, sockets),
+        launcher=gateway_program(context.deployment, edge, sockets),
         share=Share(edge.gateway.cpus, edge.gateway.memory_gib),
         ports={"http": GATEWAY_HTTP, "media": GATEWAY_MEDIA},
         address=gateway_address(context.azure.network.cidr),
@@ -163,11 +163,11 @@ def gateway_tier(context: ClusterContext, edge: AzureEdge) -> EdgeTierProps:
         drain_s=GATEWAY_DRAIN_TIMEOUT_S,
         images=CALLER_TIER_IMAGES[Component.GATEWAY],
         triggers=(sockets_trigger(sockets), cpu_trigger(Component.GATEWAY, edge.gateway.cpus)),
-        archives=edge.archive is not None,
+        writes_transcripts=edge.archive is not None,
     )
 
 
-def agent_tier(context: ClusterContext, settings: AgentPods, edge: AzureEdge) -> EdgeTierProps:
+def agent_tier_props(context: ClusterContext, settings: AgentPods, edge: AzureEdge) -> EdgeTierProps:
     """Return the properties of the agents, which scale by their number of conversations."""
     keys = {CHAT_KEY: settings.chat, SPEECH_KEY: settings.speech}
     variables = {
@@ -181,7 +181,7 @@ def agent_tier(context: ClusterContext, settings: AgentPods, edge: AzureEdge) ->
         kind="Agents",
         component=Component.AGENT,
         image=Image.AGENT,
-        launcher=agent(context.deployment, settings, edge),
+        launcher=agent_program(context.deployment, settings, edge),
         share=AGENT_SHARE,
         ports={"http": AGENT_HTTP},
         address=agent_address(context.azure.network.cidr),

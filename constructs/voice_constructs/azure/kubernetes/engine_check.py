@@ -11,25 +11,25 @@ from voice_blueprint.azure.metrics import EngineMetric, SpeechMetric
 from voice_blueprint.catalog import ModelCard
 from voice_blueprint.catalog.inference import Task
 from voice_blueprint.contract.network import Port
-from voice_blueprint.engines.launch.base import Launcher, http
-from voice_constructs.azure.kubernetes.pods import EngineProbes, Probe, start_probe
+from voice_blueprint.engines.launch.base import Launcher, http_url
+from voice_constructs.azure.kubernetes.pods import EngineProbes, Probe, startup_probe
 
 PROGRAM = "/opt/voice/check_engine.py"
 SOURCE = Path(__file__).parent / "files" / "check_engine.py"
 
-LIMIT_S = 4.0
+CHECK_TIMEOUT_S = 4.0
 """Time limit of the check, of which the request may use 60 %. This is our choice: an idle engine responds within 0.1
 s."""
-TIMEOUT_S = 5
+PROBE_TIMEOUT_S = 5
 """Timeout of the kubelet, which includes the start of Python."""
 
-READY_PERIOD_S = 5
-READY_FAILURES = 2
+READINESS_PERIOD_S = 5
+READINESS_FAILURES = 2
 """An engine that hangs becomes unready after 20 s: in the worst case, its last tokens satisfy the first probe, and two
 more fail. A probe uses 70 ms of CPU time (measured at 2.6 GHz), which is 0.4 % of an engine with 4 cores."""
 
-ALIVE_PERIOD_S = 15
-ALIVE_FAILURES = 8
+LIVENESS_PERIOD_S = 15
+LIVENESS_FAILURES = 8
 """Number of failed probes before a restart, which take two minutes. A restart is a cold start, and an engine that hangs
 for a shorter time may recover."""
 LIVENESS_GRACE_S = 10
@@ -41,10 +41,10 @@ PROBE_TEXT = "Yes."
 VOICE = "casual_female"
 """A preset of Voxtral 4B TTS (https://huggingface.co/mistralai/Voxtral-4B-TTS-2603)."""
 
-TOKENS = (EngineMetric.GENERATED, EngineMetric.PROMPTED, EngineMetric.KV_USAGE)
+ENGINE_COUNTERS = (EngineMetric.GENERATED, EngineMetric.PROMPTED, EngineMetric.KV_USAGE)
 """Metrics that change while an engine works. A prompt is only counted once it is completely prefilled; until then, the
 usage of the KV cache changes."""
-SPEECH_TOKENS = (SpeechMetric.GENERATED, SpeechMetric.PROMPTED, SpeechMetric.FRAMES)
+SPEECH_COUNTERS = (SpeechMetric.GENERATED, SpeechMetric.PROMPTED, SpeechMetric.FRAMES)
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,13 @@ def engine_probes(name: str, port: Port, model: ModelCard) -> EngineProbes:
         name: Name of the engine's container, and prefix of the files in which the probes store their state.
     """
     return {
-        "startup": start_probe(port),
-        "liveness": liveness(name, port, model),
-        "readiness": readiness(name, (port,), port, model),
+        "startup": startup_probe(port),
+        "liveness": engine_liveness_probe(name, port, model),
+        "readiness": engine_readiness_probe(name, (port,), port, model),
     }
 
 
-def readiness(name: str, engines: tuple[Port, ...], front: Port, model: ModelCard) -> Probe:
+def engine_readiness_probe(name: str, engines: tuple[Port, ...], front: Port, model: ModelCard) -> Probe:
     """Return the readiness probe of a pod.
 
     Args:
@@ -90,36 +90,36 @@ def readiness(name: str, engines: tuple[Port, ...], front: Port, model: ModelCar
         front: Port of the server that forwards requests to all of them.
     """
     return Probe(
-        exec_=_exec(f"{name}-readiness", engines, front, model),
-        period_seconds=READY_PERIOD_S,
-        failure_threshold=READY_FAILURES,
-        timeout_seconds=TIMEOUT_S,
+        exec_=_exec_action(f"{name}-readiness", engines, front, model),
+        period_seconds=READINESS_PERIOD_S,
+        failure_threshold=READINESS_FAILURES,
+        timeout_seconds=PROBE_TIMEOUT_S,
     )
 
 
-def liveness(name: str, port: Port, model: ModelCard) -> Probe:
+def engine_liveness_probe(name: str, port: Port, model: ModelCard) -> Probe:
     return Probe(
-        exec_=_exec(f"{name}-liveness", (port,), port, model),
-        period_seconds=ALIVE_PERIOD_S,
-        failure_threshold=ALIVE_FAILURES,
-        timeout_seconds=TIMEOUT_S,
+        exec_=_exec_action(f"{name}-liveness", (port,), port, model),
+        period_seconds=LIVENESS_PERIOD_S,
+        failure_threshold=LIVENESS_FAILURES,
+        timeout_seconds=PROBE_TIMEOUT_S,
         termination_grace_period_seconds=LIVENESS_GRACE_S,
     )
 
 
-def _exec(state: str, engines: tuple[Port, ...], front: Port, model: ModelCard) -> k8s.core.v1.ExecActionArgs:
+def _exec_action(state: str, engines: tuple[Port, ...], front: Port, model: ModelCard) -> k8s.core.v1.ExecActionArgs:
     check = {
         "state": f"/tmp/{state}.json",  # noqa: S108  a volume of the pod
-        "metrics": [f"{http(port.number)}/metrics" for port in engines],
-        "counters": [*(SPEECH_TOKENS if model.task is Task.SPEECH else TOKENS)],
-        "limit_s": LIMIT_S,
-        **_question(http(front.number), model),
+        "metrics": [f"{http_url(port.number)}/metrics" for port in engines],
+        "counters": [*(SPEECH_COUNTERS if model.task is Task.SPEECH else ENGINE_COUNTERS)],
+        "limit_s": CHECK_TIMEOUT_S,
+        **_probe_request(http_url(front.number), model),
     }
     # The image's site packages are skipped, since importing them takes longer than the probe.
     return k8s.core.v1.ExecActionArgs(command=["python3", "-I", "-S", PROGRAM, json.dumps(check)])
 
 
-def _question(server: str, model: ModelCard) -> Mapping[str, object]:
+def _probe_request(server: str, model: ModelCard) -> Mapping[str, object]:
     """Return the smallest request that makes an engine work.
 
     Transcription models receive a moment of silence, since they do not accept text. A language is specified, since

@@ -10,7 +10,7 @@ from voice_blueprint.azure.contract import NVME_DIR, SERVICE_LABEL, Component
 from voice_blueprint.azure.names import POOL_LABEL, pool_taints
 from voice_blueprint.azure.rollout import surge_pods
 from voice_blueprint.contract.images import Image
-from voice_blueprint.engines.sizing.host import FILE_SYSTEM_SHARE
+from voice_blueprint.engines.sizing.host import FILE_SYSTEM_FACTOR
 from voice_blueprint.file.model.azure import AzureService
 from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.hosts import service_images
@@ -26,7 +26,7 @@ from voice_constructs.azure.kubernetes.pods import (
     Volume,
     gib_quantity,
     model_cache_volume,
-    pod_security,
+    pod_security_context,
     shared_memory_volume,
     tmp_volume,
     tolerations,
@@ -118,7 +118,7 @@ class EngineReplicas(pulumi.ComponentResource):
         self._props = props
         self._child = pulumi.ResourceOptions(parent=self)
         self._labels = pod_labels(Component.ENGINE, props.service.name) | {POOL_LABEL: props.pool}
-        self._files = ConfigFiles.of(
+        self._files = ConfigFiles.from_launchers(
             props.name, [container.launcher for container in (*props.checks, *props.sidecars, *props.engines)]
         )
         self.claim = props.claim
@@ -154,7 +154,7 @@ class EngineReplicas(pulumi.ComponentResource):
                 annotations={"pulumi.com/skipAwait": "true"},
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=self._context.replicas(props.bounds.min, props.images),
+                replicas=self._context.initial_replicas(props.bounds.min, props.images),
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()),
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(
                     type="RollingUpdate",
@@ -163,7 +163,7 @@ class EngineReplicas(pulumi.ComponentResource):
                     ),
                 ),
                 template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=self._labels), spec=self._pod(account)
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=self._labels), spec=self._pod_spec(account)
                 ),
             ),
             # After the first deployment, KEDA sets the number of replicas.
@@ -173,21 +173,22 @@ class EngineReplicas(pulumi.ComponentResource):
     def _selector(self) -> dict[str, str]:
         return {SERVICE_LABEL: self._props.service.name, POOL_LABEL: self._props.pool}
 
-    def _pod(self, account: k8s.core.v1.ServiceAccount) -> k8s.core.v1.PodSpecArgs:
+    def _pod_spec(self, account: k8s.core.v1.ServiceAccount) -> k8s.core.v1.PodSpecArgs:
         props = self._props
         return k8s.core.v1.PodSpecArgs(
             service_account_name=account.metadata.name,
             automount_service_account_token=False,
             enable_service_links=False,
             share_process_namespace=props.share_processes or None,
-            security_context=pod_security(),
+            security_context=pod_security_context(),
             node_selector={POOL_LABEL: props.pool},
             tolerations=tolerations(pool_taints(self._context.azure, self._context.pool(props.pool))),
             affinity=self._anti_affinity() if props.whole_node else None,
             topology_spread_constraints=self._topology_spread(),
             termination_grace_period_seconds=ENGINE_PRE_STOP_S + props.service.drain_timeout_s + STOP_MARGIN_S,
-            init_containers=[container.args(self._files) for container in (*props.checks, *props.sidecars)] or None,
-            containers=[container.args(self._files) for container in props.engines],
+            init_containers=[container.to_container_args(self._files) for container in (*props.checks, *props.sidecars)]
+            or None,
+            containers=[container.to_container_args(self._files) for container in props.engines],
             volumes=self._volumes(),
         )
 
@@ -242,7 +243,7 @@ def nvme_volume(gib: int) -> Volume:
         access_modes=["ReadWriteOnce"],
         storage_class_name=LOCAL_NVME,
         resources=k8s.core.v1.VolumeResourceRequirementsArgs(
-            requests={"storage": gib_quantity(gib * FILE_SYSTEM_SHARE)}
+            requests={"storage": gib_quantity(gib * FILE_SYSTEM_FACTOR)}
         ),
     )
     template = k8s.core.v1.PersistentVolumeClaimTemplateArgs(spec=claim)

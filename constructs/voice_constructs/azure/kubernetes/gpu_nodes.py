@@ -28,11 +28,11 @@ replicas."""
 DEVICE_PLUGIN_SHARE = Share(cpus=0.1, memory_gib=0.25)
 DCGM_SHARE = Share(cpus=0.25, memory_gib=1)
 
-_DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
-_POD_RESOURCES = "/var/lib/kubelet/pod-resources"
+_DEVICE_PLUGINS_DIR = "/var/lib/kubelet/device-plugins"
+_POD_RESOURCES_DIR = "/var/lib/kubelet/pod-resources"
 
 
-class GpuNodes(pulumi.ComponentResource):
+class GpuDaemonSets(pulumi.ComponentResource):
     """The device plugin and the DCGM exporter, on the nodes of every GPU pool.
 
     The managed GPU pools of AKS include both, but are a preview that does not support the cluster autoscaler.
@@ -65,13 +65,15 @@ class GpuNodes(pulumi.ComponentResource):
             env=environment({"PASS_DEVICE_SPECS": "true", "FAIL_ON_INIT_ERROR": "true", "MIG_STRATEGY": "none"}),
             resources=DEVICE_PLUGIN_SHARE.requirements(),
             security_context=k8s.core.v1.SecurityContextArgs(privileged=True, read_only_root_filesystem=True),
-            volume_mounts=[Mount(name="kubelet", mount_path=_DEVICE_PLUGINS)],
+            volume_mounts=[Mount(name="kubelet", mount_path=_DEVICE_PLUGINS_DIR)],
         )
-        return self._daemon_set(Component.DEVICE_PLUGIN, Image.DEVICE_PLUGIN, container, [_host(_DEVICE_PLUGINS)], [])
+        return self._build_daemon_set(
+            Component.DEVICE_PLUGIN, Image.DEVICE_PLUGIN, container, [_kubelet_volume(_DEVICE_PLUGINS_DIR)], []
+        )
 
     def _build_exporter(self) -> k8s.apps.v1.DaemonSet:
         launcher = dcgm_launch()
-        files = ConfigFiles.of(Component.GPU_METRICS.value, [launcher])
+        files = ConfigFiles.from_launchers(Component.GPU_METRICS.value, [launcher])
         child = pulumi.ResourceOptions(parent=self)
         config_map = files.config_map(self._context.gpu_namespace, child)
         container = Container(
@@ -90,14 +92,17 @@ class GpuNodes(pulumi.ComponentResource):
                 capabilities=k8s.core.v1.CapabilitiesArgs(drop=["ALL"], add=["SYS_ADMIN"]),
                 seccomp_profile=k8s.core.v1.SeccompProfileArgs(type="RuntimeDefault"),
             ),
-            volume_mounts=[Mount(name="kubelet", mount_path=_POD_RESOURCES, read_only=True), *files.mounts(launcher)],
+            volume_mounts=[
+                Mount(name="kubelet", mount_path=_POD_RESOURCES_DIR, read_only=True),
+                *files.mounts(launcher),
+            ],
         )
-        volumes = [_host(_POD_RESOURCES), *files.volumes()]
-        return self._daemon_set(
+        volumes = [_kubelet_volume(_POD_RESOURCES_DIR), *files.volumes()]
+        return self._build_daemon_set(
             Component.GPU_METRICS, Image.DCGM_EXPORTER, container, volumes, [config_map] if config_map else []
         )
 
-    def _daemon_set(
+    def _build_daemon_set(
         self,
         component: Component,
         image: Image,
@@ -114,7 +119,7 @@ class GpuNodes(pulumi.ComponentResource):
             automount_service_account_token=False,
             enable_service_links=False,
             priority_class_name="system-node-critical",
-            affinity=self._on_gpu_nodes(),
+            affinity=self._gpu_node_affinity(),
             node_selector={WAITING_LABEL: "true"} if self._context.waits_for_image((image,)) else None,
             tolerations=tolerations(self._taints()),
             containers=[container],
@@ -136,7 +141,7 @@ class GpuNodes(pulumi.ComponentResource):
         azure = self._context.azure
         return list(dict.fromkeys(taint for pool in azure.pools for taint in pool_taints(azure, pool)))
 
-    def _on_gpu_nodes(self) -> k8s.core.v1.AffinityArgs:
+    def _gpu_node_affinity(self) -> k8s.core.v1.AffinityArgs:
         desired = k8s.core.v1.NodeSelectorRequirementArgs(key=GPU_LABEL, operator="Exists")
         return k8s.core.v1.AffinityArgs(
             node_affinity=k8s.core.v1.NodeAffinityArgs(
@@ -147,5 +152,5 @@ class GpuNodes(pulumi.ComponentResource):
         )
 
 
-def _host(path: str) -> Volume:
+def _kubelet_volume(path: str) -> Volume:
     return Volume(name="kubelet", host_path=k8s.core.v1.HostPathVolumeSourceArgs(path=path, type="Directory"))

@@ -14,7 +14,7 @@ from voice_constructs.azure.kubernetes.pods import (
     LaunchedContainer,
     Share,
     http_probe,
-    pod_security,
+    pod_security_context,
     tmp_volume,
     tolerations,
 )
@@ -24,7 +24,7 @@ SHARE = Share(cpus=0.5, memory_gib=2)
 """Resources of the pod, which imports torch and keeps a record per server. ASSUMED, not measured."""
 SELECTOR = {COMPONENT_LABEL: NAME}
 HEALTH_PATH = "/instances"
-NOT_AWAITED = {"pulumi.com/skipAwait": "true"}
+SKIP_AWAIT = {"pulumi.com/skipAwait": "true"}
 """Annotation of objects that Pulumi does not wait for. Without the digest of its image, the pod never becomes ready."""
 
 
@@ -48,7 +48,7 @@ class LmcacheCoordinator(pulumi.ComponentResource):
         )
         k8s.core.v1.Service(
             NAME,
-            metadata=metadata(NAME, context.namespace, annotations=NOT_AWAITED),
+            metadata=metadata(NAME, context.namespace, annotations=SKIP_AWAIT),
             spec=k8s.core.v1.ServiceSpecArgs(type="ClusterIP", selector=SELECTOR, ports=[port]),
             opts=self._child,
         )
@@ -58,20 +58,20 @@ class LmcacheCoordinator(pulumi.ComponentResource):
         context, labels = self._context, pod_labels(Component.LMCACHE_COORDINATOR)
         k8s.apps.v1.Deployment(
             NAME,
-            metadata=metadata(NAME, context.namespace, labels=labels, annotations=NOT_AWAITED),
+            metadata=metadata(NAME, context.namespace, labels=labels, annotations=SKIP_AWAIT),
             spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=context.replicas(1, (Image.LMCACHE,)),
+                replicas=context.initial_replicas(1, (Image.LMCACHE,)),
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=SELECTOR),
                 # With two pods, each list of servers would be incomplete.
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(type="Recreate"),
                 template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=self._pod()
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=self._pod_spec()
                 ),
             ),
             opts=self._child,
         )
 
-    def _pod(self) -> k8s.core.v1.PodSpecArgs:
+    def _pod_spec(self) -> k8s.core.v1.PodSpecArgs:
         account = k8s.core.v1.ServiceAccount(
             NAME,
             metadata=metadata(NAME, self._context.namespace),
@@ -92,9 +92,9 @@ class LmcacheCoordinator(pulumi.ComponentResource):
             service_account_name=account.metadata.name,
             automount_service_account_token=False,
             enable_service_links=False,
-            security_context=pod_security(),
+            security_context=pod_security_context(),
             node_selector={POOL_LABEL: SYSTEM_POOL},
             tolerations=tolerations([SYSTEM_TAINT]),
-            containers=[container.args(ConfigFiles.of(NAME, ()))],
+            containers=[container.to_container_args(ConfigFiles.from_launchers(NAME, ()))],
             volumes=[tmp_volume()],
         )

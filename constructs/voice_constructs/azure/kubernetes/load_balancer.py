@@ -8,9 +8,9 @@ import pulumi_kubernetes as k8s
 from voice_blueprint.contract.network import Port
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 
-REASON = "voice-serve/reason"
+REASON_ANNOTATION = "voice-serve/reason"
 """Annotation with the reason for exposing the service."""
-ANNOTATIONS = "service.beta.kubernetes.io/"
+ANNOTATION_PREFIX = "service.beta.kubernetes.io/"
 """Prefix of AKS's annotations:
 https://learn.microsoft.com/azure/aks/load-balancer-standard#customizations-via-kubernetes-annotations"""
 
@@ -21,7 +21,7 @@ class LoadBalancer(pulumi.ComponentResource):
     Packets are only sent to nodes with a ready pod, and pods see the source addresses.
 
     Attributes:
-        node_ports: Number of node ports, which a quota limits.
+        node_port_count: Number of node ports, which a quota limits.
     """
 
     def __init__(
@@ -44,17 +44,17 @@ class LoadBalancer(pulumi.ComponentResource):
                 well.
         """
         super().__init__(f"{TYPE_PREFIX}:LoadBalancer", name, None, opts)
-        self.node_ports = len(ports)
+        self.node_port_count = len(ports)
         k8s.core.v1.Service(
             name,
             metadata=metadata(
                 name,
                 context.namespace,
                 annotations={
-                    REASON: reason,
+                    REASON_ANNOTATION: reason,
                     # Azure assigns the address when the first node is ready.
                     "pulumi.com/skipAwait": "true",
-                    **{f"{ANNOTATIONS}{key}": value for key, value in annotations.items()},
+                    **{f"{ANNOTATION_PREFIX}{key}": value for key, value in annotations.items()},
                 },
             ),
             spec=k8s.core.v1.ServiceSpecArgs(

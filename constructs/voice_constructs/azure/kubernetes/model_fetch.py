@@ -32,7 +32,7 @@ from voice_constructs.azure.kubernetes.pods import (
     Volume,
     model_cache_mount,
     model_cache_volume,
-    pod_security,
+    pod_security_context,
     tmp_volume,
     tolerations,
 )
@@ -45,7 +45,7 @@ HUB_SECRETS = "hub-secrets"
 HUB_DIR = "/var/run/hub"
 """Mount path of the token, which is a file so that neither a manifest nor the job's environment contains it."""
 
-TIMEOUT_S = 7200
+DOWNLOAD_TIMEOUT_S = 7200
 """Timeout of a download over all attempts. 45 GiB at 100 MB/s take 8 min; an NFS share of 1 TiB has about the same
 write speed."""
 
@@ -140,11 +140,11 @@ class ModelFetch(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         secret = context.azure.hub_token_secret
-        self._token = [self._build_token(secret, cluster)] if secret else []
+        self._token = [self._build_secret_provider(secret, cluster)] if secret else []
         self.jobs = {download.repository: self._build_job(download) for download in desired}
         self.register_outputs({})
 
-    def _build_token(self, secret: str, cluster: pulumi.StackReference) -> k8s.apiextensions.CustomResource:
+    def _build_secret_provider(self, secret: str, cluster: pulumi.StackReference) -> k8s.apiextensions.CustomResource:
         """Grant the jobs' service account read access to one secret of the vault.
 
         The driver exchanges the account's token itself; the label of workload identity would add an unused token to the
@@ -186,10 +186,10 @@ class ModelFetch(pulumi.ComponentResource):
             automount_service_account_token=False,
             enable_service_links=False,
             restart_policy="Never",
-            security_context=pod_security(),
+            security_context=pod_security_context(),
             node_selector={POOL_LABEL: SYSTEM_POOL},
             tolerations=tolerations([SYSTEM_TAINT]),
-            containers=[container.args(ConfigFiles(download.name, {}))],
+            containers=[container.to_container_args(ConfigFiles(download.name, {}))],
             volumes=[tmp_volume(), model_cache_volume(), *(_hub_volume() for _ in self._token)],
         )
         return k8s.batch.v1.Job(
@@ -204,7 +204,7 @@ class ModelFetch(pulumi.ComponentResource):
             spec=k8s.batch.v1.JobSpecArgs(
                 suspend=waits_for_image,
                 backoff_limit=4,
-                active_deadline_seconds=TIMEOUT_S,
+                active_deadline_seconds=DOWNLOAD_TIMEOUT_S,
                 template=k8s.core.v1.PodTemplateSpecArgs(
                     metadata=k8s.meta.v1.ObjectMetaArgs(labels=pod_labels(Component.MODEL_FETCH)), spec=pod
                 ),
@@ -214,7 +214,7 @@ class ModelFetch(pulumi.ComponentResource):
                 depends_on=[self._model_cache, *self._token],
                 # A job's pod template is immutable, so a new image requires a new job with the same name.
                 delete_before_replace=True,
-                custom_timeouts=pulumi.CustomTimeouts(create=f"{TIMEOUT_S}s"),
+                custom_timeouts=pulumi.CustomTimeouts(create=f"{DOWNLOAD_TIMEOUT_S}s"),
             ),
         )
 

@@ -7,10 +7,10 @@ import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, SERVICE_LABEL, SYSTEM_NAMESPACE, Component
 from voice_blueprint.azure.metrics import (
-    POOL_SERIES,
-    ROLE_SERIES,
+    POOL_METRIC_LABEL,
+    ROLE_METRIC_LABEL,
     SCRAPE_INTERVAL_S,
-    SERVICE_SERIES,
+    SERVICE_METRIC_LABEL,
     CellRole,
     ClusterMetric,
 )
@@ -19,7 +19,7 @@ from voice_blueprint.hosts import CALLER_TIER_IMAGES
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 from voice_constructs.azure.kubernetes.telemetry import METRICS_PORT
 
-ENGINE_PORTS: Mapping[str, CellRole | None] = {
+ROLE_BY_ENGINE_PORT: Mapping[str, CellRole | None] = {
     "http": None,
     CellRole.PREFILL.value: CellRole.PREFILL,
     CellRole.DECODE.value: CellRole.DECODE,
@@ -43,16 +43,16 @@ class Monitors(pulumi.ComponentResource):
 
     def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
         super().__init__(f"{TYPE_PREFIX}:Monitors", name, None, opts)
-        engines = [_endpoint(port, _pod_labels(role)) for port, role in ENGINE_PORTS.items()]
-        self._monitor(Component.ENGINE, context.namespace, engines)
-        self._monitor(Component.ROUTER, context.namespace, [_endpoint("http")])
+        engines = [_endpoint(port, _series_relabelings(role)) for port, role in ROLE_BY_ENGINE_PORT.items()]
+        self._build_monitor(Component.ENGINE, context.namespace, engines)
+        self._build_monitor(Component.ROUTER, context.namespace, [_endpoint("http")])
         if context.azure.has_peers:
-            self._monitor(Component.LMCACHE_COORDINATOR, context.namespace, [_endpoint("http")])
-        self._monitor(Component.GPU_METRICS, context.gpu_namespace, [_endpoint(METRICS_PORT)])
+            self._build_monitor(Component.LMCACHE_COORDINATOR, context.namespace, [_endpoint("http")])
+        self._build_monitor(Component.GPU_METRICS, context.gpu_namespace, [_endpoint(METRICS_PORT)])
         for tier in CALLER_TIER_IMAGES if context.azure.callers else ():
-            self._monitor(tier, context.namespace, [_endpoint(METRICS_PORT)])
+            self._build_monitor(tier, context.namespace, [_endpoint(METRICS_PORT)])
         if context.azure.agents:
-            self._monitor(Component.AGENT, context.namespace, [_endpoint(METRICS_PORT)])
+            self._build_monitor(Component.AGENT, context.namespace, [_endpoint(METRICS_PORT)])
         self._keep_cluster_metrics()
         self.register_outputs({})
 
@@ -74,7 +74,7 @@ class Monitors(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
 
-    def _monitor(
+    def _build_monitor(
         self, component: Component, namespace: pulumi.Output[str], endpoints: Sequence[Mapping[str, object]]
     ) -> None:
         k8s.apiextensions.CustomResource(
@@ -103,15 +103,15 @@ def _endpoint(port: str, relabelings: Sequence[Mapping[str, object]] = ()) -> di
     }
 
 
-def _pod_labels(role: CellRole | None) -> list[Mapping[str, object]]:
+def _series_relabelings(role: CellRole | None) -> list[Mapping[str, object]]:
     """Return the relabelling that adds labels of the pod and the role of the port to engine series."""
-    copied = {SERVICE_LABEL: SERVICE_SERIES, POOL_LABEL: POOL_SERIES}
+    copied = {SERVICE_LABEL: SERVICE_METRIC_LABEL, POOL_LABEL: POOL_METRIC_LABEL}
     relabelings: list[Mapping[str, object]] = [
-        {"sourceLabels": [_meta(label)], "targetLabel": series} for label, series in copied.items()
+        {"sourceLabels": [_meta_label(label)], "targetLabel": series} for label, series in copied.items()
     ]
-    return [*relabelings, {"targetLabel": ROLE_SERIES, "replacement": role.value}] if role else relabelings
+    return [*relabelings, {"targetLabel": ROLE_METRIC_LABEL, "replacement": role.value}] if role else relabelings
 
 
-def _meta(label: str) -> str:
+def _meta_label(label: str) -> str:
     """Return the meta label in which Prometheus stores a pod label."""
     return "__meta_kubernetes_pod_label_" + "".join(char if char.isalnum() else "_" for char in label)

@@ -13,7 +13,7 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_constructs.azure.kubernetes.context import PART_OF_LABEL, TYPE_PREFIX, ClusterContext, metadata
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 
-SIGNED_IMAGES = "voice-signed-images"
+SIGNED_IMAGES_POLICY = "voice-signed-images"
 """Name of the policy that restricts pods to signed images."""
 
 PodSecurity = Literal["restricted", "baseline", "privileged"]
@@ -52,11 +52,14 @@ class Namespaces(pulumi.ComponentResource):
         super().__init__(f"{TYPE_PREFIX}:Namespaces", name, None, opts)
         version = deployment.azure.kubernetes_version
         self.context = ClusterContext(
-            deployment, registry, self._build(NAMESPACE, version), self._build(GPU_NAMESPACE, version)
+            deployment,
+            registry,
+            self._build_namespace(NAMESPACE, version),
+            self._build_namespace(GPU_NAMESPACE, version),
         )
         self.register_outputs({})
 
-    def _build(self, name: str, version: str) -> pulumi.Output[str]:
+    def _build_namespace(self, name: str, version: str) -> pulumi.Output[str]:
         level, _ = POD_SECURITY[name]
         labels = {
             f"pod-security.kubernetes.io/{mode}{suffix}": value
@@ -69,7 +72,7 @@ class Namespaces(pulumi.ComponentResource):
         return namespace_resource.metadata.name
 
 
-class SignedImages(pulumi.ComponentResource):
+class SignedImagePolicy(pulumi.ComponentResource):
     """An admission policy that rejects pods with an image that the key of ``image_signing`` has not signed.
 
     The API server evaluates the policy itself, so the policy does not depend on a webhook that could be unavailable.
@@ -82,7 +85,7 @@ class SignedImages(pulumi.ComponentResource):
         signed = pulumi.Output.all(*(context.image_uri(image) for image in context.deployment.images))
         policy = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
             "policy",
-            metadata=metadata(SIGNED_IMAGES, None),
+            metadata=metadata(SIGNED_IMAGES_POLICY, None),
             spec=k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgs(
                 failure_policy="Fail",
                 match_constraints=k8s.admissionregistration.v1.MatchResourcesArgs(
@@ -115,7 +118,7 @@ class SignedImages(pulumi.ComponentResource):
         )
         k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding(
             "binding",
-            metadata=metadata(SIGNED_IMAGES, None),
+            metadata=metadata(SIGNED_IMAGES_POLICY, None),
             spec=k8s.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpecArgs(
                 policy_name=policy.metadata.name, validation_actions=["Deny"]
             ),
@@ -171,7 +174,7 @@ class Limits(pulumi.ComponentResource):
                     "requests.memory": f"{round(memory_gib * 1024)}Mi",
                     f"requests.{GPU_RESOURCE}": str(sum(claim.pods * claim.gpus for claim in claims)),
                     "services.loadbalancers": str(len(load_balancers)),
-                    "services.nodeports": str(sum(each.node_ports for each in load_balancers)),
+                    "services.nodeports": str(sum(each.node_port_count for each in load_balancers)),
                 }
             ),
             opts=child,

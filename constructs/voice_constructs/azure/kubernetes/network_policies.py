@@ -62,7 +62,7 @@ class NetworkPolicies(pulumi.ComponentResource):
         self._namespaces = {NAMESPACE: context.namespace, GPU_NAMESPACE: context.gpu_namespace}
         self.policies: dict[str, k8s.networking.v1.NetworkPolicy] = {}
         for namespace in (NAMESPACE, GPU_NAMESPACE):
-            self._policy("refuse-everything", namespace, k8s.meta.v1.LabelSelectorArgs(), ["Ingress", "Egress"])
+            self._add_policy("refuse-everything", namespace, k8s.meta.v1.LabelSelectorArgs(), ["Ingress", "Egress"])
         azure = context.azure
         every = cluster_flows(
             callers=azure.callers is not None,
@@ -82,48 +82,53 @@ class NetworkPolicies(pulumi.ComponentResource):
             for flow in flows
         ]
         if destination in NAMESPACE_BY_COMPONENT:
-            self._policy(
+            self._add_policy(
                 f"{destination}-from-{source}",
                 NAMESPACE_BY_COMPONENT[destination],
-                _pods(destination),
+                _pod_selector(destination),
                 ["Ingress"],
-                ingress=[k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[self._peer(source)], ports=ports)],
+                ingress=[
+                    k8s.networking.v1.NetworkPolicyIngressRuleArgs(from_=[self._policy_peer(source)], ports=ports)
+                ],
             )
         if source in NAMESPACE_BY_COMPONENT:
-            self._policy(
+            self._add_policy(
                 f"{source}-to-{destination}",
                 NAMESPACE_BY_COMPONENT[source],
-                _pods(source),
+                _pod_selector(source),
                 ["Egress"],
-                egress=[k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[self._peer(destination)], ports=ports)],
+                egress=[
+                    k8s.networking.v1.NetworkPolicyEgressRuleArgs(to=[self._policy_peer(destination)], ports=ports)
+                ],
             )
 
-    def _peer(self, component: Component) -> Peer:
+    def _policy_peer(self, component: Component) -> Peer:
         match component:
             case Component.CLIENT:
                 return Peer(namespace_selector=k8s.meta.v1.LabelSelectorArgs(match_labels={CLIENT_LABEL: "true"}))
             case Component.MONITORING | Component.DNS:
                 return Peer(
-                    namespace_selector=_namespace(SYSTEM_NAMESPACE),
+                    namespace_selector=_namespace_selector(SYSTEM_NAMESPACE),
                     pod_selector=k8s.meta.v1.LabelSelectorArgs(match_labels=_SYSTEM_PODS[component]),
                 )
             case Component.INTERNET:
                 return self._public_peer()
             case Component.EDGE:
-                return Peer(ip_block=_block(small_ranges(self._context.azure.network.cidr).edge))
+                return Peer(ip_block=_ip_block(small_ranges(self._context.azure.network.cidr).edge))
             case Component.STATE | Component.ARCHIVE:
-                return Peer(ip_block=_block(small_ranges(self._context.azure.network.cidr).endpoints))
+                return Peer(ip_block=_ip_block(small_ranges(self._context.azure.network.cidr).endpoints))
             case _:
                 return Peer(
-                    namespace_selector=_namespace(NAMESPACE_BY_COMPONENT[component]), pod_selector=_pods(component)
+                    namespace_selector=_namespace_selector(NAMESPACE_BY_COMPONENT[component]),
+                    pod_selector=_pod_selector(component),
                 )
 
     def _public_peer(self) -> Peer:
         network = self._context.azure.network
         inside = [network.cidr, network.pod_cidr, network.service_cidr]
-        return Peer(ip_block=_block("0.0.0.0/0", [*inside, METADATA_SERVICE]))
+        return Peer(ip_block=_ip_block("0.0.0.0/0", [*inside, METADATA_SERVICE]))
 
-    def _policy(
+    def _add_policy(
         self,
         name: str,
         namespace: str,
@@ -144,14 +149,14 @@ class NetworkPolicies(pulumi.ComponentResource):
         )
 
 
-def _pods(component: Component) -> k8s.meta.v1.LabelSelectorArgs:
+def _pod_selector(component: Component) -> k8s.meta.v1.LabelSelectorArgs:
     return k8s.meta.v1.LabelSelectorArgs(match_labels={COMPONENT_LABEL: component.value})
 
 
-def _namespace(name: str) -> k8s.meta.v1.LabelSelectorArgs:
+def _namespace_selector(name: str) -> k8s.meta.v1.LabelSelectorArgs:
     return k8s.meta.v1.LabelSelectorArgs(match_labels={NAMESPACE_NAME_LABEL: name})
 
 
-def _block(cidr: str, except_: Sequence[str] = ()) -> k8s.networking.v1.IPBlockArgs:
+def _ip_block(cidr: str, except_: Sequence[str] = ()) -> k8s.networking.v1.IPBlockArgs:
     network = ipaddress.ip_network(cidr)
     return k8s.networking.v1.IPBlockArgs(cidr=str(network), except_=list(except_) or None)

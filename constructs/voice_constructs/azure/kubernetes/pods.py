@@ -35,11 +35,11 @@ STOP_MARGIN_S = 60
 
 TMP_GIB = 8
 
-_MODELS = "/models"
+_MODELS_DIR = "/models"
 _DIGEST_CHARS = 10
 
 
-def pod_security() -> k8s.core.v1.PodSecurityContextArgs:
+def pod_security_context() -> k8s.core.v1.PodSecurityContextArgs:
     """Return the pod security context that the level ``restricted`` requires."""
     return k8s.core.v1.PodSecurityContextArgs(
         run_as_non_root=True,
@@ -51,7 +51,7 @@ def pod_security() -> k8s.core.v1.PodSecurityContextArgs:
     )
 
 
-def container_security() -> k8s.core.v1.SecurityContextArgs:
+def container_security_context() -> k8s.core.v1.SecurityContextArgs:
     """Return the security context of containers for the level ``restricted``, with a read-only root file system."""
     return k8s.core.v1.SecurityContextArgs(
         allow_privilege_escalation=False,
@@ -120,7 +120,7 @@ class LaunchedContainer:
     pre_stop_command: Sequence[str] = ()
     sidecar: bool = False
 
-    def args(self, files: "ConfigFiles") -> Container:
+    def to_container_args(self, files: "ConfigFiles") -> Container:
         """Return the Kubernetes container."""
         return Container(
             name=self.name,
@@ -132,7 +132,7 @@ class LaunchedContainer:
                 for name, port in self.ports.items()
             ],
             resources=self.share.requirements(),
-            security_context=container_security(),
+            security_context=container_security_context(),
             startup_probe=self.startup,
             liveness_probe=self.liveness,
             readiness_probe=self.readiness,
@@ -181,7 +181,7 @@ class EngineProbes(TypedDict):
     readiness: Probe
 
 
-def start_probe(port: Port) -> Probe:
+def startup_probe(port: Port) -> Probe:
     """Return the startup probe of vLLM, whose HTTP server responds once the model is loaded."""
     return http_probe(port, "/health", period_s=10, failures=START_TIMEOUT_S // 10)
 
@@ -201,7 +201,7 @@ class ConfigFiles:
     texts: Mapping[str, str]
 
     @classmethod
-    def of(cls, name: str, launchers: Sequence[Launcher]) -> "ConfigFiles":
+    def from_launchers(cls, name: str, launchers: Sequence[Launcher]) -> "ConfigFiles":
         """Collect the files of the launchers."""
         return cls(name, {path: text for launcher in launchers for path, text in launcher.files().items()})
 
@@ -217,7 +217,7 @@ class ConfigFiles:
             self.config_map_name,
             metadata=metadata(self.config_map_name, namespace),
             immutable=True,
-            data={_key(path): text for path, text in self.texts.items()},
+            data={_config_map_key(path): text for path, text in self.texts.items()},
             opts=opts,
         )
 
@@ -228,10 +228,13 @@ class ConfigFiles:
 
     def mounts(self, launcher: Launcher) -> list[Mount]:
         """Return one mount for each file of a process."""
-        return [Mount(name="files", mount_path=path, sub_path=_key(path), read_only=True) for path in launcher.files()]
+        return [
+            Mount(name="files", mount_path=path, sub_path=_config_map_key(path), read_only=True)
+            for path in launcher.files()
+        ]
 
 
-def _key(path: str) -> str:
+def _config_map_key(path: str) -> str:
     return path.strip("/").replace("/", ".")
 
 
@@ -288,7 +291,7 @@ def shared_memory_volume(gib: float) -> Volume:
 
 def model_cache_mount() -> Mount:
     """Return the mount of weights and compile caches."""
-    return Mount(name="models", mount_path=_MODELS)
+    return Mount(name="models", mount_path=_MODELS_DIR)
 
 
 def model_cache_volume() -> Volume:

@@ -45,7 +45,7 @@ from voice_blueprint.contract.network import (
     RTP,
     VAD_HEALTH,
 )
-from voice_blueprint.engines.launch.base import ANY_ADDRESS, Launcher, http
+from voice_blueprint.engines.launch.base import ANY_ADDRESS, Launcher, http_url
 from voice_blueprint.environment import agent_environment, gateway_environment
 from voice_blueprint.file.model.agents import AgentPods, AzureEngine, Endpoint
 from voice_blueprint.file.model.azure import Azure
@@ -82,7 +82,7 @@ class Program(Launcher):
         return {variable.name: value for variable, value in self.variables.items()} | dict(self.own_environment)
 
 
-STATE: Mapping[Variable, str] = {
+STATE_VARIABLES: Mapping[Variable, str] = {
     VALKEY_HOST_FILE: f"{STATE_HOST_DIR}/host",
     VALKEY_PORT: str(REDIS.number),
     VALKEY_PASSWORD_FILE: STATE_TOKEN_FILE,
@@ -90,7 +90,7 @@ STATE: Mapping[Variable, str] = {
 """Variables for the connection to the state store, which are the same in every tier. The user is not included: it is
 the object id of the tier's identity."""
 
-STATE_TOKEN = Program(
+STATE_TOKEN_PROGRAM = Program(
     ("python", "-m", "voice_gateway.state_token"),
     own_environment={
         "AZURE_FEDERATED_TOKEN_FILE": f"{IDENTITY_TOKEN_DIR}/token",
@@ -100,7 +100,7 @@ STATE_TOKEN = Program(
 """Program of the sidecar that refreshes the token. It is part of the gateway's image."""
 
 
-def gateway(deployment: Deployment, edge: AzureEdge, sockets: int) -> Program:
+def gateway_program(deployment: Deployment, edge: AzureEdge, sockets: int) -> Program:
     """Return the program of the gateway's pods.
 
     Args:
@@ -112,7 +112,7 @@ def gateway(deployment: Deployment, edge: AzureEdge, sockets: int) -> Program:
     return Program(
         ("python", "-m", "voice_gateway"),
         # with an archive, the value is an output of the cluster
-        {**STATE, **shared, **({} if edge.archive else {ARCHIVE_URL: ""})},
+        {**STATE_VARIABLES, **shared, **({} if edge.archive else {ARCHIVE_URL: ""})},
         {
             "VOICE_RTP_HOST": f"rtp.{edge.domain.name}",
             "VOICE_FORWARDED": "true",
@@ -121,12 +121,12 @@ def gateway(deployment: Deployment, edge: AzureEdge, sockets: int) -> Program:
     )
 
 
-def telemetry(deployment: Deployment, tier: Component, source: str) -> Program:
+def telemetry_program(deployment: Deployment, tier: Component, source: str) -> Program:
     """Return the telemetry program of a tier. It has no region, so it does not publish to CloudWatch."""
     return Program(
         ("python", "-m", "voice_telemetry"),
         {
-            **STATE,
+            **STATE_VARIABLES,
             DEPLOYMENT: deployment.name,
             FLEET: tier.value,
             REGION: "",
@@ -138,26 +138,26 @@ def telemetry(deployment: Deployment, tier: Component, source: str) -> Program:
     )
 
 
-def agent(deployment: Deployment, pods: AgentPods, edge: AzureEdge) -> Program:
+def agent_program(deployment: Deployment, pods: AgentPods, edge: AzureEdge) -> Program:
     """Return the program of the agents' pods, which reach engines through the router or at external endpoints."""
     shared = agent_environment(
         deployment,
         pods,
         edge,
         fleet=Component.AGENT.value,
-        gateway_url=http(GATEWAY_HTTP.number, f"{Component.GATEWAY}.{NAMESPACE}"),
+        gateway_url=http_url(GATEWAY_HTTP.number, f"{Component.GATEWAY}.{NAMESPACE}"),
         drain_timeout_s=pods.drain_timeout_s,
-        chat=_engine(deployment.azure, pods.chat),
-        speech=_engine(deployment.azure, pods.speech),
+        chat=_engine_endpoint(deployment.azure, pods.chat),
+        speech=_engine_endpoint(deployment.azure, pods.speech),
     )
     return Program(
         ("python", "-m", "voice_agent"),
-        {**STATE, **shared},
+        {**STATE_VARIABLES, **shared},
         {"VOICE_FORWARDED": "true", PROMETHEUS_PORT.name: str(PROMETHEUS.number)},
     )
 
 
-def _engine(azure: Azure, engine: AzureEngine) -> tuple[str, str]:
+def _engine_endpoint(azure: Azure, engine: AzureEngine) -> tuple[str, str]:
     """Return the base URL of an engine's API, and the name of the model in requests."""
     if isinstance(engine, Endpoint):
         return engine.url, engine.model
@@ -165,7 +165,7 @@ def _engine(azure: Azure, engine: AzureEngine) -> tuple[str, str]:
     return f"{model_url(service.model)}/v1", service.model
 
 
-def vad(pods: VadPods, sessions: int) -> Program:
+def vad_program(pods: VadPods, sessions: int) -> Program:
     """Return the data plane's program, which runs without privileges.
 
     It uses kernel sockets, each of which is polled on a core of its own.
@@ -176,7 +176,7 @@ def vad(pods: VadPods, sessions: int) -> Program:
     return Program(
         ("vad-dataplane",),
         {
-            **STATE,
+            **STATE_VARIABLES,
             DATA_PATH: "socket",
             INTERFACE: "eth0",
             RX_QUEUES: str(pods.cpus - 1),
@@ -193,7 +193,7 @@ def vad(pods: VadPods, sessions: int) -> Program:
     )
 
 
-def asr(pods: AsrPods) -> Program:
+def asr_program(pods: AsrPods) -> Program:
     """Return the program of our engine, which sends utterances through the router to the engines of its model.
 
     A model with streaming audio input receives the audio over a WebSocket.
@@ -202,7 +202,7 @@ def asr(pods: AsrPods) -> Program:
     return Program(
         ("python", "-m", "voice_whisper"),
         {
-            **STATE,
+            **STATE_VARIABLES,
             CHUNK_PORT: str(CHUNK.number),
             HEALTH_PORT: str(ENGINE_HEALTH.number),
             # No computation takes place here; the transcribing engine has a GPU.

@@ -21,7 +21,7 @@ from voice_constructs.azure.kubernetes.pods import (
     LaunchedContainer,
     Share,
     http_probe,
-    pod_security,
+    pod_security_context,
     tmp_volume,
     tolerations,
 )
@@ -79,7 +79,7 @@ class Router(pulumi.ComponentResource):
     def _build_deployment(self) -> None:
         selector = k8s.meta.v1.LabelSelectorArgs(match_labels=SELECTOR)
         launcher = router_launch(self._context.azure)
-        files = ConfigFiles.of(NAME, [launcher])
+        files = ConfigFiles.from_launchers(NAME, [launcher])
         config_map = files.config_map(self._context.namespace, self._child)
         account = k8s.core.v1.ServiceAccount(
             NAME,
@@ -91,7 +91,7 @@ class Router(pulumi.ComponentResource):
             service_account_name=account.metadata.name,
             automount_service_account_token=False,
             enable_service_links=False,
-            security_context=pod_security(),
+            security_context=pod_security_context(),
             node_selector={POOL_LABEL: SYSTEM_POOL},
             tolerations=tolerations([SYSTEM_TAINT]),
             topology_spread_constraints=[
@@ -117,7 +117,7 @@ class Router(pulumi.ComponentResource):
             liveness=http_probe(ROUTER_HTTP, HEALTH_PATH, period_s=10, failures=6),
             readiness=http_probe(ROUTER_HTTP, HEALTH_PATH, period_s=5, failures=2),
             pre_stop_s=PRE_STOP_S,
-        ).args(files)
+        ).to_container_args(files)
 
     def _deploy(
         self, pod: k8s.core.v1.PodSpecArgs, selector: k8s.meta.v1.LabelSelectorArgs, needs: list[k8s.core.v1.ConfigMap]
@@ -133,7 +133,7 @@ class Router(pulumi.ComponentResource):
                 annotations={"pulumi.com/skipAwait": "true"},
             ),
             spec=k8s.apps.v1.DeploymentSpecArgs(
-                replicas=context.replicas(context.azure.router.replicas, (Image.ROUTER,)),
+                replicas=context.initial_replicas(context.azure.router.replicas, (Image.ROUTER,)),
                 selector=selector,
                 strategy=k8s.apps.v1.DeploymentStrategyArgs(
                     type="RollingUpdate",

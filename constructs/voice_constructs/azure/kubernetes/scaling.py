@@ -7,12 +7,12 @@ import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.names import ClusterOutput
 from voice_blueprint.file.model.base import HostCount
-from voice_blueprint.observability.azure.scaling import SCALE_DOWN, SCALE_UP, Pace, Trigger
+from voice_blueprint.observability.azure.scaling import SCALE_DOWN, SCALE_UP, ScalingPace, Trigger
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 
-AUTHENTICATION = "prometheus"
-POLL_S = 30
-FAILED_POLLS = 4
+AUTHENTICATION_NAME = "prometheus"
+POLL_INTERVAL_S = 30
+FALLBACK_FAILED_POLLS = 4
 """Number of failed polls after which KEDA keeps the current number of replicas. A failing metric contains no
 information about load."""
 
@@ -36,10 +36,10 @@ class Scaling(pulumi.ComponentResource):
         self.context = context
         self._endpoint = cluster.require_output(ClusterOutput.PROMETHEUS_QUERY_ENDPOINT)
         self._authentication = k8s.apiextensions.CustomResource(
-            AUTHENTICATION,
+            AUTHENTICATION_NAME,
             api_version="keda.sh/v1alpha1",
             kind="TriggerAuthentication",
-            metadata=metadata(AUTHENTICATION, context.namespace),
+            metadata=metadata(AUTHENTICATION_NAME, context.namespace),
             spec={
                 "podIdentity": {
                     "provider": "azure-workload",
@@ -75,11 +75,11 @@ class Scaling(pulumi.ComponentResource):
                 "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment.metadata.name},
                 "minReplicaCount": bounds.min,
                 "maxReplicaCount": bounds.max,
-                "pollingInterval": POLL_S,
+                "pollingInterval": POLL_INTERVAL_S,
                 "cooldownPeriod": SCALE_DOWN.settle_s,
                 # KEDA requires the number, but only `static` uses it.
                 "fallback": {
-                    "failureThreshold": FAILED_POLLS,
+                    "failureThreshold": FALLBACK_FAILED_POLLS,
                     "behavior": "currentReplicas",
                     "replicas": bounds.max,
                 },
@@ -106,11 +106,11 @@ class Scaling(pulumi.ComponentResource):
                 # KEDA interprets an empty result as 0, which is only correct if the minimum is 0.
                 "ignoreNullValues": "true" if silent_is_idle else "false",
             },
-            "authenticationRef": {"name": AUTHENTICATION},
+            "authenticationRef": {"name": AUTHENTICATION_NAME},
         }
 
 
-def _behavior(pace: Pace) -> dict[str, object]:
+def _behavior(pace: ScalingPace) -> dict[str, object]:
     # https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#configurable-scaling-behavior
     values = {"Percent": pace.percent, "Pods": pace.pods}
     return {

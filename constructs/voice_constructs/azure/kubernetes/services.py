@@ -15,8 +15,8 @@ from voice_blueprint.engines.launch.vllm import VllmServer
 from voice_blueprint.engines.sizing.service import PoolSizing, size_service
 from voice_blueprint.file.model.azure import AggregatedService, AzureService, ChatService, PrefillDecodeCell, TtsService
 from voice_blueprint.hosts import service_images
-from voice_blueprint.observability.azure.scaling import triggers
-from voice_constructs.azure.kubernetes.cell import cells, lmcache_sidecar
+from voice_blueprint.observability.azure.scaling import scaling_triggers
+from voice_constructs.azure.kubernetes.cell import cell_replicas, lmcache_sidecar
 from voice_constructs.azure.kubernetes.context import ClusterContext
 from voice_constructs.azure.kubernetes.engine_check import CheckedLauncher, engine_probes
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicasProps
@@ -27,7 +27,7 @@ from voice_constructs.azure.kubernetes.pods import (
     model_cache_mount,
     shared_memory_mount,
 )
-from voice_constructs.azure.kubernetes.speech_drain import Drained, drain_hook
+from voice_constructs.azure.kubernetes.speech_drain import DrainedLauncher, drain_hook
 from voice_constructs.azure.kubernetes.topology_check import topology_check
 
 
@@ -35,17 +35,17 @@ def replicas_for(context: ClusterContext, service: AzureService) -> list[EngineR
     """Return the replicas of a service. A chat service has one element per pool; other services have one in total."""
     match service:
         case PrefillDecodeCell():
-            return [cells(context, service)]
+            return [cell_replicas(context, service)]
         case AggregatedService():
-            return [_aggregated(context, service)]
+            return [_aggregated_replicas(context, service)]
         case ChatService():
-            return [_chat(context, service, sizing) for sizing in size_service(context.azure, service).pools]
+            return [_chat_replicas(context, service, sizing) for sizing in size_service(context.azure, service).pools]
         case TtsService():
-            return [_tts(context, service)]
+            return [_tts_replicas(context, service)]
     assert_never(service)
 
 
-def _aggregated(context: ClusterContext, service: AggregatedService) -> EngineReplicasProps:
+def _aggregated_replicas(context: ClusterContext, service: AggregatedService) -> EngineReplicasProps:
     """Return engines that prefill and decode, optionally with an LMCache server each."""
     launch = aggregated_launch(context.azure, service)
     (sizing,) = size_service(context.azure, service).pools
@@ -64,28 +64,28 @@ def _aggregated(context: ClusterContext, service: AggregatedService) -> EngineRe
         name=replicas_name(service, service.pool),
         checks=[topology_check(image, size, gpus)] if gpus > 1 else [],
         sidecars=sidecars,
-        engines=[_engine(image, launch.engine, cpus, sizing)],
-        triggers=triggers(context.azure, service)[service.pool],
+        engines=[_engine_container(image, launch.engine, cpus, sizing)],
+        triggers=scaling_triggers(context.azure, service)[service.pool],
         shared_memory_gib=_pod_share(sizing, sizing.host.shared_memory_gib + sizing.host.kv_pools_gib),
         nvme_gib=service.lmcache.l2_nvme_gib if service.lmcache else 0,
         share_processes=bool(sidecars),
     )
 
 
-def _chat(context: ClusterContext, service: ChatService, sizing: PoolSizing) -> EngineReplicasProps:
+def _chat_replicas(context: ClusterContext, service: ChatService, sizing: PoolSizing) -> EngineReplicasProps:
     """Return the replicas of a chat service on one pool, with the flags for that pool's GPU."""
     launcher = chat_launch(context.azure, service, sizing.pool)
-    return _one_engine(context, service, launcher, sizing, kind="ChatReplicas")
+    return _single_engine_replicas(context, service, launcher, sizing, kind="ChatReplicas")
 
 
-def _tts(context: ClusterContext, service: TtsService) -> EngineReplicasProps:
+def _tts_replicas(context: ClusterContext, service: TtsService) -> EngineReplicasProps:
     """Return text-to-speech replicas: one GPU with both stages, which exchange audio through shared memory."""
     (sizing,) = size_service(context.azure, service).pools
     launcher = tts_launch(context.azure, service)
-    return _one_engine(context, service, launcher, sizing, kind="TtsReplicas")
+    return _single_engine_replicas(context, service, launcher, sizing, kind="TtsReplicas")
 
 
-def _one_engine(
+def _single_engine_replicas(
     context: ClusterContext,
     service: ChatService | TtsService,
     launcher: VllmServer | OmniServer,
@@ -99,13 +99,13 @@ def _one_engine(
         service=service,
         pool=sizing.pool,
         name=replicas_name(service, sizing.pool),
-        engines=[_with_drain(service, _engine(context.image_uri(image), launcher, service.cpus, sizing))],
-        triggers=triggers(context.azure, service)[sizing.pool],
+        engines=[_add_drain(service, _engine_container(context.image_uri(image), launcher, service.cpus, sizing))],
+        triggers=scaling_triggers(context.azure, service)[sizing.pool],
         shared_memory_gib=_pod_share(sizing, sizing.host.shared_memory_gib),
     )
 
 
-def _engine(
+def _engine_container(
     image: pulumi.Output[str], launcher: VllmServer | OmniServer, cpus: int, sized: PoolSizing
 ) -> LaunchedContainer:
     memory_gib = _pod_share(sized, sized.host.engines_gib + sized.host.shared_memory_gib)
@@ -121,13 +121,13 @@ def _engine(
     )
 
 
-def _with_drain(service: ChatService | TtsService, engine: LaunchedContainer) -> LaunchedContainer:
+def _add_drain(service: ChatService | TtsService, engine: LaunchedContainer) -> LaunchedContainer:
     """Return the engine with a drain. vLLM completes requests after SIGTERM; vLLM-Omni needs a hook before SIGTERM."""
     if not isinstance(service, TtsService):
         return engine
     return replace(
         engine,
-        launcher=Drained(engine.launcher),
+        launcher=DrainedLauncher(engine.launcher),
         pre_stop_s=0,
         pre_stop_command=drain_hook(
             ENGINE_HTTP, settle_s=engine.pre_stop_s, drain_s=service.drain_timeout_s - STOP_MARGIN_S

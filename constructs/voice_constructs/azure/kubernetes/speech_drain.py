@@ -6,14 +6,14 @@ from pathlib import Path
 
 from voice_blueprint.azure.metrics import SpeechMetric
 from voice_blueprint.contract.network import Port
-from voice_blueprint.engines.launch.base import Launcher, compact_json, http
+from voice_blueprint.engines.launch.base import Launcher, compact_json, http_url
 
 PROGRAM = "/opt/voice/drain_speech.py"
 SOURCE = Path(__file__).parent / "files" / "drain_speech.py"
 
 
 @dataclass(frozen=True)
-class Drained(Launcher):
+class DrainedLauncher(Launcher):
     """A process whose container also contains the program of the hook.
 
     Attributes:
@@ -44,7 +44,7 @@ def drain_hook(port: Port, *, settle_s: float, drain_s: float) -> Sequence[str]:
         drain_s: Maximum time after ``settle_s`` for requests to finish.
     """
     drain = {
-        "metrics": f"{http(port.number)}/metrics",
+        "metrics": f"{http_url(port.number)}/metrics",
         "gauges": [SpeechMetric.RUNNING, SpeechMetric.WAITING],
         "settle_s": settle_s,
         "limit_s": settle_s + drain_s,

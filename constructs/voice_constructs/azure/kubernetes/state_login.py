@@ -14,17 +14,17 @@ from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Mount, Pro
 from voice_constructs.azure.kubernetes.programs import (
     IDENTITY_TOKEN_DIR,
     STATE_HOST_DIR,
-    STATE_TOKEN,
     STATE_TOKEN_DIR,
     STATE_TOKEN_FILE,
+    STATE_TOKEN_PROGRAM,
 )
 
-CONFIG = "state"
+CONFIG_MAP_NAME = "state"
 SHARE = Share(cpus=0.05, memory_gib=0.125)
 """Resources of the sidecar: Python that mostly sleeps. ASSUMED, not measured."""
 IDENTITY_MOUNT = Mount(name="identity", mount_path=IDENTITY_TOKEN_DIR, read_only=True)
-AUDIENCE = "api://AzureADTokenExchange"
-IDENTITY_TOKEN_S = 3600
+TOKEN_AUDIENCE = "api://AzureADTokenExchange"  # noqa: S105  not a secret
+IDENTITY_TOKEN_LIFETIME_S = 3600
 
 
 class StateLogin(pulumi.ComponentResource):
@@ -44,8 +44,8 @@ class StateLogin(pulumi.ComponentResource):
         self._identities = cluster.require_output(ClusterOutput.CALLER_IDENTITIES)
         self._tenant = cluster.require_output(ClusterOutput.TENANT_ID)
         self.config = k8s.core.v1.ConfigMap(
-            CONFIG,
-            metadata=metadata(CONFIG, context.namespace),
+            CONFIG_MAP_NAME,
+            metadata=metadata(CONFIG_MAP_NAME, context.namespace),
             data={"host": cluster.require_output(ClusterOutput.STATE_HOST)},
             opts=pulumi.ResourceOptions(parent=self),
         )
@@ -59,7 +59,7 @@ class StateLogin(pulumi.ComponentResource):
         """Return the variable with the tier's user of the store, for the main container."""
         return {VALKEY_USER.name: self._identities.apply(lambda identities: identities[tier.value]["principalId"])}
 
-    def archive(self, cluster: pulumi.StackReference, tier: Component) -> Mapping[str, pulumi.Input[str]]:
+    def archive_environment(self, cluster: pulumi.StackReference, tier: Component) -> Mapping[str, pulumi.Input[str]]:
         """Return the variables with which a tier's main container accesses the archive."""
         return {
             ARCHIVE_URL.name: cluster.require_output(ClusterOutput.ARCHIVE_URL),
@@ -80,7 +80,7 @@ class StateLogin(pulumi.ComponentResource):
         return LaunchedContainer(
             name="state-token",
             image=self._context.image_uri(Image.GATEWAY),
-            launcher=STATE_TOKEN,
+            launcher=STATE_TOKEN_PROGRAM,
             share=SHARE,
             ports={},
             extra_environment={"AZURE_CLIENT_ID": self.client_id(tier), "AZURE_TENANT_ID": self._tenant},
@@ -96,10 +96,10 @@ class StateLogin(pulumi.ComponentResource):
     def volumes(self) -> Sequence[Volume]:
         """Return the volumes of the mounts, including the service account token for Azure."""
         identity = k8s.core.v1.ServiceAccountTokenProjectionArgs(
-            audience=AUDIENCE, expiration_seconds=IDENTITY_TOKEN_S, path="token"
+            audience=TOKEN_AUDIENCE, expiration_seconds=IDENTITY_TOKEN_LIFETIME_S, path="token"
         )
         return [
-            Volume(name="state", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=CONFIG)),
+            Volume(name="state", config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=CONFIG_MAP_NAME)),
             Volume(name="token", empty_dir=k8s.core.v1.EmptyDirVolumeSourceArgs(medium="Memory", size_limit="1Mi")),
             Volume(
                 name="identity",

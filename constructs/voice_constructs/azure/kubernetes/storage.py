@@ -16,7 +16,7 @@ LOCAL_NVME = "local-nvme"
 """Storage class of a node's NVMe disks."""
 
 
-DRIVER_NODES = "storageoperator.acstor.io/nodeAffinity"
+DRIVER_NODES_ANNOTATION = "storageoperator.acstor.io/nodeAffinity"
 """Annotation of the storage class that selects the nodes for the driver. By default, the driver runs on all nodes.
 https://learn.microsoft.com/azure/storage/container-storage/manage-local-container-storage-interface-driver-placement"""
 
@@ -32,8 +32,8 @@ class Storage(pulumi.ComponentResource):
     def __init__(self, name: str, *, context: ClusterContext, opts: pulumi.ResourceOptions) -> None:
         super().__init__(f"{TYPE_PREFIX}:Storage", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        shares = self._build_shares(child)
-        self.local_nvme = self._build_local(nvme_pools(context.azure), child)
+        shares = self._build_share_class(child)
+        self.local_nvme = self._build_local_class(nvme_pools(context.azure), child)
         self.model_cache = k8s.core.v1.PersistentVolumeClaim(
             MODEL_CACHE,
             metadata=metadata(MODEL_CACHE, context.namespace),
@@ -49,7 +49,7 @@ class Storage(pulumi.ComponentResource):
         self.register_outputs({})
 
     @staticmethod
-    def _build_shares(child: pulumi.ResourceOptions) -> k8s.storage.v1.StorageClass:
+    def _build_share_class(child: pulumi.ResourceOptions) -> k8s.storage.v1.StorageClass:
         # Premium shares of Azure Files over NFS 4.1. They have no key; only the nodes' subnet reaches them, through its
         # service endpoint. Throughput increases with the size.
         # https://learn.microsoft.com/azure/aks/create-volume-azure-files
@@ -66,13 +66,13 @@ class Storage(pulumi.ComponentResource):
         )
 
     @staticmethod
-    def _build_local(pools: Sequence[str], child: pulumi.ResourceOptions) -> k8s.storage.v1.StorageClass:
+    def _build_local_class(pools: Sequence[str], child: pulumi.ResourceOptions) -> k8s.storage.v1.StorageClass:
         # Azure Container Storage 2 (its local CSI driver), which combines a node's NVMe disks and creates volumes on
         # them. It must be enabled in the cluster: `az aks update --enable-azure-container-storage`.
         # https://github.com/Azure/local-csi-driver
         return k8s.storage.v1.StorageClass(
             LOCAL_NVME,
-            metadata=metadata(LOCAL_NVME, None, annotations=_driver_nodes(pools)),
+            metadata=metadata(LOCAL_NVME, None, annotations=_driver_node_annotation(pools)),
             provisioner="localdisk.csi.acstor.io",
             reclaim_policy="Delete",
             volume_binding_mode="WaitForFirstConsumer",
@@ -81,9 +81,13 @@ class Storage(pulumi.ComponentResource):
         )
 
 
-def _driver_nodes(pools: Sequence[str]) -> dict[str, str] | None:
+def _driver_node_annotation(pools: Sequence[str]) -> dict[str, str] | None:
     if not pools:
         return None
     chosen = {"key": "kubernetes.azure.com/agentpool", "operator": "In", "values": list(pools)}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [chosen]}]}
-    return {DRIVER_NODES: yaml.safe_dump({"requiredDuringSchedulingIgnoredDuringExecution": terms}, sort_keys=False)}
+    return {
+        DRIVER_NODES_ANNOTATION: yaml.safe_dump(
+            {"requiredDuringSchedulingIgnoredDuringExecution": terms}, sort_keys=False
+        )
+    }

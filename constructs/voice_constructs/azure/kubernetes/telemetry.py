@@ -11,7 +11,7 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import PROMETHEUS
 from voice_constructs.azure.kubernetes.context import ClusterContext
 from voice_constructs.azure.kubernetes.pods import LaunchedContainer, Mount, Share, pod_field
-from voice_constructs.azure.kubernetes.programs import telemetry
+from voice_constructs.azure.kubernetes.programs import telemetry_program
 from voice_constructs.azure.kubernetes.state_login import StateLogin
 
 SHARE = Share(cpus=0.1, memory_gib=0.25)
@@ -34,7 +34,7 @@ def telemetry_sidecar(
     return LaunchedContainer(
         name="telemetry",
         image=context.image_uri(Image.TELEMETRY),
-        launcher=telemetry(context.deployment, tier, source),
+        launcher=telemetry_program(context.deployment, tier, source),
         share=SHARE,
         ports={METRICS_PORT: PROMETHEUS},
         extra_environment=login.environment(tier),

@@ -31,7 +31,7 @@ class CacheTransfer:
     refuse: bool
 
 
-def expectation(size: VmSize, gpus: int, hand_over: CacheTransfer | None = None) -> str:
+def expected_topology(size: VmSize, gpus: int, cache_transfer: CacheTransfer | None = None) -> str:
     """Return the expected topology of a pod's GPUs as JSON.
 
     A pod with all GPUs of its node has the topology of the catalogue. In a pod with some of them, GPUs are numbered
@@ -45,9 +45,9 @@ def expectation(size: VmSize, gpus: int, hand_over: CacheTransfer | None = None)
             "gpus": gpus,
             "nvlink_groups": [list(group) for group in size.nvlink_domains] if is_full_node else [list(range(gpus))],
             "numa_nodes": [numa[gpu] for gpu in range(gpus)] if is_full_node and numa else [],
-            "peers": list(itertools.product(*hand_over.groups)) if hand_over else [],
-            "transports": hand_over.transports if hand_over else "",
-            "refuse_without_peers": hand_over.refuse if hand_over else True,
+            "peers": list(itertools.product(*cache_transfer.groups)) if cache_transfer else [],
+            "transports": cache_transfer.transports if cache_transfer else "",
+            "refuse_without_peers": cache_transfer.refuse if cache_transfer else True,
         }
     )
 
@@ -71,7 +71,7 @@ class TopologyCheck(Launcher):
         return ("python3", PROGRAM)
 
     def environment(self) -> dict[str, str]:
-        return {EXPECTED_VARIABLE: expectation(self.size, self.gpus, self.hand_over)}
+        return {EXPECTED_VARIABLE: expected_topology(self.size, self.gpus, self.hand_over)}
 
     def files(self) -> dict[str, str]:
         """Return the program's text."""
@@ -79,13 +79,13 @@ class TopologyCheck(Launcher):
 
 
 def topology_check(
-    image: pulumi.Output[str], size: VmSize, gpus: int, hand_over: CacheTransfer | None = None
+    image: pulumi.Output[str], size: VmSize, gpus: int, cache_transfer: CacheTransfer | None = None
 ) -> LaunchedContainer:
     """Return the init container of the check. It requests the pod's GPUs, so that the engine gets the same GPUs."""
     return LaunchedContainer(
         name="check-topology",
         image=image,
-        launcher=TopologyCheck(size, gpus, hand_over),
+        launcher=TopologyCheck(size, gpus, cache_transfer),
         share=Share(0.5, 0.5, gpus),
         ports={},
     )

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from voice_blueprint.azure.contract import PD_ROUTER_HTTP
-from voice_blueprint.engines.launch.base import Launcher, http
+from voice_blueprint.engines.launch.base import Launcher, http_url
 from voice_blueprint.engines.launch.vllm import VllmServer
 from voice_blueprint.file.model.azure import WithoutPeerAccess
 from voice_constructs.azure.kubernetes.files.check_transport import EXPECTED_VARIABLE
 
 PROGRAM = "/opt/voice/check_transport.py"
 SOURCE = Path(__file__).parent / "files" / "check_transport.py"
-READY = "/tmp/kv-transport-ready"  # noqa: S108  a volume of the pod
+READY_FILE = "/tmp/kv-transport-ready"  # noqa: S108  a volume of the pod
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class TransportCheck(Launcher):
 
     def environment(self) -> dict[str, str]:
         expected = {
-            "url": f"{http(PD_ROUTER_HTTP.number)}/v1/completions",
+            "url": f"{http_url(PD_ROUTER_HTTP.number)}/v1/completions",
             "model": self.engine.model.name,
-            "ready": READY,
+            "ready": READY_FILE,
             "refuse": self.without_peer_access is WithoutPeerAccess.REFUSE,
         }
         return self.engine.environment() | {EXPECTED_VARIABLE: json.dumps(expected)}

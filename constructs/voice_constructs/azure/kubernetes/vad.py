@@ -5,7 +5,7 @@ import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import VAD_NODE_HEALTH, Component
 from voice_blueprint.azure.names import ClusterOutput
-from voice_blueprint.capacity.bounds import binding_bound, vad_pod
+from voice_blueprint.capacity.bounds import limiting_bound, vad_pod_bounds
 from voice_blueprint.contract.environment import HOST, HOST_ADDRESS
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.network import RTP, VAD_HEALTH
@@ -25,13 +25,13 @@ from voice_constructs.azure.kubernetes.pods import (
     liveness_probe,
     pod_field,
 )
-from voice_constructs.azure.kubernetes.programs import VAD_RUN_DIR, vad
+from voice_constructs.azure.kubernetes.programs import VAD_RUN_DIR, vad_program
 from voice_constructs.azure.kubernetes.scaling import Scaling
 from voice_constructs.azure.kubernetes.state_login import StateLogin
 from voice_constructs.azure.kubernetes.telemetry import telemetry_sidecar
 
 NAME = Component.VAD.value
-RUN = Mount(name="run", mount_path=VAD_RUN_DIR)
+RUN_MOUNT = Mount(name="run", mount_path=VAD_RUN_DIR)
 """Mount with the data plane's control socket, which telemetry uses."""
 
 
@@ -57,7 +57,7 @@ class Vad(pulumi.ComponentResource):
         super().__init__(f"{TYPE_PREFIX}:Vad", NAME, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         run = k8s.core.v1.EmptyDirVolumeSourceArgs(medium="Memory", size_limit=f"{8 * settings.cpus}Mi")
-        sidecar = telemetry_sidecar(context, Component.VAD, "dataplane", login, [RUN])
+        sidecar = telemetry_sidecar(context, Component.VAD, "dataplane", login, [RUN_MOUNT])
         self.pods = CpuReplicas(
             context=context,
             scaling=scaling,
@@ -98,7 +98,7 @@ def _container(context: ClusterContext, settings: VadPods, login: StateLogin) ->
     return LaunchedContainer(
         name=NAME,
         image=context.image_uri(Image.VAD_DATAPLANE),
-        launcher=vad(settings, binding_bound(vad_pod(settings)).calls),
+        launcher=vad_program(settings, limiting_bound(vad_pod_bounds(settings)).calls),
         share=Share(settings.cpus, settings.memory_gib),
         ports={"rtp": RTP, "health": VAD_HEALTH},
         startup=Probe(tcp_socket=answers, period_seconds=2, failure_threshold=60),
@@ -108,5 +108,5 @@ def _container(context: ClusterContext, settings: VadPods, login: StateLogin) ->
         liveness=liveness_probe(VAD_HEALTH, HEALTH_PATH),
         extra_environment=login.environment(Component.VAD),
         sources={HOST.name: pod_field("metadata.name"), HOST_ADDRESS.name: pod_field("status.podIP")},
-        mounts=[*login.mounts(), RUN],
+        mounts=[*login.mounts(), RUN_MOUNT],
     )

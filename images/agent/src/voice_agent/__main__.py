@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from loguru import Message
 
 
-def log_source(message: "Message") -> None:
+def log_failure_location(message: "Message") -> None:
     """Log the location of a failure in Pipecat without its message, which may contain callers' speech."""
     record = message.record
     failed = record["exception"] and record["exception"].type
@@ -28,10 +28,10 @@ def log_source(message: "Message") -> None:
 
 def main() -> int:
     """Run the agent, and return the exit code, which is 1 if the agent cannot start."""
-    settings, store = environment.read(AgentSettings), environment.read(StoreSettings)
-    logs.set_up()
+    settings, store = environment.read_settings(AgentSettings), environment.read_settings(StoreSettings)
+    logs.set_up_logging()
     logger.remove()
-    logger.add(log_source, level="ERROR")
+    logger.add(log_failure_location, level="ERROR")
     try:
         asyncio.run(serve(settings, store))
     except OSError as error:

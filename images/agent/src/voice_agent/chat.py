@@ -49,9 +49,9 @@ class Chat(OpenAILLMService):
         trace: Trace,
         on_usage: Callable[[int, int], None],
         usage: Usage,
-        **more: Any,  # noqa: ANN401  Pipecat's
+        **service_options: Any,  # noqa: ANN401  Pipecat's
     ) -> None:
-        own_settings = more.pop("own", {})
+        own_settings = service_options.pop("own", {})
         super().__init__(
             # Without a key, Pipecat's client reads one from the environment; engines of a cluster need none.
             api_key=settings.chat_key.get_secret_value() or "none",
@@ -62,10 +62,10 @@ class Chat(OpenAILLMService):
                 max_completion_tokens=settings.answer_tokens,
                 **own_settings,
             ),
-            **more,
+            **service_options,
         )
         self._trace = trace
-        self._request = on_usage
+        self._on_usage = on_usage
         self._usage = usage
 
     async def start_llm_usage_metrics(self, tokens: LLMTokenUsage) -> None:
@@ -73,15 +73,15 @@ class Chat(OpenAILLMService):
         self._usage.prompt_tokens += tokens.prompt_tokens
         self._usage.answer_tokens += tokens.completion_tokens
         if tokens.cache_read_input_tokens is not None:
-            self._request(tokens.prompt_tokens, tokens.cache_read_input_tokens)
+            self._on_usage(tokens.prompt_tokens, tokens.cache_read_input_tokens)
 
     def build_chat_completion_params(self, params_from_context: OpenAILLMInvocationParams) -> dict[str, Any]:
         """Return the parameters of a request."""
-        headers = {**self._trace.headers(), ROUTING_HEADER: self._trace.session}
+        headers = {**self._trace.headers(), ROUTING_HEADER: self._trace.session_digest}
         return {**super().build_chat_completion_params(params_from_context), "extra_headers": headers}
 
 
-class _OpenAIAudio(NvidiaOmniLLMAdapter):
+class _OpenAIAudioAdapter(NvidiaOmniLLMAdapter):
     """Adapter that sends audio in the format of OpenAI's API, which vLLM supports in addition to NVIDIA's format."""
 
     def to_provider_content_parts(self, parts: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -97,11 +97,11 @@ class Question:
         parts: Content of the request: the question's audio, and the instruction.
     """
 
-    words: str
+    transcript: str
     parts: list[dict[str, Any]]
 
 
-class ListeningChat(Chat, NvidiaOmniLLMService):
+class AudioChat(Chat, NvidiaOmniLLMService):
     """A language model that receives the audio of a question, and transcribes the question before answering.
 
     Pipecat's service for NVIDIA's Omni supports any model with OpenAI's API. Earlier questions remain identical audio,
@@ -112,7 +112,7 @@ class ListeningChat(Chat, NvidiaOmniLLMService):
     Event handlers: ``on_heard``, with the transcript of a question.
     """
 
-    adapter_class = _OpenAIAudio
+    adapter_class = _OpenAIAudioAdapter
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class ListeningChat(Chat, NvidiaOmniLLMService):
         params = super().build_chat_completion_params(params_from_context)
         # A request without audio, such as one after a tool call, requires no transcript, so the instruction is omitted.
         if self.current_turn_has_user_audio():
-            params["messages"] = _without_system(self._with_question_audio(params["messages"]))
+            params["messages"] = _merge_system_message(self._insert_question_audio(params["messages"]))
         audio = sum(len(part["input_audio"]["data"]) for part in self._active_turn_parts or () if "input_audio" in part)
         # Base64 has four characters for three bytes.
         params["max_completion_tokens"] += TOKENS_PER_S * math.ceil(audio * 3 / 4 / BYTES_PER_S)
@@ -142,20 +142,20 @@ class ListeningChat(Chat, NvidiaOmniLLMService):
         while sum(map(len, self._audio_buffer)) > MAX_QUESTION_BYTES:
             del self._audio_buffer[0]
 
-    def _with_question_audio(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _insert_question_audio(self, messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Replace the text of questions by audio, if the audio is still available.
 
         Of several questions with the same text, the newest one is matched first.
         """
         questions, result = list(self._questions), []
         for message in reversed(messages):
-            if questions and message["role"] == "user" and message["content"] == questions[-1].words:
+            if questions and message["role"] == "user" and message["content"] == questions[-1].transcript:
                 result.append({"role": "user", "content": list(questions.pop().parts)})
             else:
                 result.append(message)
         return result[::-1]
 
-    def _remember(self, question: Question) -> None:
+    def _store_question(self, question: Question) -> None:
         """Keep the audio of a question for later requests. Above the limit, drop the older half."""
         self._questions.append(question)
         if len(self._questions) >= MAX_AUDIO_INPUTS:
@@ -163,11 +163,11 @@ class ListeningChat(Chat, NvidiaOmniLLMService):
 
     async def _emit_user_transcript(self, transcript: str) -> None:
         await super()._emit_user_transcript(transcript)
-        self._remember(Question(transcript, list(self._active_turn_parts or ())))
+        self._store_question(Question(transcript, list(self._active_turn_parts or ())))
         await self._call_event_handler("on_heard", transcript)
 
 
-def _without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merge_system_message(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return messages in which the system message is a part of the first user message.
 
     Voxtral's tokenizer rejects a request with both audio and a system message (mistral_common 1.13.1:

@@ -22,16 +22,16 @@ from voice_runtime.http import client_address
 SUBPROTOCOL = "voice.v1"
 """Subprotocol that browsers offer, followed by tokens with the prefixes below, since browsers cannot set headers on a
 WebSocket."""
-OFFERED_TOKEN = "voice.token."  # noqa: S105  a name
-OFFERED_KEYS = ("voice.key.", "openai-insecure-api-key.")
-START_WITHIN_S = 5.0
+TOKEN_PREFIX = "voice.token."  # noqa: S105  a name
+KEY_PREFIXES = ("voice.key.", "openai-insecure-api-key.")
+START_TIMEOUT_S = 5.0
 """Maximum time until a telephone network identifies the call."""
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Close:
+class CloseReason:
     """Code and reason for closing a socket.
 
     Codes are defined in RFC 6455, section 7.4, and IANA's registry. Codes 1012 and 1013 ask the client to reconnect.
@@ -41,10 +41,10 @@ class Close:
     reason: str
 
 
-ENDED = Close(1000, "the conversation has ended")
-REFUSED = Close(1008, "the caller is not let in")
-MALFORMED = Close(1007, "a message cannot be read")
-TRY_AGAIN_LATER = Close(1013, "no conversation can begin now; try again")
+ENDED = CloseReason(1000, "the conversation has ended")
+REFUSED = CloseReason(1008, "the caller is not let in")
+MALFORMED = CloseReason(1007, "a message cannot be read")
+TRY_AGAIN_LATER = CloseReason(1013, "no conversation can begin now; try again")
 
 
 class Socket(WebSocket):
@@ -78,9 +78,9 @@ class CallerConnection:
         self._settings = settings
         self.conversation: str = socket.path_params.get("id") or socket.query_params.get("conversation", "")
         offered = socket.scope["subprotocols"]
-        keys = [each.removeprefix(name) for name in OFFERED_KEYS for each in offered if each.startswith(name)]
-        opening = [each.removeprefix(OFFERED_TOKEN) for each in offered if each.startswith(OFFERED_TOKEN)]
-        self.key = socket.headers.get("Authorization") or next((f"Bearer {key}" for key in keys), "")
+        keys = [each.removeprefix(name) for name in KEY_PREFIXES for each in offered if each.startswith(name)]
+        opening = [each.removeprefix(TOKEN_PREFIX) for each in offered if each.startswith(TOKEN_PREFIX)]
+        self.authorization = socket.headers.get("Authorization") or next((f"Bearer {key}" for key in keys), "")
         self.token = socket.headers.get(TOKEN_HEADER) or next(iter(opening), "")
 
     @property
@@ -93,16 +93,16 @@ class CallerConnection:
         """Whether the socket has been accepted. If so, an HTTP response is no longer possible."""
         return self.socket.application_state is not WebSocketState.CONNECTING
 
-    async def begin(self) -> None:
+    async def identify_caller(self) -> None:
         """Identify the caller if the request alone is not sufficient, and verify the token of a conversation.
 
         Raises:
             RefusedError: The caller cannot be identified, or the token belongs to another conversation.
         """
-        if self.conversation and self._owner() is None:
+        if self.conversation and self._token_owner() is None:
             raise RefusedError(401, "invalid token", "the token does not open this conversation; begin a new one")
 
-    def set_caller(self, caller: str) -> str:
+    def resolve_conversation(self, caller: str) -> str:
         """Return the conversation of an authenticated caller.
 
         Args:
@@ -111,12 +111,12 @@ class CallerConnection:
         Raises:
             RefusedError: The conversation belongs to another caller.
         """
-        if self.conversation and self._owner() != caller:
+        if self.conversation and self._token_owner() != caller:
             raise RefusedError(403, "foreign conversation", "another caller has opened this conversation")
         return self.conversation or secrets.token_hex(16)
 
-    def _owner(self) -> str | None:
-        return tokens.owner(self._settings.token_key.get_secret_value(), self.token, self.conversation)
+    def _token_owner(self) -> str | None:
+        return tokens.token_owner(self._settings.token_key.get_secret_value(), self.token, self.conversation)
 
     async def accept(self, conversation: str, token: str) -> None:  # noqa: ARG002  of some protocols
         """Accept the connection, and send the token for resuming the conversation."""
@@ -131,16 +131,16 @@ class CallerConnection:
         """Return the messages with the caller's words."""
         return ()
 
-    def answered(self, text: str) -> Iterable[Json]:  # noqa: ARG002  of some protocols
+    def answer_messages(self, text: str) -> Iterable[Json]:  # noqa: ARG002  of some protocols
         """Return the messages with those of the agent's words that were played."""
         return ()
 
-    def silent(self) -> Iterable[Json]:
+    def speech_end_messages(self) -> Iterable[Json]:
         """Return the messages for the end of the agent's speech."""
         return ()
 
 
-class ProtobufEntrance(CallerConnection):
+class ProtobufConnection(CallerConnection):
     """Pipecat's own protocol, for Pipecat's clients."""
 
     def __init__(self, socket: Socket, settings: AgentSettings) -> None:
@@ -154,7 +154,7 @@ class ProtobufEntrance(CallerConnection):
         await self.socket.send_bytes(message)  # type: ignore[arg-type]  # protobuf
 
 
-class RealtimeEntrance(CallerConnection):
+class RealtimeConnection(CallerConnection):
     """OpenAI's realtime API for speech to speech."""
 
     subprotocol = REALTIME_SUBPROTOCOL
@@ -165,13 +165,13 @@ class RealtimeEntrance(CallerConnection):
 
     async def accept(self, conversation: str, token: str) -> None:
         await super().accept(conversation, token)
-        await self.socket.send_json(self._events.created(conversation, token))
+        await self.socket.send_json(self._events.session_created_event(conversation, token))
 
     def question_messages(self, text: str) -> Iterable[Json]:
-        return self._events.asked(text)
+        return self._events.question_events(text)
 
-    def answered(self, text: str) -> Iterable[Json]:
-        return self._events.answered(text)
+    def answer_messages(self, text: str) -> Iterable[Json]:
+        return self._events.answer_events(text)
 
-    def silent(self) -> Iterable[Json]:
-        return self._events.response_done("completed")
+    def speech_end_messages(self) -> Iterable[Json]:
+        return self._events.response_done_events("completed")

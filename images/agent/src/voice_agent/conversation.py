@@ -30,12 +30,12 @@ from pipecat.utils.types import NotGiven
 from pipecat.workers.runner import WorkerRunner
 from redis.exceptions import RedisError
 
-from voice_agent.chat import Chat, ListeningChat
-from voice_agent.connections import MALFORMED, CallerConnection, Close, Json
-from voice_agent.early_answers import EarlyAnswers
-from voice_agent.interruptions import Interruptions
+from voice_agent.chat import AudioChat, Chat
+from voice_agent.connections import MALFORMED, CallerConnection, CloseReason, Json
+from voice_agent.early_answers import EarlyAnswerStrategy
+from voice_agent.interruptions import InterruptionStrategy
 from voice_agent.memory import LEASE_S, LostLeaseError, Memory, Message, Role
-from voice_agent.messages import Guarded
+from voice_agent.messages import GuardedSerializer
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
 from voice_agent.playback import Playback, Transport
@@ -44,13 +44,13 @@ from voice_agent.speech_synthesis import SpeechSynthesisService
 from voice_agent.speech_to_text import RATE, GatewaySTTService, Presence
 from voice_agent.tools import Tools
 from voice_agent.trace import Trace
-from voice_agent.turns import Turns
+from voice_agent.turns import TurnTracker
 from voice_agent.usage import Usage
 
-SPOKEN_RATE = 24000
+OUTPUT_RATE = 24000
 """Sample rate of the audio that callers receive, Hz."""
 
-LAST_TURN_S = 20.0
+LAST_TURN_TIMEOUT_S = 20.0
 """Maximum duration of a last turn before a caller is asked to reconnect to another agent."""
 
 log = logging.getLogger(__name__)
@@ -68,17 +68,17 @@ class Engines:
     trace: Trace
     speech_to_text: GatewaySTTService | Presence
     tools: Tools
-    known_tools: ToolsSchema | NotGiven
+    tool_schema: ToolsSchema | NotGiven
     usage: Usage
 
 
-IDLE = Close(1000, "nobody has said anything for a while")
-CONVERSATION_TAKEN = Close(1008, "another connection has this conversation")
-RESTART = Close(1012, "this agent is stopping; connect again with the conversation's token")
-BROKEN = Close(1013, "an engine fails; connect again with the conversation's token")
+IDLE = CloseReason(1000, "nobody has said anything for a while")
+CONVERSATION_TAKEN = CloseReason(1008, "another connection has this conversation")
+RESTART = CloseReason(1012, "this agent is stopping; connect again with the conversation's token")
+BROKEN = CloseReason(1013, "an engine fails; connect again with the conversation's token")
 
 
-def _as_pipecat(message: Message) -> LLMContextMessage:
+def _to_pipecat_message(message: Message) -> LLMContextMessage:
     if message["role"] == "user":
         return {"role": "user", "content": message["content"]}
     return {"role": "assistant", "content": message["content"]}
@@ -100,9 +100,9 @@ class Conversation:
         self._metrics = metrics
         self._memory = memory
         self._engines = engines
-        self._turns = Turns()
+        self._turns = TurnTracker()
 
-    async def run(self, entrance: CallerConnection, leaving: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, caller_connection: CallerConnection, wait_for_stop: Callable[[], Awaitable[None]]) -> None:
         """Run the conversation until the caller or the agent ends it.
 
         Args:
@@ -111,11 +111,11 @@ class Conversation:
         Raises:
             RedisError: The store does not respond.
         """
-        engines, history = self._engines, await self._memory.take()
-        worker = self._worker(entrance, history)
+        engines, history = self._engines, await self._memory.take_over()
+        worker = self._create_worker(caller_connection, history)
 
-        async def end(close: Close) -> None:
-            entrance.socket.ending = close
+        async def end(close: CloseReason) -> None:
+            caller_connection.socket.ending = close
             await worker.cancel(reason=close.reason)
 
         async def keep_alive() -> None:
@@ -128,13 +128,13 @@ class Conversation:
                 await end(CONVERSATION_TAKEN)
 
         async def wait_for_departure() -> None:
-            await leaving()
+            await wait_for_stop()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._turns.ended.wait(), LAST_TURN_S)
+                await asyncio.wait_for(self._turns.ended.wait(), LAST_TURN_TIMEOUT_S)
             await end(RESTART)
 
         async def wait_for_end(presence: Presence) -> None:
-            await presence.handle_disconnect()
+            await presence.keep_session()
             await end(BROKEN)
 
         present = [wait_for_end(engines.speech_to_text)] if isinstance(engines.speech_to_text, Presence) else []
@@ -149,40 +149,42 @@ class Conversation:
             with contextlib.suppress(RedisError):
                 await self._memory.release()
             engines.trace.end()
-            log.info("conversation ended", extra={"fields": {"code": entrance.socket.ending.code}})
+            log.info("conversation ended", extra={"fields": {"code": caller_connection.socket.ending.code}})
 
-    def _worker(self, entrance: CallerConnection, history: list[Message]) -> PipelineWorker:
-        settings, engines, vad = self._settings, self._engines, self._models.vad()
+    def _create_worker(self, caller_connection: CallerConnection, history: list[Message]) -> PipelineWorker:
+        settings, engines, vad = self._settings, self._engines, self._models.create_voice_detector()
         playback = Playback()
         transport = Transport(
-            entrance.socket,
+            caller_connection.socket,
             FastAPIWebsocketParams(
                 audio_in_enabled=True,
                 audio_out_enabled=True,
-                serializer=Guarded(entrance.serializer, partial(setattr, entrance.socket, "ending", MALFORMED)),
+                serializer=GuardedSerializer(
+                    caller_connection.serializer, partial(setattr, caller_connection.socket, "ending", MALFORMED)
+                ),
                 allowed_origins=[],
             ),
             playback,
         )
-        messages = [_as_pipecat(message) for message in history]
-        context = LLMContext(messages, tools=engines.known_tools)
+        messages = [_to_pipecat_message(message) for message in history]
+        context = LLMContext(messages, tools=engines.tool_schema)
         stt_processors = [engines.speech_to_text] if isinstance(engines.speech_to_text, GatewaySTTService) else []
         chat_arguments = settings, engines.trace, self._metrics.count_tokens, engines.usage
-        chat = Chat(*chat_arguments) if stt_processors else ListeningChat(*chat_arguments, context)
-        engines.tools.join(chat)
+        chat = Chat(*chat_arguments) if stt_processors else AudioChat(*chat_arguments, context)
+        engines.tools.register(chat)
         speaking = SpeechSynthesisService(settings, engines.client, engines.trace, engines.usage)
-        turn = self._models.turn()
+        turn = self._models.create_turn_analyzer()
         if stt_processors:
             turns = UserTurnStrategies(
                 start=[
-                    Interruptions(
+                    InterruptionStrategy(
                         playback,
                         lambda: not self._turns.ended.is_set(),
                         lambda: speaking.answer,
-                        self._metrics.interrupted,
+                        self._metrics.record_interruption,
                     )
                 ],
-                stop=[EarlyAnswers(turn, vad, stt_processors[0])],
+                stop=[EarlyAnswerStrategy(turn, vad, stt_processors[0])],
             )
         else:  # no transcript distinguishes an interruption from a cough
             turns = UserTurnStrategies(
@@ -200,16 +202,20 @@ class Conversation:
         latency = UserBotLatencyObserver()
         worker = PipelineWorker(
             Pipeline([transport.input(), *stt_processors, caller, chat, speaking, transport.output(), agent]),
-            params=PipelineParams(audio_in_sample_rate=RATE, audio_out_sample_rate=SPOKEN_RATE, enable_metrics=True),
+            params=PipelineParams(audio_in_sample_rate=RATE, audio_out_sample_rate=OUTPUT_RATE, enable_metrics=True),
             enable_rtvi=False,
             idle_timeout_secs=settings.idle_timeout_s,
-            observers=[latency, self._turns, *([] if stt_processors else [self._metrics.barge_in()])],
+            observers=[
+                latency,
+                self._turns,
+                *([] if stt_processors else [self._metrics.create_interruption_observer()]),
+            ],
             processor_unusable_policy=ProcessorUnusablePolicy.CANCEL,
         )
-        self._follow_turns(worker, entrance, caller, agent)
-        if isinstance(chat, ListeningChat):
-            self._follow_words(worker, entrance, chat)
-        self._follow_faults(worker, entrance)
+        self._follow_turns(worker, caller_connection, caller, agent)
+        if isinstance(chat, AudioChat):
+            self._follow_transcripts(worker, caller_connection, chat)
+        self._handle_faults(worker, caller_connection)
 
         @transport.event_handler("on_client_connected")
         async def connected(*_: object) -> None:
@@ -224,15 +230,15 @@ class Conversation:
         @latency.event_handler("on_latency_breakdown")
         async def answered(_: object, breakdown: LatencyBreakdown) -> None:
             if breakdown.measured_from is MeasuredFrom.USER_SILENCE:
-                self._metrics.turn(breakdown)
-                engines.trace.turn(breakdown)
+                self._metrics.record_turn(breakdown)
+                engines.trace.add_turn(breakdown)
 
         return worker
 
     def _follow_turns(
         self,
         worker: PipelineWorker,
-        entrance: CallerConnection,
+        caller_connection: CallerConnection,
         caller: LLMUserAggregator,
         agent: LLMAssistantAggregator,
     ) -> None:
@@ -240,7 +246,7 @@ class Conversation:
 
         @self._turns.event_handler("on_silent")
         async def silent(*_: object) -> None:
-            await _queue_messages(worker, entrance.silent())
+            await _queue_messages(worker, caller_connection.speech_end_messages())
 
         @caller.event_handler("on_user_turn_started")
         async def on_speech_start(*_: object) -> None:
@@ -249,7 +255,7 @@ class Conversation:
         @caller.event_handler("on_user_turn_stopped")
         async def on_user_turn(_aggregator: object, _strategy: object, message: UserTurnStoppedMessage) -> None:
             if message.content:
-                await self._record_question(worker, entrance, message.content)
+                await self._record_question(worker, caller_connection, message.content)
             elif isinstance(
                 self._engines.speech_to_text, GatewaySTTService
             ):  # otherwise the language model reports its transcript
@@ -257,29 +263,29 @@ class Conversation:
 
         @agent.event_handler("on_assistant_turn_stopped")
         async def on_assistant_turn(_aggregator: object, message: AssistantTurnStoppedMessage) -> None:
-            await _queue_messages(worker, entrance.answered(message.content))
-            await self._remember(worker, entrance, "assistant", message.content)
+            await _queue_messages(worker, caller_connection.answer_messages(message.content))
+            await self._store_message(worker, caller_connection, "assistant", message.content)
             # Without text, it has called a tool, and continues.
             if message.content and not message.interrupted:
                 self._turns.end()
 
-    def _follow_words(self, worker: PipelineWorker, entrance: CallerConnection, chat: ListeningChat) -> None:
+    def _follow_transcripts(self, worker: PipelineWorker, caller_connection: CallerConnection, chat: AudioChat) -> None:
         """Record the questions that the language model transcribes."""
 
         @chat.event_handler("on_heard")
         async def on_transcript(_: object, text: str) -> None:
-            await self._record_question(worker, entrance, text)
+            await self._record_question(worker, caller_connection, text)
 
-    async def _record_question(self, worker: PipelineWorker, entrance: CallerConnection, text: str) -> None:
-        await _queue_messages(worker, entrance.question_messages(text))
-        await self._remember(worker, entrance, "user", text)
+    async def _record_question(self, worker: PipelineWorker, caller_connection: CallerConnection, text: str) -> None:
+        await _queue_messages(worker, caller_connection.question_messages(text))
+        await self._store_message(worker, caller_connection, "user", text)
 
-    def _follow_faults(self, worker: PipelineWorker, entrance: CallerConnection) -> None:
+    def _handle_faults(self, worker: PipelineWorker, caller_connection: CallerConnection) -> None:
         """Log the errors that end a conversation."""
 
         @worker.event_handler("on_idle_timeout")
         async def idle(*_: object) -> None:
-            entrance.socket.ending = IDLE
+            caller_connection.socket.ending = IDLE
 
         @worker.event_handler("on_pipeline_error")
         async def failed(_: object, frame: ErrorFrame) -> None:
@@ -287,17 +293,17 @@ class Conversation:
             log.warning("an engine fails", extra={"fields": {"processor": str(frame.processor)}})
             self._turns.end()
             if frame.processor and not frame.processor.is_usable:
-                entrance.socket.ending = BROKEN
+                caller_connection.socket.ending = BROKEN
 
-    async def _remember(
-        self, worker: PipelineWorker, entrance: CallerConnection, role: Role, content: str | None
+    async def _store_message(
+        self, worker: PipelineWorker, caller_connection: CallerConnection, role: Role, content: str | None
     ) -> None:
         if not content:
             return
         try:
             await self._memory.add(role, content)
         except LostLeaseError:
-            entrance.socket.ending = CONVERSATION_TAKEN
+            caller_connection.socket.ending = CONVERSATION_TAKEN
             await worker.cancel(reason=CONVERSATION_TAKEN.reason)
         except RedisError:
             # The conversation continues; only a reconnect would miss this turn.

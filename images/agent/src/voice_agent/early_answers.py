@@ -4,11 +4,11 @@ from pipecat.frames.frames import EagerEndOfTurnCancelFrame, EagerTranscriptionF
 from pipecat.turns.types import ProcessFrameResult, UserTurnSpeculation
 from pipecat.turns.user_stop import NormalizedMatch, TurnAnalyzerUserTurnStopStrategy
 
-from voice_agent.models import Turn, Vad
+from voice_agent.models import TurnAnalyzer, VoiceDetector
 from voice_agent.speech_to_text import GatewaySTTService
 
 
-class EarlyAnswers(TurnAnalyzerUserTurnStopStrategy):
+class EarlyAnswerStrategy(TurnAnalyzerUserTurnStopStrategy):
     """Ends turns with Pipecat's strategy, and prepares answers at the first pause that sounds final.
 
     The speech before the pause is transcribed, and the language model is prompted with the transcript. Pipecat's
@@ -21,24 +21,24 @@ class EarlyAnswers(TurnAnalyzerUserTurnStopStrategy):
         speech_to_text: Service that transcribes the speech before a pause.
     """
 
-    def __init__(self, turn: Turn, vad: Vad, speech_to_text: GatewaySTTService) -> None:
+    def __init__(self, turn: TurnAnalyzer, vad: VoiceDetector, speech_to_text: GatewaySTTService) -> None:
         super().__init__(turn_analyzer=turn)
         self._turn = turn
-        self._hearing = speech_to_text
+        self._speech_to_text = speech_to_text
         self._match = NormalizedMatch()
         self._turn_transcripts: list[str] = []
         """Transcripts of the current turn."""
         self._speculation: UserTurnSpeculation | None = None
-        vad.on_pause, vad.on_resume = self._start_if_complete, self._hearing.continue_transcription
+        vad.on_pause, vad.on_resume = self._schedule_transcription, self._speech_to_text.withdraw_early_transcript
 
-    async def _start_if_complete(self) -> None:
+    async def _schedule_transcription(self) -> None:
         """Start to transcribe the speech so far, if the turn sounds complete."""
         # Audio continues in the meantime, so that the voice detector can detect further speech.
-        self.task_manager.create_task(self._expect_end(), f"{self}::_expect_end")
+        self.task_manager.create_task(self._transcribe_if_complete(), f"{self}::_transcribe_if_complete")
 
-    async def _expect_end(self) -> None:
-        if await self._turn.sounds_over():
-            await self._hearing.expect_end()
+    async def _transcribe_if_complete(self) -> None:
+        if await self._turn.sounds_complete():
+            await self._speech_to_text.request_early_transcript()
 
     async def process_frame(self, frame: Frame) -> ProcessFrameResult:
         """Prepare an answer, or record that the prepared answer was withdrawn."""

@@ -26,13 +26,13 @@ from pipecat.turns.user_start import BaseUserTurnStartStrategy
 from voice_agent.playback import Playback
 from voice_agent.speech_to_text import NoSpeechFrame
 
-INTERRUPTS_S = 1.0
+MIN_INTERRUPTION_S = 1.0
 """Minimum duration of detected speech that interrupts regardless of its words. "Mhm" and a cough are shorter. So is an
 echo, which ends one round trip after the answer is paused. The caller hears silence in the meantime."""
-ECHO_SHARE = 0.7
+MIN_ECHO_SHARE = 0.7
 """Minimum share of words that match the answer for an echo, since audio from a loudspeaker is transcribed with
 errors."""
-DECIDED_WITHIN_S = 3.0
+DECISION_TIMEOUT_S = 3.0
 """Maximum time for which an answer is paused for a transcript."""
 BACKCHANNELS = frozenset({
     *("ok", "okay", "yes", "yeah", "yep", "yup", "right", "sure", "exactly"),
@@ -43,7 +43,7 @@ HUM_PATTERN = re.compile(r"(?:[hm]*m[hm]*|u+h+m*|h+u+h+|a+h+|o+h+|e+h+m*|a+ha+|u
 """Sounds of a listener, as engines write them, without punctuation: mhm, uh-huh, hmm, aha."""
 
 
-class Interruptions(BaseUserTurnStartStrategy):
+class InterruptionStrategy(BaseUserTurnStartStrategy):
     """Starts a caller's turn: immediately in silence, and during an answer only for an interruption.
 
     Args:
@@ -58,14 +58,14 @@ class Interruptions(BaseUserTurnStartStrategy):
         self,
         playback: Playback,
         is_response_pending: Callable[[], bool],
-        answer: Callable[[], str],
-        interrupted: Callable[[float], None],
+        get_answer: Callable[[], str],
+        on_interruption: Callable[[float], None],
     ) -> None:
         super().__init__()
         self._playback = playback
         self._is_response_pending = is_response_pending
-        self._answer = answer
-        self._interrupted = interrupted
+        self._get_answer = get_answer
+        self._on_interruption = on_interruption
         self._has_caller_turn = False
         self._is_agent_speaking = False
         self._is_caller_speaking = False
@@ -73,9 +73,9 @@ class Interruptions(BaseUserTurnStartStrategy):
         """Whether the agent's own voice is echoed. If so, sound alone does not pause an answer."""
         self._spoken_s = 0.0
         """Duration of the caller's speech since the answer was paused."""
-        self._silent_after_s: float | None = None
+        self._time_to_silence_s: float | None = None
         """Time from the onset of speech to the pause of the answer, or ``None`` while the answer is not paused."""
-        self._decision: asyncio.Task[None] | None = None
+        self._timeout_task: asyncio.Task[None] | None = None
 
     async def handle_user_turn_started(self) -> None:
         """Record that the caller has the turn."""
@@ -84,7 +84,7 @@ class Interruptions(BaseUserTurnStartStrategy):
     async def handle_user_turn_stopped(self) -> None:
         """Record that the caller's turn is over, so that an answer can follow."""
         self._has_caller_turn = self._has_echo = False
-        await self._continue()
+        await self._continue_answer()
 
     async def process_frame(self, frame: Frame) -> ProcessFrameResult:
         """Decide whether a frame starts a turn, interrupts an answer, or lets a paused answer continue."""
@@ -98,14 +98,14 @@ class Interruptions(BaseUserTurnStartStrategy):
                 return await self._handle_speech_start(frame)
             case VADUserStoppedSpeakingFrame():
                 self._is_caller_speaking = False
-            case InputAudioRawFrame() if self._is_held and self._is_caller_speaking:
+            case InputAudioRawFrame() if self._is_answer_paused and self._is_caller_speaking:
                 self._spoken_s += len(frame.audio) / 2 / frame.sample_rate
-                if self._spoken_s >= INTERRUPTS_S:
+                if self._spoken_s >= MIN_INTERRUPTION_S:
                     return await self._interrupt()
             case TranscriptionFrame() if not self._has_caller_turn:  # it started while an answer was pending or spoken
-                return await self._judge(frame.text)
+                return await self._classify_transcript(frame.text)
             case NoSpeechFrame():
-                await self._continue()
+                await self._continue_answer()
         return ProcessFrameResult.CONTINUE
 
     @property
@@ -113,55 +113,57 @@ class Interruptions(BaseUserTurnStartStrategy):
         return not self._has_caller_turn and self._is_response_pending()
 
     @property
-    def _is_held(self) -> bool:
-        return self._silent_after_s is not None
+    def _is_answer_paused(self) -> bool:
+        return self._time_to_silence_s is not None
 
     async def _handle_speech_start(self, frame: VADUserStartedSpeakingFrame) -> ProcessFrameResult:
         if not self._is_answering:
             await self.trigger_user_turn_started()
             return ProcessFrameResult.STOP
-        if not self._has_echo and not self._is_held:
+        if not self._has_echo and not self._is_answer_paused:
             self._playback.pause()
-            self._spoken_s, self._silent_after_s = 0.0, time.time() - frame.timestamp + frame.start_secs
-            self._decision = self.task_manager.create_task(self._continue_after_timeout(), f"{self}::_continue_in_time")
+            self._spoken_s, self._time_to_silence_s = 0.0, time.time() - frame.timestamp + frame.start_secs
+            self._timeout_task = self.task_manager.create_task(
+                self._continue_after_timeout(), f"{self}::_continue_in_time"
+            )
         return ProcessFrameResult.CONTINUE
 
-    async def _judge(self, text: str) -> ProcessFrameResult:
-        words = _words(text)
+    async def _classify_transcript(self, text: str) -> ProcessFrameResult:
+        words = _split_words(text)
         if is_assent(words):
-            await self._continue()
-        elif is_echo(words, _words(self._answer())):
+            await self._continue_answer()
+        elif is_echo(words, _split_words(self._get_answer())):
             self._has_echo = True
-            await self._continue()
+            await self._continue_answer()
         else:
             return await self._interrupt()
         await self.trigger_reset_aggregation()
         return ProcessFrameResult.CONTINUE
 
     async def _interrupt(self) -> ProcessFrameResult:
-        if self._is_agent_speaking and self._silent_after_s is not None:
-            self._interrupted(self._silent_after_s)
-        self._silent_after_s = None
+        if self._is_agent_speaking and self._time_to_silence_s is not None:
+            self._on_interruption(self._time_to_silence_s)
+        self._time_to_silence_s = None
         # The paused audio stays paused, and is discarded shortly after.
         await self.trigger_user_turn_started()
         return ProcessFrameResult.STOP
 
-    async def _continue(self) -> None:
-        self._silent_after_s = None
-        self._playback.release()
-        deciding, self._decision = self._decision, None
+    async def _continue_answer(self) -> None:
+        self._time_to_silence_s = None
+        self._playback.resume()
+        deciding, self._timeout_task = self._timeout_task, None
         if deciding and deciding is not asyncio.current_task():
             await self.task_manager.cancel_task(deciding)
 
     async def _continue_after_timeout(self) -> None:
-        await asyncio.sleep(DECIDED_WITHIN_S)
-        if self._is_held:
-            await self._continue()
+        await asyncio.sleep(DECISION_TIMEOUT_S)
+        if self._is_answer_paused:
+            await self._continue_answer()
 
     async def cleanup(self) -> None:
         """Cancel pending tasks."""
         await super().cleanup()
-        await self._continue()
+        await self._continue_answer()
 
 
 def is_assent(words: list[str]) -> bool:
@@ -169,14 +171,14 @@ def is_assent(words: list[str]) -> bool:
     return all(word in BACKCHANNELS or HUM_PATTERN.fullmatch(word) for word in words)
 
 
-def is_echo(words: list[str], answer: list[str]) -> bool:
+def is_echo(words: list[str], answer_words: list[str]) -> bool:
     """Return True if most of the words occur in an answer, adjacent to each other and in the same order."""
     size = len(words) + 2
-    windows = (answer[begin : begin + size] for begin in range(len(answer)))
+    windows = (answer_words[begin : begin + size] for begin in range(len(answer_words)))
     matches = (SequenceMatcher(None, window, words, autojunk=False).get_matching_blocks() for window in windows)
-    return any(sum(match.size for match in blocks) >= ECHO_SHARE * len(words) for blocks in matches)
+    return any(sum(match.size for match in blocks) >= MIN_ECHO_SHARE * len(words) for blocks in matches)
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     # "uh-huh" and "mm-hmm" are one word.
     return ["".join(filter(str.isalnum, word)) for word in text.lower().split() if any(map(str.isalnum, word))]

@@ -12,7 +12,7 @@ from redis.exceptions import WatchError
 
 from voice_blueprint.contract.state import CONVERSATION_KEY, CONVERSATION_LEASE_KEY
 
-MESSAGES = 200
+MAX_MESSAGES = 200
 """Maximum number of stored messages: an hour of short turns, which fits the context of a model with 32,000 tokens."""
 LEASE_S = 5
 """Time after which any agent may take over a conversation whose lease is not renewed."""
@@ -36,19 +36,19 @@ class Memory:
 
     def __init__(self, store: Redis, conversation: str, retention_s: int) -> None:
         self._store = store
-        self._messages = CONVERSATION_KEY.format(id=conversation)
-        self._lease = CONVERSATION_LEASE_KEY.format(id=conversation)
+        self._messages_key = CONVERSATION_KEY.format(id=conversation)
+        self._lease_key = CONVERSATION_LEASE_KEY.format(id=conversation)
         self._owner_token = secrets.token_hex(8).encode()
         self._retention_s = retention_s
 
-    async def take(self) -> list[Message]:
+    async def take_over(self) -> list[Message]:
         """Take over the conversation from any other connection, and return the history.
 
         A caller can detect the loss of the old connection, and reconnect, before that connection's agent detects it.
         """
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.set(self._lease, self._owner_token, ex=LEASE_S)
-            pipe.lrange(self._messages, 0, -1)
+            pipe.set(self._lease_key, self._owner_token, ex=LEASE_S)
+            pipe.lrange(self._messages_key, 0, -1)
             _, messages = await pipe.execute()
         return [json.loads(each) for each in messages]
 
@@ -58,7 +58,7 @@ class Memory:
         Raises:
             LostLeaseError: Another connection has taken over the conversation.
         """
-        await self._write_with_lease(lambda pipe: pipe.set(self._lease, self._owner_token, ex=LEASE_S))
+        await self._write_with_lease(lambda pipe: pipe.set(self._lease_key, self._owner_token, ex=LEASE_S))
 
     async def add(self, role: Role, content: str) -> None:
         """Store a message with its spoken content.
@@ -68,24 +68,24 @@ class Memory:
         """
 
         def write(pipe: Pipeline) -> None:
-            pipe.rpush(self._messages, json.dumps(Message(role=role, content=content)))
-            pipe.ltrim(self._messages, -MESSAGES, -1)
-            pipe.expire(self._messages, self._retention_s)
+            pipe.rpush(self._messages_key, json.dumps(Message(role=role, content=content)))
+            pipe.ltrim(self._messages_key, -MAX_MESSAGES, -1)
+            pipe.expire(self._messages_key, self._retention_s)
 
         await self._write_with_lease(write)
 
     async def release(self) -> None:
         """Release the lease for the next connection."""
         try:
-            await self._write_with_lease(lambda pipe: pipe.delete(self._lease))
+            await self._write_with_lease(lambda pipe: pipe.delete(self._lease_key))
         except LostLeaseError:
             return
 
     async def _write_with_lease(self, write: Callable[[Pipeline], object]) -> None:
         async with self._store.pipeline(transaction=True) as pipe:
             while True:
-                await pipe.watch(self._lease)
-                holder = await pipe.get(self._lease)
+                await pipe.watch(self._lease_key)
+                holder = await pipe.get(self._lease_key)
                 # There is no holder if the store was unavailable for longer than the lease.
                 if holder not in (self._owner_token, None):
                     raise LostLeaseError

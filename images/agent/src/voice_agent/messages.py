@@ -16,7 +16,7 @@ from voice_agent.speech_to_text import RATE
 SAMPLE_BYTES = 2
 
 
-class MalformedError(Exception):
+class MalformedMessageError(Exception):
     """A caller sent an invalid message, after which the socket is closed."""
 
 
@@ -30,23 +30,23 @@ class ProtobufSerializer(ProtobufFrameSerializer):
         """Return the audio of a message, or ``None`` for any other message.
 
         Raises:
-            MalformedError: The message is not audio that the pipeline can process.
+            MalformedMessageError: The message is not audio that the pipeline can process.
         """
         if isinstance(data, str):
-            raise MalformedError("a message is binary, a frame of Pipecat's protobuf")
+            raise MalformedMessageError("a message is binary, a frame of Pipecat's protobuf")
         frame = frames_pb2.Frame.FromString(data)  # type: ignore[attr-defined]
         if frame.WhichOneof("frame") != "audio":
             return None
         audio = frame.audio
         if (audio.sample_rate, audio.num_channels) != (RATE, 1) or len(audio.audio) % SAMPLE_BYTES:
-            raise MalformedError(
+            raise MalformedMessageError(
                 f"audio has {audio.sample_rate} Hz, {audio.num_channels} channels, {len(audio.audio)} bytes; "
                 f"send PCM16 at {RATE} Hz with one channel"
             )
         return InputAudioRawFrame(audio.audio, RATE, 1)
 
 
-class Guarded(FrameSerializer):
+class GuardedSerializer(FrameSerializer):
     """Wraps a protocol's serializer, so that any parse error closes the socket as malformed.
 
     Args:
@@ -70,10 +70,10 @@ class Guarded(FrameSerializer):
         """Return the frame for a message.
 
         Raises:
-            MalformedError: The message is invalid.
+            MalformedMessageError: The message is invalid.
         """
         try:
             return await self._protocol.deserialize(data)
         except Exception as error:
             self._on_malformed()
-            raise MalformedError(f"a message cannot be read: {type(error).__name__}") from error
+            raise MalformedMessageError(f"a message cannot be read: {type(error).__name__}") from error

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from voice_blueprint.contract.metrics import LATENCY_BUCKETS_MS
 from voice_runtime import metrics
 
-SECONDS = tuple(each / 1000 for each in LATENCY_BUCKETS_MS)
+LATENCY_BUCKETS_S = tuple(each / 1000 for each in LATENCY_BUCKETS_MS)
 
 log = logging.getLogger(__name__)
 
@@ -33,32 +33,35 @@ class Metrics:
         cloudwatch: Metrics for CloudWatch, which are written to the log.
     """
 
-    def __init__(self, slots: int, registry: metrics.Metrics) -> None:
-        self.told = registry
+    def __init__(self, slots: int, cloudwatch: metrics.Metrics) -> None:
+        self.cloudwatch = cloudwatch
         self.registry = CollectorRegistry()
         self.conversations = Gauge("voice_agent_conversations", "Conversations held", registry=self.registry)
         self._refused = Counter("voice_agent_refused", "Callers refused", ["reason"], registry=self.registry)
         self._turns = Histogram(
-            "voice_agent_turn_seconds", "End of speech to speech", buckets=SECONDS, registry=self.registry
+            "voice_agent_turn_seconds", "End of speech to speech", buckets=LATENCY_BUCKETS_S, registry=self.registry
         )
         self._stages = Histogram(
-            "voice_agent_stage_seconds", "Parts of a turn", ["stage"], buckets=SECONDS, registry=self.registry
+            "voice_agent_stage_seconds", "Parts of a turn", ["stage"], buckets=LATENCY_BUCKETS_S, registry=self.registry
         )
         self._interruptions = Histogram(
-            "voice_agent_barge_in_seconds", "Onset of speech to silence", buckets=SECONDS, registry=self.registry
+            "voice_agent_barge_in_seconds",
+            "Onset of speech to silence",
+            buckets=LATENCY_BUCKETS_S,
+            registry=self.registry,
         )
-        self._prompt = Counter(
+        self._prompt_tokens = Counter(
             "voice_agent_prompt_tokens", "Prompt tokens of engines that report cached ones", registry=self.registry
         )
-        self._cached = Counter(
+        self._cached_tokens = Counter(
             "voice_agent_cached_prompt_tokens", "Prompt tokens found in an engine's cache", registry=self.registry
         )
         Gauge("voice_agent_slots", "Conversations that fit", registry=self.registry).set(slots)
 
-    def turn(self, breakdown: LatencyBreakdown) -> None:
+    def record_turn(self, breakdown: LatencyBreakdown) -> None:
         """Record the total duration of a turn, and the durations of the stages that add up to the total."""
         self._turns.observe(breakdown.total_secs)
-        self.told.observe("TurnLatency", 1000 * breakdown.total_secs)
+        self.cloudwatch.observe("TurnLatency", 1000 * breakdown.total_secs)
         stages: dict[str, float] = {}
         for part in breakdown.contributions:
             stages[part.key] = stages.get(part.key, 0.0) + part.duration_secs
@@ -69,42 +72,42 @@ class Metrics:
 
     def count_tokens(self, tokens: int, cached: int) -> None:
         """Record the prompt tokens of a request to the language model, and the number of cached tokens among them."""
-        self._prompt.inc(tokens)
-        self._cached.inc(cached)
+        self._prompt_tokens.inc(tokens)
+        self._cached_tokens.inc(cached)
         log.info("prompt", extra={"fields": {"tokens": tokens, "cached": cached}})
 
-    def refused(self, reason: str) -> None:
+    def count_refusal(self, reason: str) -> None:
         """Count a refused caller."""
         self._refused.labels(reason).inc()
-        self.told.count("ConversationsRefused")
+        self.cloudwatch.count("ConversationsRefused")
 
-    def interrupted(self, duration_s: float) -> None:
+    def record_interruption(self, duration_s: float) -> None:
         """Record the time for which the agent continued to speak after a caller had started to speak."""
         self._interruptions.observe(duration_s)
-        self.told.observe("BargeInLatency", 1000 * duration_s)
+        self.cloudwatch.observe("BargeInLatency", 1000 * duration_s)
 
     def flush(self, conversations: int) -> None:
         """Write the metrics of the last second for CloudWatch."""
-        self.told.observe("Conversations", conversations)
-        self.told.flush()
+        self.cloudwatch.observe("Conversations", conversations)
+        self.cloudwatch.flush()
 
-    def barge_in(self) -> BaseObserver:
+    def create_interruption_observer(self) -> BaseObserver:
         """Return an observer that measures the interruptions in a conversation."""
-        return _BargeIn(self.interrupted)
+        return _InterruptionObserver(self.record_interruption)
 
-    def text(self) -> bytes:
+    def to_text(self) -> bytes:
         """Return the metrics in Prometheus text format."""
         return generate_latest(self.registry)
 
 
-class _BargeIn(BaseObserver):
+class _InterruptionObserver(BaseObserver):
     """Measures the time from the onset of speech to the message that silences the agent."""
 
     def __init__(self, record_latency: Callable[[float], None]) -> None:
         super().__init__()
         self._record_latency = record_latency
         self._is_agent_speaking = False
-        self._onset = 0.0
+        self._onset_at = 0.0
 
     async def on_push_frame(self, data: FramePushed) -> None:
         """Observe a frame between two processors."""
@@ -113,7 +116,7 @@ class _BargeIn(BaseObserver):
             self._is_agent_speaking = isinstance(frame, BotStartedSpeakingFrame)
         elif isinstance(frame, VADUserStartedSpeakingFrame):
             # Every turn of a caller starts with an interruption, but most interrupt nothing.
-            self._onset = frame.timestamp - frame.start_secs if self._is_agent_speaking else 0.0
-        elif isinstance(frame, InterruptionFrame) and isinstance(data.source, BaseOutputTransport) and self._onset:
-            self._record_latency(time.time() - self._onset)
-            self._onset = 0.0
+            self._onset_at = frame.timestamp - frame.start_secs if self._is_agent_speaking else 0.0
+        elif isinstance(frame, InterruptionFrame) and isinstance(data.source, BaseOutputTransport) and self._onset_at:
+            self._record_latency(time.time() - self._onset_at)
+            self._onset_at = 0.0

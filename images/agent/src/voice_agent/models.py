@@ -12,7 +12,7 @@ from pipecat.audio.turn.smart_turn.local_smart_turn_v3 import LocalSmartTurnAnal
 from pipecat.audio.vad.silero import SileroVADAnalyzer
 from pipecat.audio.vad.vad_analyzer import VADParams, VADState
 
-TURN_STARTS = VADParams(start_secs=0.1, min_volume=0.3)
+TURN_START_PARAMS = VADParams(start_secs=0.1, min_volume=0.3)
 """Parameters with which an answer is paused after about 160 ms of speech. With Pipecat's defaults, this takes 380 ms,
 since a smoothed volume has to rise. A click may pause an answer, but does not interrupt it (``interruptions.py``)."""
 
@@ -26,7 +26,7 @@ async def _ignore() -> None:
     pass
 
 
-class Vad(SileroVADAnalyzer):
+class VoiceDetector(SileroVADAnalyzer):
     """Silero's voice detector, which also reports pauses that are too short to end speech.
 
     Attributes:
@@ -35,14 +35,14 @@ class Vad(SileroVADAnalyzer):
         on_resume: Callback that is called if speech continues after such a pause, before the pause ends the speech.
     """
 
-    heard_bytes = 0
+    processed_bytes = 0
     on_pause: Callable[[], Awaitable[None]] = staticmethod(_ignore)
     on_resume: Callable[[], Awaitable[None]] = staticmethod(_ignore)
     _is_paused = False
 
     async def analyze_audio(self, buffer: bytes) -> VADState:
         """Process the next audio, and report pauses in speech."""
-        self.heard_bytes += len(buffer)
+        self.processed_bytes += len(buffer)
         state = await super().analyze_audio(buffer)
         window_s = self._vad_frames / self.sample_rate
         was_paused = self._is_paused
@@ -54,10 +54,10 @@ class Vad(SileroVADAnalyzer):
         return state
 
 
-class Turn(LocalSmartTurnAnalyzerV3):
+class TurnAnalyzer(LocalSmartTurnAnalyzerV3):
     """Smart-turn's end-of-turn model, which can also be queried before speech has ended."""
 
-    async def sounds_over(self) -> bool:
+    async def sounds_complete(self) -> bool:
         """Return True if the turn sounds complete. The turn does not end."""
         audio = list(self._audio_buffer)
         loop = asyncio.get_running_loop()
@@ -76,10 +76,10 @@ class Models:
     """
 
     def __init__(self, incomplete_within_s: float) -> None:
-        self._vad = Vad(params=TURN_STARTS)
-        self._turn = Turn(params=SmartTurnParams(stop_secs=incomplete_within_s))
+        self._vad = VoiceDetector(params=TURN_START_PARAMS)
+        self._turn = TurnAnalyzer(params=SmartTurnParams(stop_secs=incomplete_within_s))
 
-    def vad(self) -> Vad:
+    def create_voice_detector(self) -> VoiceDetector:
         """Return a new voice detector."""
         vad = copy.copy(self._vad)
         vad._model = copy.copy(self._vad._model)
@@ -87,7 +87,7 @@ class Models:
         vad._executor = ThreadPoolExecutor(max_workers=1)
         return vad
 
-    def turn(self) -> Turn:
+    def create_turn_analyzer(self) -> TurnAnalyzer:
         """Return a new end-of-turn detector."""
         turn = copy.copy(self._turn)
         turn.clear()

@@ -15,27 +15,27 @@ class Playback:
     """Pauses and resumes the audio of an answer, which is sent in real time."""
 
     def __init__(self) -> None:
-        self._is_released = asyncio.Event()
-        self._is_released.set()
+        self._released = asyncio.Event()
+        self._released.set()
 
     def pause(self) -> None:
         """Pause the audio."""
-        self._is_released.clear()
+        self._released.clear()
 
-    def release(self) -> None:
+    def resume(self) -> None:
         """Resume the audio."""
-        self._is_released.set()
+        self._released.set()
 
-    async def released(self) -> None:
+    async def wait_until_released(self) -> None:
         """Wait until audio may be sent."""
-        await self._is_released.wait()
+        await self._released.wait()
 
 
-class _Output(FastAPIWebsocketOutputTransport):
+class _PausableOutput(FastAPIWebsocketOutputTransport):
     playback: Playback
 
     async def write_audio_frame(self, frame: OutputAudioRawFrame) -> bool:
-        await self.playback.released()
+        await self.playback.wait_until_released()
         return await super().write_audio_frame(frame)
 
 
@@ -44,5 +44,5 @@ class Transport(FastAPIWebsocketTransport):
 
     def __init__(self, socket: WebSocket, params: FastAPIWebsocketParams, playback: Playback) -> None:
         super().__init__(socket, params)
-        self._output = _Output(self, self._client, params, name=self._output_name)
+        self._output = _PausableOutput(self, self._client, params, name=self._output_name)
         self._output.playback = playback

@@ -24,7 +24,7 @@ from pipecat.serializers.base_serializer import FrameSerializer
 from pydantic import Base64Bytes, BaseModel, Field, TypeAdapter, ValidationError
 from starlette.websockets import WebSocket
 
-from voice_runtime.openai_events import event_id
+from voice_runtime.openai_events import parse_event_id
 
 SUBPROTOCOL = "realtime"
 """Subprotocol that browsers offer, followed by a key."""
@@ -34,26 +34,28 @@ RATE = 24000
 Json = dict[str, Any]
 
 
-class Update(BaseModel):
+class UpdateEvent(BaseModel):
     """An update of the session, which has no effect, but for whose response clients wait."""
 
     type: Literal["session.update"]
 
 
-class Append(BaseModel):
+class AppendEvent(BaseModel):
     """An event with audio from the client."""
 
     type: Literal["input_audio_buffer.append"]
     audio: Base64Bytes
 
 
-class Buffer(BaseModel):
+class BufferEvent(BaseModel):
     """An event of clients with their own turn detection, which ends a turn or requests an answer. It is ignored."""
 
     type: Literal["input_audio_buffer.commit", "input_audio_buffer.clear", "response.create", "response.cancel"]
 
 
-Event = TypeAdapter[Update | Append | Buffer](Annotated[Update | Append | Buffer, Field(discriminator="type")])
+EVENT_ADAPTER = TypeAdapter[UpdateEvent | AppendEvent | BufferEvent](
+    Annotated[UpdateEvent | AppendEvent | BufferEvent, Field(discriminator="type")]
+)
 
 
 class RealtimeSerializer(FrameSerializer):
@@ -65,8 +67,8 @@ class RealtimeSerializer(FrameSerializer):
         self._resampler = create_stream_resampler()
         self._input_rate = 0
         self._received_bytes = 0
-        self._response = ""
-        self._item = _id("item")
+        self._response_id = ""
+        self._item_id = _generate_id("item")
         self._session: Json = {}
 
     async def setup(self, setup: FrameProcessorSetup) -> None:  # type: ignore[override]  # as Pipecat's own
@@ -77,15 +79,17 @@ class RealtimeSerializer(FrameSerializer):
         """Return the event for a frame, or ``None`` if the protocol has none."""
         match frame:
             case OutputAudioRawFrame():
-                if not self._response:
-                    await self._send_events(self._response_start())
+                if not self._response_id:
+                    await self._send_events(self._response_start_events())
                 delta = base64.b64encode(frame.audio).decode()
-                return json.dumps(self._part("response.output_audio.delta", delta=delta))
+                return json.dumps(self._build_part_event("response.output_audio.delta", delta=delta))
             case InterruptionFrame():
-                await self._send_events(self.response_done("cancelled"))
-                self._item = _id("item")
+                await self._send_events(self.response_done_events("cancelled"))
+                self._item_id = _generate_id("item")
                 return json.dumps(
-                    _event("input_audio_buffer.speech_started", item_id=self._item, audio_start_ms=self._ms)
+                    _build_event(
+                        "input_audio_buffer.speech_started", item_id=self._item_id, audio_start_ms=self._received_ms
+                    )
                 )
             case OutputTransportMessageFrame() | OutputTransportMessageUrgentFrame():
                 return json.dumps(frame.message)
@@ -94,22 +98,22 @@ class RealtimeSerializer(FrameSerializer):
     async def deserialize(self, data: str | bytes) -> Frame | None:
         """Return the audio of an event, or ``None`` for any other event."""
         try:
-            event = Event.validate_json(data)
+            event = EVENT_ADAPTER.validate_json(data)
         except ValidationError as error:
             message = error.errors(include_url=False, include_input=False)[0]["msg"]
             wrong = {"type": "invalid_request_error", "code": "invalid_value", "message": message, "param": None}
-            await self._send_events([_event("error", error={**wrong, "event_id": event_id(data)})])
+            await self._send_events([_build_event("error", error={**wrong, "event_id": parse_event_id(data)})])
             return None
-        if isinstance(event, Update):
-            await self._send_events([_event("session.updated", session=self._session)])
-        return await self._audio(event.audio) if isinstance(event, Append) else None
+        if isinstance(event, UpdateEvent):
+            await self._send_events([_build_event("session.updated", session=self._session)])
+        return await self._resample_audio(event.audio) if isinstance(event, AppendEvent) else None
 
-    async def _audio(self, samples: bytes) -> Frame | None:
+    async def _resample_audio(self, samples: bytes) -> Frame | None:
         self._received_bytes += len(samples)
         resampled = await self._resampler.resample(samples, RATE, self._input_rate)
         return InputAudioRawFrame(resampled, self._input_rate, 1) if resampled else None
 
-    def created(self, conversation: str, token: str) -> Json:
+    def session_created_event(self, conversation: str, token: str) -> Json:
         """Return the first event, with OpenAI's fields and the token for resuming the conversation."""
         form = {"type": "audio/pcm", "rate": RATE}
         self._session = {
@@ -123,48 +127,50 @@ class RealtimeSerializer(FrameSerializer):
             },
             "conversation": {"id": conversation, "token": token},
         }
-        return _event("session.created", session=self._session)
+        return _build_event("session.created", session=self._session)
 
-    def asked(self, text: str) -> Iterator[Json]:
+    def question_events(self, text: str) -> Iterator[Json]:
         """Yield the events for a question, with the caller's words."""
-        yield _event("input_audio_buffer.speech_stopped", item_id=self._item, audio_end_ms=self._ms)
-        yield _event("input_audio_buffer.committed", item_id=self._item, previous_item_id=None)
-        yield _event(
+        yield _build_event("input_audio_buffer.speech_stopped", item_id=self._item_id, audio_end_ms=self._received_ms)
+        yield _build_event("input_audio_buffer.committed", item_id=self._item_id, previous_item_id=None)
+        yield _build_event(
             "conversation.item.input_audio_transcription.completed",
-            item_id=self._item,
+            item_id=self._item_id,
             content_index=0,
             transcript=text,
-            usage={"type": "duration", "seconds": self._ms / 1000},
+            usage={"type": "duration", "seconds": self._received_ms / 1000},
         )
 
-    def answered(self, text: str) -> Iterator[Json]:
+    def answer_events(self, text: str) -> Iterator[Json]:
         """Yield the event with the agent's words."""
-        if self._response:
-            yield self._part("response.output_audio_transcript.done", transcript=text)
+        if self._response_id:
+            yield self._build_part_event("response.output_audio_transcript.done", transcript=text)
 
-    def response_done(self, status: Literal["completed", "cancelled"]) -> Iterator[Json]:
+    def response_done_events(self, status: Literal["completed", "cancelled"]) -> Iterator[Json]:
         """Yield the events for the end of an answer."""
-        if self._response:
-            yield self._part("response.output_audio.done")
+        if self._response_id:
+            yield self._build_part_event("response.output_audio.done")
             reason = {"type": status, "reason": "turn_detected" if status == "cancelled" else None}
-            yield _event("response.done", response=self._response_description(status) | {"status_details": reason})
-            self._response = ""
+            yield _build_event(
+                "response.done", response=self._response_description(status) | {"status_details": reason}
+            )
+            self._response_id = ""
 
-    def _response_start(self) -> Iterator[Json]:
-        self._response, self._item = _id("resp"), _id("item")
-        yield _event("response.created", response=self._response_description("in_progress"))
-        item = {"id": self._item, "type": "message", "role": "assistant", "status": "in_progress", "content": []}
-        yield _event("response.output_item.added", response_id=self._response, output_index=0, item=item)
+    def _response_start_events(self) -> Iterator[Json]:
+        self._response_id, self._item_id = _generate_id("resp"), _generate_id("item")
+        yield _build_event("response.created", response=self._response_description("in_progress"))
+        item = {"id": self._item_id, "type": "message", "role": "assistant", "status": "in_progress", "content": []}
+        yield _build_event("response.output_item.added", response_id=self._response_id, output_index=0, item=item)
 
     def _response_description(self, status: str) -> Json:
-        return {"id": self._response, "object": "realtime.response", "status": status, "output": []}
+        return {"id": self._response_id, "object": "realtime.response", "status": status, "output": []}
 
-    def _part(self, kind: str, **fields: object) -> Json:
-        ids = {"response_id": self._response, "item_id": self._item, "output_index": 0, "content_index": 0}
-        return _event(kind, **ids, **fields)
+    def _build_part_event(self, kind: str, **fields: object) -> Json:
+        ids = {"response_id": self._response_id, "item_id": self._item_id, "output_index": 0, "content_index": 0}
+        return _build_event(kind, **ids, **fields)
 
     @property
-    def _ms(self) -> int:
+    def _received_ms(self) -> int:
         return self._received_bytes * 1000 // (2 * RATE)
 
     async def _send_events(self, events: Iterator[Json] | list[Json]) -> None:
@@ -172,9 +178,9 @@ class RealtimeSerializer(FrameSerializer):
             await self._socket.send_text(json.dumps(event))
 
 
-def _event(kind: str, **fields: object) -> Json:
-    return {"type": kind, "event_id": _id("event"), **fields}
+def _build_event(kind: str, **fields: object) -> Json:
+    return {"type": kind, "event_id": _generate_id("event"), **fields}
 
 
-def _id(kind: str) -> str:
+def _generate_id(kind: str) -> str:
     return f"{kind}_{secrets.token_hex(10)}"

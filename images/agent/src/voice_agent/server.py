@@ -24,19 +24,25 @@ from starlette.websockets import WebSocketDisconnect
 from websockets.asyncio.client import ClientConnection
 
 from voice_agent import tokens
-from voice_agent.connections import START_WITHIN_S, CallerConnection, ProtobufEntrance, RealtimeEntrance, Socket
-from voice_agent.conversation import LAST_TURN_S, Conversation, Engines
+from voice_agent.connections import START_TIMEOUT_S, CallerConnection, ProtobufConnection, RealtimeConnection, Socket
+from voice_agent.conversation import LAST_TURN_TIMEOUT_S, Conversation, Engines
 from voice_agent.memory import Memory
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
 from voice_agent.refusals import NoFreeSlotError, RefusedError
 from voice_agent.settings import AgentSettings
-from voice_agent.siblings import HEADER, NO_FREE_SLOT, RETRY_INTERVAL_S, Connection, Siblings
+from voice_agent.siblings import (
+    FORWARDER_HEADER,
+    NO_FREE_SLOT_STATUS,
+    RETRY_INTERVAL_S,
+    ForwardableConnection,
+    Siblings,
+)
 from voice_agent.speech_synthesis import SPEECH_TIMEOUT_S
-from voice_agent.speech_to_text import TIMEOUT_S, GatewaySTTService, Line, Presence, caller_name
-from voice_agent.tools import Speaker, Tools
+from voice_agent.speech_to_text import TIMEOUT_S, GatewayClient, GatewaySTTService, Presence, caller_name
+from voice_agent.tools import CallerIdentity, Tools
 from voice_agent.trace import Trace, Traces
-from voice_agent.twilio import TwilioEntrance
+from voice_agent.twilio import TwilioConnection
 from voice_agent.usage import Usage
 from voice_blueprint.contract.metrics import STORAGE_RESOLUTION_S
 from voice_blueprint.contract.network import Tier
@@ -44,20 +50,20 @@ from voice_blueprint.contract.session_api import HEALTH_PATH, LIVENESS_PATH, REA
 from voice_blueprint.contract.state import HOST_HEARTBEAT_S
 from voice_runtime import metrics, tasks
 from voice_runtime.fair_admission import FairAdmission
-from voice_runtime.http import HEAD_BYTES, KEEP_ALIVE_S, PromptProtocol
+from voice_runtime.http import KEEP_ALIVE_S, MAX_HEAD_BYTES, HeadTimeoutProtocol
 from voice_runtime.origins import OriginCheck
 from voice_runtime.protection import TaskProtection
 from voice_runtime.store import StoreSettings, connect
 
-NEW_PATH = "/v1/conversations"
-PATH = "/v1/conversations/{id}"
+CONVERSATIONS_PATH = "/v1/conversations"
+CONVERSATION_PATH = "/v1/conversations/{id}"
 TWILIO_PATH = "/v1/twilio"
-MESSAGE_BYTES = 64 * 1024
+MAX_MESSAGE_BYTES = 64 * 1024
 STOP_TIMEOUT_S = 5
-DRAIN_POLL_S = 0.1
-UNAUTHENTICATED = 256
+DRAIN_POLL_INTERVAL_S = 0.1
+MAX_UNAUTHENTICATED = 256
 """Maximum number of connections that the gateway has not authenticated yet. Each connection uses a few kilobytes."""
-AUTHENTICATED_WITHIN_S = START_WITHIN_S + TIMEOUT_S
+AUTHENTICATION_TIMEOUT_S = START_TIMEOUT_S + TIMEOUT_S
 """Maximum time for a telephone network's start message and the gateway's response."""
 
 log = logging.getLogger(__name__)
@@ -81,15 +87,15 @@ class Agent:
         self.models = Models(settings.incomplete_within_s)
         self.client = httpx2.AsyncClient(timeout=SPEECH_TIMEOUT_S)
         self.draining = asyncio.Event()
-        self.leaving = asyncio.Event()
+        self.shutting_down = asyncio.Event()
         self.siblings = Siblings(settings, store)
         self.traces = Traces(settings.trace_collector, settings.traced_share, settings.deployment)
-        self.unauthenticated = FairAdmission(UNAUTHENTICATED, AUTHENTICATED_WITHIN_S)
-        self.changed = asyncio.Event()
+        self.unauthenticated = FairAdmission(MAX_UNAUTHENTICATED, AUTHENTICATION_TIMEOUT_S)
+        self.count_changed = asyncio.Event()
         self.conversation_count = 0
 
     @contextlib.contextmanager
-    def slot(self) -> Iterator[None]:
+    def reserve_slot(self) -> Iterator[None]:
         """Reserve a slot for a conversation.
 
         Raises:
@@ -118,44 +124,44 @@ class Agent:
     def _add_conversations(self, count: int) -> None:
         self.conversation_count += count
         self.metrics.conversations.set(self.conversation_count)
-        self.changed.set()
+        self.count_changed.set()
 
-    async def talk(self, entrance: CallerConnection) -> None:
+    async def serve_caller(self, caller_connection: CallerConnection) -> None:
         """Authenticate a caller and run a conversation, or forward the connection to a sibling.
 
         A refused caller gets an HTTP response instead of an open socket.
         """
-        forwarder = self.siblings.forwarder(entrance.socket.headers.get(HEADER))
+        forwarder = self.siblings.forwarder_address(caller_connection.socket.headers.get(FORWARDER_HEADER))
         try:
             # An agent without a free slot forwards the connection before any response.
             self.check_slots()
-            async with await self._authenticate(entrance) as caller:
-                with self.slot():
-                    await self._run_conversation(entrance, caller, forwarder)
+            async with await self._authenticate(caller_connection) as caller:
+                with self.reserve_slot():
+                    await self._run_conversation(caller_connection, caller, forwarder)
         except NoFreeSlotError as full:
-            if forwarder and not entrance.is_open:
-                await entrance.refuse(RefusedError(NO_FREE_SLOT, full.error, str(full)))
-            elif entrance.is_open or not await self._hand_over(entrance):
-                await self._refuse(entrance, full)
+            if forwarder and not caller_connection.is_open:
+                await caller_connection.refuse(RefusedError(NO_FREE_SLOT_STATUS, full.error, str(full)))
+            elif caller_connection.is_open or not await self._hand_over(caller_connection):
+                await self._refuse(caller_connection, full)
         except RefusedError as refusal:
-            await self._refuse(entrance, refusal)
+            await self._refuse(caller_connection, refusal)
 
-    async def _authenticate(self, entrance: CallerConnection) -> "_Caller":
+    async def _authenticate(self, caller_connection: CallerConnection) -> "_Caller":
         """Authenticate a caller by opening a session at the gateway, and return the caller.
 
         Raises:
             RefusedError: The gateway grants no session, or the caller took too long.
         """
         try:
-            async with self.unauthenticated.admit(entrance.source):
-                await entrance.begin()
+            async with self.unauthenticated.admit(caller_connection.source):
+                await caller_connection.identify_caller()
                 trace = self.traces.begin()
-                await self._is_store_reachable()
-                line = Line(self.settings, entrance.key, trace)
+                await self._check_store()
+                line = GatewayClient(self.settings, caller_connection.authorization, trace)
                 opened = await line.open()
                 try:
                     name = caller_name(opened)
-                    conversation = entrance.set_caller(name)
+                    conversation = caller_connection.resolve_conversation(name)
                     trace.set_conversation(conversation)
                     return _Caller(name, conversation, trace, line, opened)
                 except RefusedError:
@@ -164,46 +170,50 @@ class Agent:
         except TimeoutError:
             raise RefusedError(503, "not authenticated", "the caller was not authenticated in time") from None
 
-    async def _hand_over(self, entrance: CallerConnection) -> bool:
-        connection: Connection = entrance.socket.state.connection
-        return await self.siblings.take(connection, entrance.source)
+    async def _hand_over(self, caller_connection: CallerConnection) -> bool:
+        connection: ForwardableConnection = caller_connection.socket.state.connection
+        return await self.siblings.forward(connection, caller_connection.source)
 
-    async def _refuse(self, entrance: CallerConnection, refusal: RefusedError) -> None:
-        self.metrics.refused(refusal.error)
-        await entrance.refuse(refusal)
+    async def _refuse(self, caller_connection: CallerConnection, refusal: RefusedError) -> None:
+        self.metrics.count_refusal(refusal.error)
+        await caller_connection.refuse(refusal)
 
-    def _transcription_source(self, line: Line, opened: ClientConnection) -> GatewaySTTService | Presence:
+    def _transcription_source(
+        self, gateway_client: GatewayClient, connection: ClientConnection
+    ) -> GatewaySTTService | Presence:
         if self.settings.listening == "audio":
-            return Presence(line, opened)
-        return GatewaySTTService(line, opened, self.settings)
+            return Presence(gateway_client, connection)
+        return GatewaySTTService(gateway_client, connection, self.settings)
 
-    async def _run_conversation(self, entrance: CallerConnection, caller: "_Caller", forwarder: str) -> None:
+    async def _run_conversation(self, caller_connection: CallerConnection, caller: "_Caller", forwarder: str) -> None:
         settings, conversation = self.settings, caller.conversation
-        tools = Tools(settings, self.client, caller.trace, Speaker(conversation, caller.name))
+        tools = Tools(settings, self.client, caller.trace, CallerIdentity(conversation, caller.name))
         known_tools = await tools.read()
         usage = Usage()
         engines = Engines(
             self.client, caller.trace, self._transcription_source(caller.line, caller.opened), tools, known_tools, usage
         )
-        token = tokens.make(settings.token_key.get_secret_value(), conversation, settings.token_ttl_s, caller.name)
+        token = tokens.create_token(
+            settings.token_key.get_secret_value(), conversation, settings.token_ttl_s, caller.name
+        )
         with contextlib.suppress(WebSocketDisconnect):  # the caller disconnected before it was accepted
-            await entrance.accept(conversation, token)
+            await caller_connection.accept(conversation, token)
             memory = Memory(self.store, conversation, settings.token_ttl_s)
             holding = Conversation(settings, self.models, self.metrics, memory, engines)
             try:
-                await holding.run(entrance, partial(self._wait_for_end, forwarder))
+                await holding.run(caller_connection, partial(self._wait_for_end, forwarder))
             finally:
-                usage.publish(caller.name, conversation)
+                usage.log_usage(caller.name, conversation)
                 with contextlib.suppress(RedisError):  # the error has been logged
-                    await usage.count(self.store, caller.name)
+                    await usage.add_to_day(self.store, caller.name)
 
     async def _wait_for_end(self, forwarder: str) -> None:
         """Wait until this process or the forwarding agent stops."""
-        while not self.leaving.is_set() and not (forwarder and await self.siblings.is_forwarder_gone(forwarder)):
+        while not self.shutting_down.is_set() and not (forwarder and await self.siblings.is_forwarder_gone(forwarder)):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.leaving.wait(), RETRY_INTERVAL_S if forwarder else None)
+                await asyncio.wait_for(self.shutting_down.wait(), RETRY_INTERVAL_S if forwarder else None)
 
-    async def _is_store_reachable(self) -> None:
+    async def _check_store(self) -> None:
         try:
             await self.store.ping()
         except RedisError:
@@ -222,7 +232,7 @@ class _Caller:
     name: str
     conversation: str
     trace: Trace
-    line: Line
+    line: GatewayClient
     opened: ClientConnection
 
     async def __aenter__(self) -> Self:
@@ -235,31 +245,31 @@ class _Caller:
 class _ConversationApp:
     """An ASGI application that serves a protocol. A function would get Starlette's own socket instead of ``Socket``."""
 
-    def __init__(self, agent: Agent, entrance: type[CallerConnection]) -> None:
+    def __init__(self, agent: Agent, connection_type: type[CallerConnection]) -> None:
         self._agent = agent
-        self._entrance = entrance
+        self._connection_type = connection_type
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._agent.talk(self._entrance(Socket(scope, receive, send), self._agent.settings))
+        await self._agent.serve_caller(self._connection_type(Socket(scope, receive, send), self._agent.settings))
 
 
-def application(agent: Agent) -> Starlette:
+def create_application(agent: Agent) -> Starlette:
     """Return the application of the agent's port."""
 
     async def health(_: Request) -> Response:
         return PlainTextResponse("draining\n", 503) if agent.draining.is_set() else PlainTextResponse("ok\n")
 
-    async def live(_: Request) -> Response:
+    async def liveness(_: Request) -> Response:
         return PlainTextResponse("ok\n")
 
     return Starlette(
         routes=[
-            WebSocketRoute(NEW_PATH, _ConversationApp(agent, ProtobufEntrance)),
-            WebSocketRoute(PATH, _ConversationApp(agent, ProtobufEntrance)),
-            WebSocketRoute(REALTIME_PATH, _ConversationApp(agent, RealtimeEntrance)),
-            WebSocketRoute(TWILIO_PATH, _ConversationApp(agent, TwilioEntrance)),
+            WebSocketRoute(CONVERSATIONS_PATH, _ConversationApp(agent, ProtobufConnection)),
+            WebSocketRoute(CONVERSATION_PATH, _ConversationApp(agent, ProtobufConnection)),
+            WebSocketRoute(REALTIME_PATH, _ConversationApp(agent, RealtimeConnection)),
+            WebSocketRoute(TWILIO_PATH, _ConversationApp(agent, TwilioConnection)),
             Route(HEALTH_PATH, health),
-            Route(LIVENESS_PATH, live),
+            Route(LIVENESS_PATH, liveness),
         ],
         middleware=[Middleware(OriginCheck)],
     )
@@ -284,14 +294,14 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
         start_http_server(settings.prometheus_port, addr=settings.bind_address, registry=agent.metrics.registry)
     server = _Server(
         uvicorn.Config(
-            application(agent),
+            create_application(agent),
             host=settings.bind_address,
             port=settings.http_port,
-            http=PromptProtocol.with_connection_limit(),
-            h11_max_incomplete_event_size=HEAD_BYTES,
+            http=HeadTimeoutProtocol.with_connection_limit(),
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             timeout_keep_alive=KEEP_ALIVE_S,
-            ws=Connection,
-            ws_max_size=MESSAGE_BYTES,
+            ws=ForwardableConnection,
+            ws_max_size=MAX_MESSAGE_BYTES,
             ws_per_message_deflate=False,
             timeout_graceful_shutdown=STOP_TIMEOUT_S,
             lifespan="off",
@@ -303,7 +313,9 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, agent.draining.set)
     serving = asyncio.create_task(server.serve())
-    draining, telling, announcing = (asyncio.create_task(each(agent)) for each in (drain, report_status, announce))
+    draining, telling, announcing = (
+        asyncio.create_task(each(agent)) for each in (drain, publish_metrics, announce_slots)
+    )
     # Connections that a sibling serves through this process count as well.
     protection = TaskProtection(
         agent.store, Tier.AGENT, lambda: bool(agent.conversation_count or agent.siblings.forwarded_count)
@@ -312,10 +324,10 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
     await asyncio.wait((serving, draining), return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True
     await serving
-    agent.leaving.set()
-    agent.changed.set()
+    agent.shutting_down.set()
+    agent.count_changed.set()
     await announcing
-    await tasks.cancel((draining, telling, protecting, *tasks.other_tasks()))
+    await tasks.cancel_all((draining, telling, protecting, *tasks.other_tasks()))
     agent.metrics.flush(agent.conversation_count)
     await agent.client.aclose()
     await agent.store.aclose()
@@ -323,21 +335,21 @@ async def serve(settings: AgentSettings, store_settings: StoreSettings) -> None:
     log.info("stopped")
 
 
-async def report_status(agent: Agent) -> None:
+async def publish_metrics(agent: Agent) -> None:
     """Publish the metrics once per second."""
     while True:
         agent.metrics.flush(agent.conversation_count)
         await asyncio.sleep(STORAGE_RESOLUTION_S)
 
 
-async def announce(agent: Agent) -> None:
+async def announce_slots(agent: Agent) -> None:
     """Announce free slots to the other agents once per second and after each change, and finally the shutdown."""
-    while not agent.leaving.is_set():
-        agent.changed.clear()
+    while not agent.shutting_down.is_set():
+        agent.count_changed.clear()
         with contextlib.suppress(RedisError, OSError):  # in the meantime, the other agents forward nothing to this one
-            await agent.siblings.report(agent.conversation_count, draining=agent.draining.is_set())
+            await agent.siblings.send_heartbeat(agent.conversation_count, draining=agent.draining.is_set())
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(agent.changed.wait(), HOST_HEARTBEAT_S)
+            await asyncio.wait_for(agent.count_changed.wait(), HOST_HEARTBEAT_S)
     with contextlib.suppress(RedisError):
         await agent.siblings.deregister()
 
@@ -354,14 +366,14 @@ async def drain(agent: Agent) -> None:
         "draining",
         extra={"fields": {"conversations": agent.conversation_count, "handed": agent.siblings.forwarded_count}},
     )
-    last_s = min(LAST_TURN_S, agent.settings.drain_timeout_s)
+    last_s = min(LAST_TURN_TIMEOUT_S, agent.settings.drain_timeout_s)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(_wait_until_closed(agent), agent.settings.drain_timeout_s - last_s)
-    agent.leaving.set()
+    agent.shutting_down.set()
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(_wait_until_closed(agent), last_s + STOP_TIMEOUT_S)
 
 
 async def _wait_until_closed(agent: Agent) -> None:
     while agent.conversation_count or agent.siblings.forwarded_count:
-        await asyncio.sleep(DRAIN_POLL_S)
+        await asyncio.sleep(DRAIN_POLL_INTERVAL_S)

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from voice_agent.signing import key_bytes
-from voice_agent.tokens import KEY_BYTES
+from voice_agent.signing import decode_key
+from voice_agent.tokens import MIN_KEY_BYTES
 
 Url = Annotated[str, Field(pattern=r"^https?://[^/]+(/.*[^/])?$")]
 """URL without a trailing slash, since paths are appended to it."""
@@ -92,13 +92,13 @@ class AgentSettings(BaseSettings):
     @classmethod
     def _check_key(cls, key: SecretStr) -> SecretStr:
         if key.get_secret_value():
-            key_bytes(key.get_secret_value())
+            decode_key(key.get_secret_value())
         return key
 
     @field_validator("token_key")
     @classmethod
-    def _is_long_enough(cls, key: SecretStr) -> SecretStr:
+    def _check_key_length(cls, key: SecretStr) -> SecretStr:
         size = len(key.get_secret_value().encode())
-        if size < KEY_BYTES:
-            raise ValueError(f"has {size} bytes, at least {KEY_BYTES} are needed")
+        if size < MIN_KEY_BYTES:
+            raise ValueError(f"has {size} bytes, at least {MIN_KEY_BYTES} are needed")
         return key

@@ -23,14 +23,14 @@ from voice_runtime.fair_admission import FairAdmission
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.websocket import READ_TIMEOUT_S, PacedWebSocket
 
-HEADER = "X-Voice-Handed-Over"
+FORWARDER_HEADER = "X-Voice-Handed-Over"
 """Header with the address of the forwarding agent, and a token for this address. Without a valid token, the header is
 ignored."""
-NO_FREE_SLOT = 421
+NO_FREE_SLOT_STATUS = 421
 """Status with which a sibling without a free slot responds to an agent (RFC 9110, "misdirected"). Callers never receive
 this status."""
-CONNECT_WITHIN_S = 1.0
-ANSWERED_WITHIN_S = 15.0
+CONNECT_TIMEOUT_S = 1.0
+RESPONSE_TIMEOUT_S = 15.0
 """Maximum time until a sibling responds. It exceeds the gateway's timeout, since a sibling first queries the
 gateway."""
 DISCOVERY_TIMEOUT_S = 20.0
@@ -38,9 +38,9 @@ DISCOVERY_TIMEOUT_S = 20.0
 MAX_FORWARDED_PER_SLOT = 4
 """Maximum number of forwarded connections per conversation slot of a process. All of them together use a tenth of the
 resources of the process's own conversations (docs/decisions/18-agents-as-one-tier.md)."""
-UNAUTHENTICATED = 256
+MAX_UNAUTHENTICATED = 256
 """Maximum number of forwarded connections whose callers the sibling may not have authenticated yet."""
-AUTHENTICATED_AFTER_S = 20.0
+AUTHENTICATION_TIMEOUT_S = 20.0
 """Time after which a sibling has closed unauthenticated connections."""
 TOKEN_TTL_S = 60
 RETRY_INTERVAL_S = 1.0
@@ -48,11 +48,11 @@ RETRY_INTERVAL_S = 1.0
 _random = random.SystemRandom()
 
 
-class Connection(PacedWebSocket):
+class ForwardableConnection(PacedWebSocket):
     """A caller's connection, which can be forwarded before any response."""
 
     request_bytes = b""
-    is_given = False
+    is_forwarded = False
     """Whether a sibling responds to the request."""
 
     def data_received(self, data: bytes) -> None:
@@ -66,47 +66,47 @@ class Connection(PacedWebSocket):
         if not self.handshake_complete:
             self.scope["state"]["connection"] = self
 
-    def move_to_side(self, side: "_ForwardedEnd") -> None:
+    def forward_to(self, endpoint: "_ForwardedEndpoint") -> None:
         """Forward all further bytes to the sibling. From then on, uvicorn does not respond."""
         self.connections.discard(self)
         self.handshake_complete = True
-        self.is_given = True
-        self.stop_unread_limit()
-        self.transport.set_protocol(side)
+        self.is_forwarded = True
+        self.stop_unread_timeout()
+        self.transport.set_protocol(endpoint)
 
 
-class _ForwardedEnd(asyncio.Protocol):
+class _ForwardedEndpoint(asyncio.Protocol):
     """An endpoint of a forwarded connection. Received data is sent to the other endpoint."""
 
     def __init__(self) -> None:
-        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.response: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.ended = asyncio.Event()
-        self.other: asyncio.Transport | None = None
+        self.other_transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        if self.other:
-            self.other.write(data)
+        if self.other_transport:
+            self.other_transport.write(data)
         else:
             self.transport.pause_reading()
-            self.answer.set_result(data)
+            self.response.set_result(data)
 
     def pause_writing(self) -> None:
-        if self.other:
-            self.other.pause_reading()
+        if self.other_transport:
+            self.other_transport.pause_reading()
 
     def resume_writing(self) -> None:
-        if self.other:
-            self.other.resume_reading()
+        if self.other_transport:
+            self.other_transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.ended.set()
-        if self.other:
-            self.other.close()
-        elif not self.answer.done():
-            self.answer.set_exception(exc or ConnectionResetError())
+        if self.other_transport:
+            self.other_transport.close()
+        elif not self.response.done():
+            self.response.set_exception(exc or ConnectionResetError())
 
 
 class Siblings:
@@ -121,10 +121,10 @@ class Siblings:
         self._registry = HostRegistry(store, Tier.AGENT)
         self._key = settings.token_key.get_secret_value()
         self._address = "" if settings.bind_address == ALL_INTERFACES else settings.bind_address
-        self._unauthenticated = FairAdmission(UNAUTHENTICATED, DISCOVERY_TIMEOUT_S + 2 * AUTHENTICATED_AFTER_S)
-        self.forwarded_count = self._authenticated = 0
+        self._unauthenticated = FairAdmission(MAX_UNAUTHENTICATED, DISCOVERY_TIMEOUT_S + 2 * AUTHENTICATION_TIMEOUT_S)
+        self.forwarded_count = self._authenticated_count = 0
 
-    async def report(self, conversations: int, *, draining: bool) -> None:
+    async def send_heartbeat(self, conversations: int, *, draining: bool) -> None:
         """Announce the number of free slots to the other agents.
 
         Raises:
@@ -140,10 +140,10 @@ class Siblings:
         """Announce that this process stops, and with it the connections that it forwards."""
         await self._registry.remove(self._address)
 
-    def forwarder(self, header: str | None) -> str:
+    def forwarder_address(self, header: str | None) -> str:
         """Return the address of the forwarding agent in a request's header, or an empty text for a caller's request."""
         address, _, token = (header or "").partition(" ")
-        return address if tokens.owner(self._key, token, _subject(address)) is not None else ""
+        return address if tokens.token_owner(self._key, token, _token_subject(address)) is not None else ""
 
     async def is_forwarder_gone(self, forwarder: str) -> bool:
         """Return True if a forwarding agent has announced its shutdown. Return False while the store is unavailable."""
@@ -152,7 +152,7 @@ class Siblings:
         except RedisError:
             return False
 
-    async def take(self, connection: Connection, source: str) -> bool:
+    async def forward(self, connection: ForwardableConnection, source: str) -> bool:
         """Forward a connection to a sibling with a free slot until the connection ends.
 
         Return True if a sibling has accepted the connection.
@@ -160,7 +160,7 @@ class Siblings:
         Args:
             source: Address of the client. Until the sibling has authenticated the caller, sources compete for capacity.
         """
-        if self._authenticated >= MAX_FORWARDED_PER_SLOT * self._settings.conversations or not self._address:
+        if self._authenticated_count >= MAX_FORWARDED_PER_SLOT * self._settings.conversations or not self._address:
             return False
         self.forwarded_count += 1
         connection.transport.pause_reading()
@@ -169,42 +169,42 @@ class Siblings:
                 sibling, answer = await asyncio.wait_for(
                     self._find_sibling(connection.request_bytes), DISCOVERY_TIMEOUT_S
                 )
-                forwarding = asyncio.create_task(_join(connection, sibling, answer))
+                forwarding = asyncio.create_task(_forward_bytes(connection, sibling, answer))
                 try:
-                    await asyncio.wait({forwarding}, timeout=AUTHENTICATED_AFTER_S)
+                    await asyncio.wait({forwarding}, timeout=AUTHENTICATION_TIMEOUT_S)
                 except BaseException:
-                    await tasks.cancel([forwarding])
+                    await tasks.cancel_all([forwarding])
                     raise
         except (LookupError, TimeoutError, RedisError):
             connection.transport.resume_reading()
-            return connection.is_given
+            return connection.is_forwarded
         else:
-            self._authenticated += 1
+            self._authenticated_count += 1
             try:
                 await forwarding
             finally:
-                self._authenticated -= 1
+                self._authenticated_count -= 1
             return True
         finally:
             self.forwarded_count -= 1
 
-    async def _find_sibling(self, request: bytes) -> tuple[_ForwardedEnd, bytes]:
+    async def _find_sibling(self, request: bytes) -> tuple[_ForwardedEndpoint, bytes]:
         """Return the first sibling that accepts a request, and the sibling's response.
 
         Raises:
             LookupError: No sibling accepts the request.
         """
         line, rest = request.split(b"\r\n", 1)
-        token = tokens.make(self._key, _subject(self._address), TOKEN_TTL_S)
-        signed = b"\r\n".join([line, f"{HEADER}: {self._address} {token}".encode(), rest])
+        token = tokens.create_token(self._key, _token_subject(self._address), TOKEN_TTL_S)
+        signed = b"\r\n".join([line, f"{FORWARDER_HEADER}: {self._address} {token}".encode(), rest])
         for host in await self._free_siblings():
             with contextlib.suppress(OSError, TimeoutError):
                 side = await self._connect(host)
                 side.transport.write(signed)
                 try:
-                    async with asyncio.timeout(ANSWERED_WITHIN_S):
-                        answer = await side.answer
-                    if not answer.startswith(f"HTTP/1.1 {NO_FREE_SLOT} ".encode()):
+                    async with asyncio.timeout(RESPONSE_TIMEOUT_S):
+                        answer = await side.response
+                    if not answer.startswith(f"HTTP/1.1 {NO_FREE_SLOT_STATUS} ".encode()):
                         return side, answer
                 except BaseException:
                     side.transport.close()
@@ -212,10 +212,10 @@ class Siblings:
                 side.transport.close()
         raise LookupError
 
-    async def _connect(self, host: Host) -> _ForwardedEnd:
-        async with asyncio.timeout(CONNECT_WITHIN_S):
+    async def _connect(self, host: Host) -> _ForwardedEndpoint:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
             loop = asyncio.get_running_loop()
-            _, side = await loop.create_connection(_ForwardedEnd, host.address, self._settings.http_port)
+            _, side = await loop.create_connection(_ForwardedEndpoint, host.address, self._settings.http_port)
         return side
 
     async def _free_siblings(self) -> list[Host]:
@@ -237,20 +237,20 @@ class Siblings:
         return self._address
 
 
-def _subject(address: str) -> str:
+def _token_subject(address: str) -> str:
     """Return the subject of an agent's token, which differs from the id of any conversation."""
     return f"agent {address}"
 
 
-async def _join(connection: Connection, sibling: _ForwardedEnd, answer: bytes) -> None:
+async def _forward_bytes(connection: ForwardableConnection, sibling: _ForwardedEndpoint, answer: bytes) -> None:
     """Forward bytes in both directions until one side disconnects."""
     if connection.transport.is_closing():
         sibling.transport.close()
         return
-    caller = _ForwardedEnd()
+    caller = _ForwardedEndpoint()
     caller.connection_made(connection.transport)
-    caller.other, sibling.other = sibling.transport, connection.transport
-    connection.move_to_side(caller)
+    caller.other_transport, sibling.other_transport = sibling.transport, connection.transport
+    connection.forward_to(caller)
     connection.transport.write(answer)
     try:
         for each in (connection.transport, sibling.transport):

@@ -12,37 +12,37 @@ import hmac
 import secrets
 import time
 
-PREFIX = "whsec_"
+SECRET_PREFIX = "whsec_"  # noqa: S105  not a secret
 """Prefix of a base64 secret in that specification."""
 MIN_KEY_BYTES = 24
 """Minimum length of a key in the specification, whose maximum is 64."""
 
 
-def key_bytes(secret: str) -> bytes:
+def decode_key(secret: str) -> bytes:
     """Return the key of a secret, which is decoded from base64 if the secret starts with ``whsec_``.
 
     Raises:
         ValueError: The secret is not valid base64, or the key is too short.
     """
     try:
-        encoded = secret.removeprefix(PREFIX)
+        encoded = secret.removeprefix(SECRET_PREFIX)
         key = base64.b64decode(encoded, validate=True) if encoded != secret else secret.encode()
     except binascii.Error:
-        raise ValueError(f"has no base64 after {PREFIX}") from None
+        raise ValueError(f"has no base64 after {SECRET_PREFIX}") from None
     if len(key) < MIN_KEY_BYTES:
         raise ValueError(f"has {len(key)} bytes, at least {MIN_KEY_BYTES} are needed")
     return key
 
 
-def sign(secret: str, message: str, timestamp: int, body: bytes) -> str:
+def sign(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
     """Return the signature of a request.
 
     Args:
         message_id: Id of the request, by which a receiver detects duplicates.
         timestamp: Seconds since 1970.
     """
-    signed = f"{message}.{timestamp}.".encode() + body
-    return f"v1,{base64.b64encode(hmac.digest(key_bytes(secret), signed, 'sha256')).decode()}"
+    signed = f"{message_id}.{timestamp}.".encode() + body
+    return f"v1,{base64.b64encode(hmac.digest(decode_key(secret), signed, 'sha256')).decode()}"
 
 
 def signature_headers(secret: str, body: bytes) -> dict[str, str]:

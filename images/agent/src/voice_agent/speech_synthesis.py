@@ -18,28 +18,28 @@ from voice_agent.settings import AgentSettings
 from voice_agent.trace import Trace
 from voice_agent.usage import Usage
 
-SECONDS_PER_CHARACTER = 1 / 15
+INITIAL_SECONDS_PER_CHARACTER = 1 / 15
 """Initial duration per character of English speech. Afterwards, the duration is that of the preceding sentence."""
 
-CLAUSE_CHARACTERS = 15
+MIN_CLAUSE_CHARACTERS = 15
 """Minimum length of a clause, which is about a second of speech. In this time, the following text can be generated and
 synthesized. After a shorter clause, there would be a gap."""
 CLAUSE_ENDS = frozenset(",;:–—،")  # noqa: RUF001  a dash, and Arabic's comma
 
-INVISIBLE = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+INVISIBLE_PATTERN = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 """Directional marks and the byte order mark. The pattern keeps joiners, since Persian and Indic scripts use them."""
-EMOJI = re.compile(
+EMOJI_PATTERN = re.compile(
     "[\u20e3\u2190-\u21ff\u2300-\u27bf\u2900-\u297f\u2b00-\u2bff\u3030\u303d\ufe0e\ufe0f"
     "\U0001f000-\U0001faff\U000e0020-\U000e007f]|\u200d(?=[\u2190-\u2bff\U0001f000-\U0001faff])"
 )
 """Emoji, arrows and similar characters: Unicode's blocks from Arrows to Symbols and Pictographs Extended-A."""
-MARKDOWN = re.compile(r"`+|~~|\*+(?=\S)|(?<=\S)\*+|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)|^#{1,6}\s", re.MULTILINE)
+MARKDOWN_PATTERN = re.compile(r"`+|~~|\*+(?=\S)|(?<=\S)\*+|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)|^#{1,6}\s", re.MULTILINE)
 
 SPEECH_TIMEOUT_S = 30.0
 """Timeout for the next audio of a sentence."""
 
 
-class FirstClause(SimpleTextAggregator):
+class FirstClauseAggregator(SimpleTextAggregator):
     """Splits an answer into sentences, and splits the first clause from the first sentence.
 
     The clause is spoken while the rest of the answer is generated.
@@ -89,16 +89,16 @@ class SpeechSynthesisService(TTSService):
             stop_frame_timeout_s=SPEECH_TIMEOUT_S,  # after 3 s, Pipecat would treat a slow response as missing
             settings=TTSSettings(model=model, voice=voice, language=None),
         )
-        self._text_aggregator = FirstClause(language=self.text_aggregation_language)
+        self._text_aggregator = FirstClauseAggregator(language=self.text_aggregation_language)
         self._url = f"{settings.speech_url}/audio/speech"
-        self._request = {"model": model, "voice": voice, "response_format": "pcm"}
+        self._request_fields = {"model": model, "voice": voice, "response_format": "pcm"}
         key = settings.speech_key.get_secret_value()
-        self._key = {"Authorization": f"Bearer {key}"} if key else {}
+        self._auth_headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._rate = settings.speech_rate
         self._client = client
         self._trace = trace
         self._usage = usage
-        self._seconds_per_character = SECONDS_PER_CHARACTER
+        self._seconds_per_character = INITIAL_SECONDS_PER_CHARACTER
         self.answer = ""
         self._context = ""
 
@@ -114,17 +114,17 @@ class SpeechSynthesisService(TTSService):
         self.answer += f" {text}"
         begin: float | None = None
         words = _word_offsets(text)
-        speech_text = speakable(text)
+        speech_text = strip_unspeakable(text)
         if not speech_text:  # it is stored as if it had been played
-            await self._tell(words, self._spoken_s, context_id)
+            await self._report_word_times(words, self._spoken_s, context_id)
             return
         self._usage.spoken_characters += len(speech_text)
         try:
             async with self._client.stream(
                 "POST",
                 self._url,
-                json={**self._request, "input": speech_text},
-                headers={**self._key, **self._trace.headers()},
+                json={**self._request_fields, "input": speech_text},
+                headers={**self._auth_headers, **self._trace.headers()},
             ) as answer:
                 if answer.is_error:
                     error_text = (await answer.aread()).decode(errors="replace")[:200]
@@ -137,19 +137,19 @@ class SpeechSynthesisService(TTSService):
                     if not isinstance(frame, TTSAudioRawFrame):
                         continue
                     if begin is None:
-                        begin = self._spoken_s = self._sentence_begins()
+                        begin = self._spoken_s = self._next_sound_position()
                     self._spoken_s += frame.num_frames / frame.sample_rate
                     due = [word for word in words if begin + word[1] * self._seconds_per_character < self._spoken_s]
                     words = words[len(due) :]
-                    await self._tell(due, begin, context_id)
+                    await self._report_word_times(due, begin, context_id)
         except httpx2.HTTPError as error:
             yield ErrorFrame(f"{self._url} cannot be reached: {str(error) or type(error).__name__}")
             return
         if begin is not None:
             self._seconds_per_character = (self._spoken_s - begin) / len(text)
-            await self._tell(words, begin, context_id)
+            await self._report_word_times(words, begin, context_id)
 
-    def _sentence_begins(self) -> float:
+    def _next_sound_position(self) -> float:
         """Return the position of the next sound in the answer.
 
         It is the end of the last sound, or a later position if that sound has already been played.
@@ -158,7 +158,7 @@ class SpeechSynthesisService(TTSService):
         self._began_at = self._began_at or now
         return max(self._spoken_s, now - self._began_at)
 
-    async def _tell(self, words: list[tuple[str, int]], begin: float, context_id: str) -> None:
+    async def _report_word_times(self, words: list[tuple[str, int]], begin: float, context_id: str) -> None:
         times = []
         for word, position in words:
             # A time before the preceding word's, or after the sentence, would change the order in which words are
@@ -169,18 +169,18 @@ class SpeechSynthesisService(TTSService):
         await self.add_word_timestamps(times, context_id)
 
 
-def speakable(text: str) -> str:
+def strip_unspeakable(text: str) -> str:
     """Return a text without emoji, Markdown and directional marks, or an empty text if it has no letters or digits.
 
     Voices read the names of emoji ("grinning face"), or fail.
     """
-    plain = EMOJI.sub(" ", MARKDOWN.sub("", INVISIBLE.sub("", text)))
+    plain = EMOJI_PATTERN.sub(" ", MARKDOWN_PATTERN.sub("", INVISIBLE_PATTERN.sub("", text)))
     cleaned = re.sub(r"\s+(?=[.,;:!?])", "", " ".join(plain.split()))
     return cleaned if any(map(str.isalnum, cleaned)) else ""
 
 
 def _is_clause(text: str) -> bool:
-    return len(text) >= CLAUSE_CHARACTERS and text[-1] in CLAUSE_ENDS
+    return len(text) >= MIN_CLAUSE_CHARACTERS and text[-1] in CLAUSE_ENDS
 
 
 def _word_offsets(text: str) -> list[tuple[str, int]]:

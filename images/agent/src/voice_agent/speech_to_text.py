@@ -28,27 +28,27 @@ from voice_blueprint.contract.session_api import CALLER_HEADER, PRESENCE_PATH, R
 
 RATE = 16000
 TIMEOUT_S = 10.0
-SILENT_S = 5.0
+SILENCE_TIMEOUT_S = 5.0
 """Time without audio from the microphone after which silence is sent, so that the gateway does not close the
 session."""
-PAUSE_S = 0.5
+RECONNECT_PAUSE_S = 0.5
 """Pause between two reconnects to a gateway, since the first target may be the gateway that has just stopped."""
 MAX_ATTEMPTS = 3
-SESSION_TAKEN = 1008
+SESSION_TAKEN_CODE = 1008
 """Close code with which the gateway closes a socket whose session another socket has taken over."""
 
 
-class Line:
+class GatewayClient:
     """Opens connections to the gateway on behalf of a caller, whom the gateway authenticates and limits.
 
     Args:
         authorization: The caller's own ``Authorization`` header, which is passed to the gateway.
     """
 
-    def __init__(self, settings: AgentSettings, key: str, trace: Trace) -> None:
+    def __init__(self, settings: AgentSettings, authorization: str, trace: Trace) -> None:
         path = PRESENCE_PATH if settings.listening == "audio" else f"{REALTIME_PATH}?intent=transcription"
         self.url = f"ws{settings.gateway_url.removeprefix('http')}{path}"
-        self.headers = {**({"Authorization": key} if key else {}), **trace.headers()}
+        self.headers = {**({"Authorization": authorization} if authorization else {}), **trace.headers()}
 
     async def open(self) -> ClientConnection:
         """Open a session at the gateway.
@@ -67,9 +67,9 @@ class Line:
             raise RefusedError(503, "gateway away", detail) from None
 
 
-def caller_name(opened: ClientConnection) -> str:
+def caller_name(connection: ClientConnection) -> str:
     """Return the caller's name from the gateway's response. It is empty if the gateway does not distinguish callers."""
-    return opened.response.headers.get(CALLER_HEADER, "") if opened.response else ""
+    return connection.response.headers.get(CALLER_HEADER, "") if connection.response else ""
 
 
 class NoSpeechFrame(SystemFrame):
@@ -83,25 +83,25 @@ class Presence:
         connection: The first connection, opened before the caller was accepted.
     """
 
-    def __init__(self, line: Line, opened: ClientConnection) -> None:
-        self._line = line
-        self._opened = opened
+    def __init__(self, gateway_client: GatewayClient, connection: ClientConnection) -> None:
+        self._gateway_client = gateway_client
+        self._connection = connection
 
-    async def handle_disconnect(self) -> None:
+    async def keep_session(self) -> None:
         """Replace the session whenever its connection closes. Return when the gateway no longer grants a session."""
         tries = 0
         try:
             while tries < MAX_ATTEMPTS:
-                await self._opened.wait_closed()
-                if self._opened.close_code == SESSION_TAKEN:
+                await self._connection.wait_closed()
+                if self._connection.close_code == SESSION_TAKEN_CODE:
                     return
-                await asyncio.sleep(PAUSE_S * 2**tries)
+                await asyncio.sleep(RECONNECT_PAUSE_S * 2**tries)
                 try:
-                    self._opened, tries = await self._line.open(), 0
+                    self._connection, tries = await self._gateway_client.open(), 0
                 except RefusedError:
                     tries += 1
         finally:
-            await self._opened.close()
+            await self._connection.close()
 
 
 class GatewaySTTService(OpenAIRealtimeSTTService):
@@ -116,34 +116,34 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
         connection: The first connection, opened before the caller was accepted.
     """
 
-    def __init__(self, line: Line, opened: ClientConnection, settings: AgentSettings) -> None:
+    def __init__(self, gateway_client: GatewayClient, connection: ClientConnection, settings: AgentSettings) -> None:
         super().__init__(
             api_key="",
-            base_url=line.url,
+            base_url=gateway_client.url,
             turn_detection=False,
             sample_rate=RATE,
             ttfs_p99_latency=settings.final_within_s,
-            keepalive_timeout=SILENT_S,
-            keepalive_interval=SILENT_S / 5,
-            reconnect_backoff_min_wait=PAUSE_S,
+            keepalive_timeout=SILENCE_TIMEOUT_S,
+            keepalive_interval=SILENCE_TIMEOUT_S / 5,
+            reconnect_backoff_min_wait=RECONNECT_PAUSE_S,
             settings=self.Settings(model="gateway", language=None),
         )
-        self._line = line
-        self._opened: ClientConnection | None = opened
+        self._gateway_client = gateway_client
+        self._initial_connection: ClientConnection | None = connection
         self._language_code = settings.language
-        self._unanswered = 0
+        self._pending_commits = 0
         """Number of commits without a transcript."""
         self._pending_transcripts: list[str] = []
         """Transcripts of a turn that may continue."""
-        self._expects_end = False
+        self._has_requested_early_transcript = False
         """Whether a transcript was requested during a pause that may be the end of the turn."""
         self._has_early_transcript = False
         """Whether the transcript up to this pause was passed on."""
 
     async def _websocket_connect(self, uri: str, **_: Any) -> ClientConnection:  # noqa: ANN401, ARG002  Pipecat's
-        self._unanswered = 0
-        opened, self._opened = self._opened, None
-        return opened or await self._line.open()
+        self._pending_commits = 0
+        opened, self._initial_connection = self._initial_connection, None
+        return opened or await self._gateway_client.open()
 
     async def _send_session_update(self) -> None:
         transcription = {"language": self._language_code} if self._language_code else {}
@@ -161,18 +161,18 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
         await self._send_audio(silence)
 
     async def _commit_audio_buffer(self) -> None:
-        self._unanswered += 1
+        self._pending_commits += 1
         await super()._commit_audio_buffer()
 
-    async def expect_end(self) -> None:
+    async def request_early_transcript(self) -> None:
         """Request the transcript so far, since the caller's turn seems complete."""
-        if self._user_speaking and not self._expects_end:
-            self._expects_end = True
+        if self._user_speaking and not self._has_requested_early_transcript:
+            self._has_requested_early_transcript = True
             await self._commit_audio_buffer()
 
-    async def continue_transcription(self) -> None:
+    async def withdraw_early_transcript(self) -> None:
         """Withdraw the transcript that was requested during a pause, since the caller continues to speak."""
-        self._expects_end = False
+        self._has_requested_early_transcript = False
         if self._has_early_transcript:
             self._has_early_transcript = False
             await self.push_frame(EagerEndOfTurnCancelFrame())
@@ -181,12 +181,12 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
         """Forward a frame to Pipecat's service, which commits the audio at each end of speech."""
         await super().process_frame(frame, direction)
         if isinstance(frame, VADUserStoppedSpeakingFrame):
-            self._expects_end = self._has_early_transcript = False
+            self._has_requested_early_transcript = self._has_early_transcript = False
 
     async def _handle_transcription_completed(self, evt: dict[str, Any]) -> None:
-        self._unanswered = max(0, self._unanswered - 1)
+        self._pending_commits = max(0, self._pending_commits - 1)
         self._pending_transcripts += filter(None, [evt["transcript"]])
-        if self._unanswered:
+        if self._pending_commits:
             return
         text = " ".join(self._pending_transcripts)
         if not text:
@@ -198,6 +198,6 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
             await self.push_frame(
                 TranscriptionFrame(text, self._user_id, time_now_iso8601(), result=evt, finalized=True)
             )
-        elif self._expects_end:
+        elif self._has_requested_early_transcript:
             self._has_early_transcript = True
             await self.push_frame(EagerTranscriptionFrame(text, self._user_id, time_now_iso8601(), result=evt))

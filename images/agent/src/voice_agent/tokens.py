@@ -11,28 +11,32 @@ ALGORITHM = "HS256"
 AUDIENCE = "voice-conversation"
 """Audience of the tokens. It differs from the gateway's audience, so that a session's token is not valid for a
 conversation, and vice versa."""
-KEY_BYTES = 32
+MIN_KEY_BYTES = 32
 """Minimum length of the key, the size of the hash (RFC 7518, section 3.2)."""
-CALLER = "caller"
+CALLER_CLAIM = "caller"
 
 
-def make(key: str, conversation: str, lifetime_s: int, caller: str = "") -> str:
+def create_token(key: str, conversation: str, lifetime_s: int, caller: str = "") -> str:
     """Return a signed token for resuming a conversation, which is valid for ``lifetime_s`` seconds.
 
     Args:
         caller: The gateway's name of the owner; empty if callers are not distinguished.
     """
     expires = datetime.now(UTC) + timedelta(seconds=lifetime_s)
-    claims = {"sub": conversation, "aud": AUDIENCE, "exp": expires, CALLER: caller}
+    claims = {"sub": conversation, "aud": AUDIENCE, "exp": expires, CALLER_CLAIM: caller}
     return jwt.encode(claims, key, algorithm=ALGORITHM)
 
 
-def owner(key: str, token: str, conversation: str) -> str | None:
+def token_owner(key: str, token: str, conversation: str) -> str | None:
     """Verify the token of a conversation, and return its caller, or ``None`` if the token is invalid."""
     try:
         claims = jwt.decode(
-            token, key, algorithms=[ALGORITHM], audience=AUDIENCE, options={"require": ["sub", "aud", "exp", CALLER]}
+            token,
+            key,
+            algorithms=[ALGORITHM],
+            audience=AUDIENCE,
+            options={"require": ["sub", "aud", "exp", CALLER_CLAIM]},
         )
     except (jwt.InvalidTokenError, RecursionError):  # the header is parsed before its signature is verified
         return None
-    return str(claims[CALLER]) if claims["sub"] == conversation else None
+    return str(claims[CALLER_CLAIM]) if claims["sub"] == conversation else None

@@ -42,12 +42,12 @@ class Tool(BaseModel):
     description: str
     parameters: Parameters = Parameters()
 
-    def as_pipecat(self) -> FunctionSchema:
+    def to_pipecat(self) -> FunctionSchema:
         return FunctionSchema(self.name, self.description, self.parameters.properties, self.parameters.required)
 
 
 @dataclass(frozen=True)
-class Speaker:
+class CallerIdentity:
     """The caller on whose behalf a tool runs.
 
     Attributes:
@@ -58,18 +58,20 @@ class Speaker:
     caller: str
 
 
-_Tools = TypeAdapter(list[Tool])
+_TOOLS_ADAPTER = TypeAdapter(list[Tool])
 
 
 class Tools:
     """The tools of a conversation."""
 
-    def __init__(self, settings: AgentSettings, client: httpx2.AsyncClient, trace: Trace, speaker: Speaker) -> None:
+    def __init__(
+        self, settings: AgentSettings, client: httpx2.AsyncClient, trace: Trace, identity: CallerIdentity
+    ) -> None:
         self._url = settings.tools_url
         self._key = settings.tools_key.get_secret_value()
         self._client = client
         self._trace = trace
-        self._speaker = speaker
+        self._identity = identity
         self._names: frozenset[str] = frozenset()
 
     async def read(self) -> ToolsSchema | NotGiven:
@@ -82,21 +84,21 @@ class Tools:
             return NOT_GIVEN
         try:
             answer = await self._request("GET", b"")
-            tools = _Tools.validate_json(answer.content)
+            tools = _TOOLS_ADAPTER.validate_json(answer.content)
         except (httpx2.HTTPError, ValidationError) as error:
             detail = f"the endpoint of the agent's tools does not say which there are: {type(error).__name__}"
             raise RefusedError(503, "tools away", detail) from None
         self._names = frozenset(tool.name for tool in tools)
-        return ToolsSchema(standard_tools=[tool.as_pipecat() for tool in tools])
+        return ToolsSchema(standard_tools=[tool.to_pipecat() for tool in tools])
 
-    def join(self, model: LLMService[Any]) -> None:
+    def register(self, model: LLMService[Any]) -> None:
         """Register the tools as functions that a model may call."""
-        model.register_function(None, self._call, timeout_secs=2 * TIMEOUT_S)
+        model.register_function(None, self._handle_call, timeout_secs=2 * TIMEOUT_S)
 
-    async def _call(self, call: FunctionCallParams) -> None:
-        await call.result_callback(await self._run(call.function_name, call.arguments))
+    async def _handle_call(self, call: FunctionCallParams) -> None:
+        await call.result_callback(await self._run_tool(call.function_name, call.arguments))
 
-    async def _run(self, name: str, arguments: Any) -> Any:  # noqa: ANN401  JSON, which the model or the tool writes
+    async def _run_tool(self, name: str, arguments: Any) -> Any:  # noqa: ANN401  JSON, which the model or the tool writes
         if name not in self._names:
             log.warning("a tool that the endpoint does not list", extra={"fields": {"tool": name[:64]}})
             return {"error": "there is no such tool"}
@@ -104,8 +106,8 @@ class Tools:
             {
                 "name": name,
                 "arguments": dict(arguments),
-                "conversation": self._speaker.conversation,
-                "caller": self._speaker.caller,
+                "conversation": self._identity.conversation,
+                "caller": self._identity.caller,
             }
         ).encode()
         try:

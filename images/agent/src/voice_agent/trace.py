@@ -15,14 +15,14 @@ from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 from opentelemetry.trace import Tracer, set_span_in_context
 from pipecat.observers.user_bot_latency_observer import LatencyBreakdown
 
-NS = 1_000_000_000
+NS_PER_S = 1_000_000_000
 
 
 class Traces:
     """The traces of this process's conversations, a share of which is sampled."""
 
     def __init__(self, collector: str, share: float, deployment: str) -> None:
-        """Send traces to a collector. If it is empty, nothing is sampled."""
+        """Create a tracer that sends spans to a collector. Without a collector, no conversation is sampled."""
         attributes = {"service.name": "voice-agent", "deployment.environment.name": deployment}
         self._provider = TracerProvider(
             sampler=TraceIdRatioBased(share if collector else 0.0),
@@ -51,14 +51,14 @@ class Trace:
     """
 
     def __init__(self, tracer: Tracer) -> None:
-        self.session = ""
+        self.session_digest = ""
         self._tracer = tracer
         self._root_span = tracer.start_span("conversation")
 
     def set_conversation(self, conversation: str) -> None:
         """Set the conversation of the trace, which is known once the caller is authenticated."""
-        self.session = hashlib.sha256(conversation.encode()).hexdigest()[:32]
-        self._root_span.set_attribute("session", self.session)
+        self.session_digest = hashlib.sha256(conversation.encode()).hexdigest()[:32]
+        self._root_span.set_attribute("session", self.session_digest)
 
     def headers(self) -> dict[str, str]:
         """Return the headers of a request."""
@@ -67,14 +67,14 @@ class Trace:
             "traceparent": f"00-{span_context.trace_id:032x}-{span_context.span_id:016x}-{span_context.trace_flags:02x}"
         }
 
-    def turn(self, breakdown: LatencyBreakdown) -> None:
+    def add_turn(self, breakdown: LatencyBreakdown) -> None:
         """Add the spans of a turn, whose answer starts to play now, and of the turn's parts."""
         ends = time.time_ns()
-        at = ends - round(breakdown.total_secs * NS)
+        at = ends - round(breakdown.total_secs * NS_PER_S)
         turn = self._tracer.start_span("turn", set_span_in_context(self._root_span), start_time=at)
         for part in breakdown.contributions:
             stage = self._tracer.start_span(part.key, set_span_in_context(turn), start_time=at)
-            at += round(part.duration_secs * NS)
+            at += round(part.duration_secs * NS_PER_S)
             stage.end(at)
         turn.end(ends)
 

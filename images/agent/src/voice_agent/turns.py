@@ -7,7 +7,7 @@ from pipecat.observers.base_observer import BaseObserver, FramePushed
 from pipecat.transports.base_output import BaseOutputTransport
 
 
-class Turns(BaseObserver):
+class TurnTracker(BaseObserver):
     """Tracks the turns of a conversation.
 
     Attributes:

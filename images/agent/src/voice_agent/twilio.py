@@ -16,22 +16,22 @@ from pipecat.serializers.twilio import TwilioFrameSerializer
 from pydantic import BaseModel, Field, ValidationError
 from starlette.websockets import WebSocketDisconnect
 
-from voice_agent.connections import REFUSED, START_WITHIN_S, TRY_AGAIN_LATER, CallerConnection, Socket
-from voice_agent.messages import MalformedError
+from voice_agent.connections import REFUSED, START_TIMEOUT_S, TRY_AGAIN_LATER, CallerConnection, Socket
+from voice_agent.messages import MalformedMessageError
 from voice_agent.refusals import UNAVAILABLE, RefusedError
 from voice_agent.settings import AgentSettings
 
 SIGNATURE_HEADER = "X-Twilio-Signature"
-MESSAGES_BEFORE_START = 4
+MAX_START_MESSAGES = 4
 """Maximum number of messages up to the start message. Twilio sends one message before it, ``connected``."""
-SID = r"^[A-Za-z0-9_-]{1,64}$"
+SID_PATTERN = r"^[A-Za-z0-9_-]{1,64}$"
 
 
 class _Start(BaseModel):
     """Twilio's description of a call."""
 
-    streamSid: str = Field(pattern=SID)  # noqa: N815  Twilio's spelling
-    callSid: str = Field(pattern=SID)  # noqa: N815
+    streamSid: str = Field(pattern=SID_PATTERN)  # noqa: N815  Twilio's spelling
+    callSid: str = Field(pattern=SID_PATTERN)  # noqa: N815
     accountSid: str = ""  # noqa: N815
     customParameters: dict[str, str] = {}  # noqa: N815
 
@@ -62,16 +62,18 @@ class TwilioSerializer(TwilioFrameSerializer):
         """Return the frame of a message.
 
         Raises:
-            MalformedError: The message has another format.
+            MalformedMessageError: The message has another format.
         """
         try:
             _Message.model_validate_json(data)
         except ValidationError as error:
-            raise MalformedError(f"not a message of Twilio's media streams: {error.error_count()} errors") from None
+            raise MalformedMessageError(
+                f"not a message of Twilio's media streams: {error.error_count()} errors"
+            ) from None
         return await super().deserialize(data)
 
 
-def signature(auth_token: str, url: str) -> str:
+def compute_signature(auth_token: str, url: str) -> str:
     """Return Twilio's signature of a WebSocket request.
 
     HMAC-SHA1 over the URL as written in TwiML: https://www.twilio.com/docs/usage/security#validating-requests. The
@@ -80,20 +82,20 @@ def signature(auth_token: str, url: str) -> str:
     return base64.b64encode(hmac.digest(auth_token.encode(), url.encode(), "sha1")).decode()
 
 
-class TwilioEntrance(CallerConnection):
+class TwilioConnection(CallerConnection):
     """A telephone call through Twilio."""
 
     def __init__(self, socket: Socket, settings: AgentSettings) -> None:
         super().__init__(socket, settings)
-        self._call = ""
+        self._call_id = ""
         self._is_signed = False
 
-    async def begin(self) -> None:
+    async def identify_caller(self) -> None:
         self._check_signature()
         await self.socket.accept()
         try:
-            async with asyncio.timeout(START_WITHIN_S):
-                start = await self._start()
+            async with asyncio.timeout(START_TIMEOUT_S):
+                start = await self._receive_start()
         except (TimeoutError, WebSocketDisconnect, KeyError, ValidationError):
             raise RefusedError(400, "bad request", "no start message, as Twilio's media streams begin") from None
         account = self._settings.twilio_account
@@ -102,20 +104,20 @@ class TwilioEntrance(CallerConnection):
         self.serializer = TwilioSerializer(
             start.streamSid, start.callSid, params=TwilioFrameSerializer.InputParams(auto_hang_up=False)
         )
-        self._call = start.callSid
+        self._call_id = start.callSid
         self.conversation = f"call-{start.callSid}"
         key = start.customParameters.get("key", "")
-        self.key = f"Bearer {key}" if key else self.key
+        self.authorization = f"Bearer {key}" if key else self.authorization
 
-    async def _start(self) -> _Start:
-        for _ in range(MESSAGES_BEFORE_START):
+    async def _receive_start(self) -> _Start:
+        for _ in range(MAX_START_MESSAGES):
             # Starlette raises KeyError for a binary message.
             message = _Event.model_validate_json(await self.socket.receive_text())
             if message.event == "start" and message.start:
                 return message.start
         raise KeyError("start")
 
-    def set_caller(self, caller: str) -> str:
+    def resolve_conversation(self, caller: str) -> str:
         """Return the conversation of a call.
 
         The conversation also depends on the caller, since a call's id appears in logs and webhooks. If callers are not
@@ -124,7 +126,7 @@ class TwilioEntrance(CallerConnection):
         """
         if not caller and not self._is_signed:
             return secrets.token_hex(16)
-        named = json.dumps([caller, self._call]).encode()
+        named = json.dumps([caller, self._call_id]).encode()
         key = self._settings.token_key.get_secret_value().encode()
         return f"call-{hmac.new(key, named, 'sha256').hexdigest()[:32]}"
 
@@ -140,7 +142,9 @@ class TwilioEntrance(CallerConnection):
         url = f"wss://{self.socket.headers.get('Host', '')}{self.socket.url.path}"
         signed = self.socket.headers.get(SIGNATURE_HEADER, "")
         # TwiML's URL has a trailing slash, which routes here do not have.
-        if not any(hmac.compare_digest(signed.encode(), signature(token, each).encode()) for each in (url, f"{url}/")):
+        if not any(
+            hmac.compare_digest(signed.encode(), compute_signature(token, each).encode()) for each in (url, f"{url}/")
+        ):
             raise RefusedError(403, "not signed", f"{SIGNATURE_HEADER} is not the one of this account for {url}")
         self._is_signed = True
 

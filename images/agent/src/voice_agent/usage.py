@@ -29,18 +29,18 @@ class Usage:
     answer_tokens: int = 0
     spoken_characters: int = 0
 
-    def publish(self, caller: str, conversation: str) -> None:
+    def log_usage(self, caller: str, conversation: str) -> None:
         """Log the usage of a connection. Earlier connections of the conversation are not included."""
         log.info("usage", extra={"fields": {"caller": caller, "conversation": conversation, **asdict(self)}})
 
-    async def count(self, store: Redis, caller: str) -> None:
+    async def add_to_day(self, store: Redis, caller: str) -> None:
         """Add the usage to the caller's usage of the day.
 
         Raises:
             RedisError: The store does not respond.
         """
         day = datetime.now(UTC).date().isoformat()
-        key, callers = state.agent_usage(caller, day), state.agent_day_callers(day)
+        key, callers = state.agent_usage_key(caller, day), state.agent_day_callers_key(day)
         async with store.pipeline(transaction=True) as pipe:
             for name, number in asdict(self).items():
                 pipe.hincrby(key, name, number)

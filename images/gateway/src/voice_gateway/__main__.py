@@ -11,8 +11,8 @@ from voice_runtime.store import StoreSettings
 
 def main() -> int:
     """Run the gateway, and return the exit code, which is 1 if the gateway cannot start."""
-    settings, store = environment.read(GatewaySettings), environment.read(StoreSettings)
-    logs.set_up()
+    settings, store = environment.read_settings(GatewaySettings), environment.read_settings(StoreSettings)
+    logs.set_up_logging()
     try:
         asyncio.run(serve(settings, store))
     except OSError as error:

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
-from voice_blueprint.contract.openapi import OPENAPI_PATH, document
+from voice_blueprint.contract.openapi import OPENAPI_PATH, openapi_document
 from voice_blueprint.contract.session_api import (
     AUDIO_PATH,
     CLIENT_SECRETS_PATH,
@@ -32,12 +32,12 @@ from voice_blueprint.contract.session_api import (
     TRANSCRIPTIONS_PATH,
 )
 from voice_gateway import client_secrets, transcript_routes
-from voice_gateway.audio_route import audio
-from voice_gateway.event_stream import events
+from voice_gateway.audio_route import receive_audio
+from voice_gateway.event_stream import stream_events
 from voice_gateway.gateway import Gateway
 from voice_gateway.listen import ListenSocket
-from voice_gateway.listen_file import listen
-from voice_gateway.presence import presence
+from voice_gateway.listen_file import transcribe_upload
+from voice_gateway.presence import serve_presence
 from voice_gateway.realtime import RealtimeSocket
 from voice_gateway.refusals import (
     handle_archive_error,
@@ -45,20 +45,20 @@ from voice_gateway.refusals import (
     handle_http_exception,
     handle_store_error,
 )
-from voice_gateway.session_routes import close, create
-from voice_gateway.transcriptions import model, models, transcribe
+from voice_gateway.session_routes import close_session, create_session
+from voice_gateway.transcriptions import get_model, list_models, transcribe
 from voice_runtime.lingering_close import LingeringClose
 from voice_runtime.origins import OriginCheck
 
 CLIENT_ROUTES = (
     WebSocketRoute(REALTIME_PATH, RealtimeSocket.run),
     WebSocketRoute(LISTEN_PATH, ListenSocket.run),
-    WebSocketRoute(PRESENCE_PATH, presence),
+    WebSocketRoute(PRESENCE_PATH, serve_presence),
     Route(TRANSCRIPTIONS_PATH, transcribe, methods=["POST"]),
-    Route(LISTEN_PATH, listen, methods=["POST"]),
-    Route(MODELS_PATH, models, methods=["GET"]),
-    Route(MODEL_PATH, model, methods=["GET"]),
-    Route(CLIENT_SECRETS_PATH, client_secrets.create, methods=["POST"]),
+    Route(LISTEN_PATH, transcribe_upload, methods=["POST"]),
+    Route(MODELS_PATH, list_models, methods=["GET"]),
+    Route(MODEL_PATH, get_model, methods=["GET"]),
+    Route(CLIENT_SECRETS_PATH, client_secrets.create_secret, methods=["POST"]),
 )
 """Routes for agents and for clients of other speech services.
 
@@ -75,14 +75,14 @@ async def health(request: Request) -> Response:
     return PlainTextResponse(f"{reason}\n", 503)
 
 
-async def live(_: Request) -> Response:
+async def liveness(_: Request) -> Response:
     """Respond with 200 while the event loop runs. A restart would not solve any other problem."""
     return PlainTextResponse("ok\n")
 
 
-async def describe(_: Request) -> Response:
+async def describe_api(_: Request) -> Response:
     """Respond with the API's OpenAPI description."""
-    return JSONResponse(document())
+    return JSONResponse(openapi_document())
 
 
 def session_api(gateway: Gateway) -> Starlette:
@@ -95,18 +95,18 @@ def session_api(gateway: Gateway) -> Starlette:
         expose_headers=EXPOSED_HEADERS,
     )
     routes = [
-        Route(SESSIONS_PATH, create, methods=["POST"]),
-        Route(SESSION_PATH, close, methods=["DELETE"]),
-        Route(EVENTS_PATH, events, methods=["GET"]),
-        Route(TRANSCRIPT_PATH, transcript_routes.read, methods=["GET"]),
-        Route(TRANSCRIPT_PATH, transcript_routes.delete, methods=["DELETE"]),
+        Route(SESSIONS_PATH, create_session, methods=["POST"]),
+        Route(SESSION_PATH, close_session, methods=["DELETE"]),
+        Route(EVENTS_PATH, stream_events, methods=["GET"]),
+        Route(TRANSCRIPT_PATH, transcript_routes.read_transcript, methods=["GET"]),
+        Route(TRANSCRIPT_PATH, transcript_routes.delete_transcript, methods=["DELETE"]),
     ]
-    return _app(gateway, [*routes, *CLIENT_ROUTES], [cross_origin] if origins else [])
+    return _create_app(gateway, [*routes, *CLIENT_ROUTES], [cross_origin] if origins else [])
 
 
 def media_api(gateway: Gateway) -> Starlette:
     """Return the application of the public listener. Every request requires a token or a key."""
-    return _app(gateway, [WebSocketRoute(AUDIO_PATH, audio), *CLIENT_ROUTES], [])
+    return _create_app(gateway, [WebSocketRoute(AUDIO_PATH, receive_audio), *CLIENT_ROUTES], [])
 
 
 def _origin_middleware(gateway: Gateway) -> list[Middleware]:
@@ -120,13 +120,13 @@ def _origin_middleware(gateway: Gateway) -> list[Middleware]:
     return [Middleware(OriginCheck, settings.allowed_origins, same_origin=True)]
 
 
-def _app(gateway: Gateway, routes: Sequence[BaseRoute], middleware: Sequence[Middleware]) -> Starlette:
+def _create_app(gateway: Gateway, routes: Sequence[BaseRoute], middleware: Sequence[Middleware]) -> Starlette:
     app = Starlette(
         routes=[
             *routes,
             Route(HEALTH_PATH, health, methods=["GET"]),
-            Route(LIVENESS_PATH, live, methods=["GET"]),
-            Route(OPENAPI_PATH, describe, methods=["GET"]),
+            Route(LIVENESS_PATH, liveness, methods=["GET"]),
+            Route(OPENAPI_PATH, describe_api, methods=["GET"]),
         ],
         middleware=[Middleware(LingeringClose), *_origin_middleware(gateway), *middleware],
         exception_handlers={

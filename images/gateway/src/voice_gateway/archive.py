@@ -17,7 +17,7 @@ from obstore.exceptions import PermissionDeniedError
 from obstore.store import ObjectStore, from_url
 
 from voice_blueprint.contract.session_api import ARCHIVE_INDEX_PREFIX, ARCHIVE_PREFIX, USAGE_PREFIX
-from voice_gateway.subtitles import Format, Segment, header, vtt
+from voice_gateway.subtitles import Format, Segment, format_header, format_vtt
 from voice_runtime.sessions import Session
 from voice_runtime.transcripts import Transcript
 
@@ -61,15 +61,15 @@ class ArchiveEntry:
         return cls(
             id=session.id,
             caller=session.caller,
-            began_at=_iso_time(session.archived_from),
-            ended_at=_iso_time(ended_at),
+            began_at=_format_iso_time(session.archived_from),
+            ended_at=_format_iso_time(ended_at),
             language=next(languages, session.language),
             duration_ms=max((final.end_ms for final in finals), default=0),
             finals=len(finals),
             characters=sum(len(final.text) for final in finals),
             complete=session.is_transcribed and not session.lost_ms,
             lost_ms=session.lost_ms,
-            key=key(session.id),
+            key=transcript_key(session.id),
         )
 
 
@@ -100,10 +100,10 @@ class ArchivedTranscript:
         head.pop("kind")
         return cls(ArchiveEntry(**head), tuple(lines))
 
-    def vtt(self) -> str:
+    def to_vtt(self) -> str:
         """Return the transcript as WebVTT."""
         segments = (Segment(line["text"], line["start_ms"] / 1000, line["end_ms"] / 1000) for line in self.lines)
-        return header(Format.VTT) + vtt(segments)
+        return format_header(Format.VTT) + format_vtt(segments)
 
 
 class Archive:
@@ -140,29 +140,29 @@ class Archive:
         """Write the usage of a day as CSV, replacing any earlier file."""
         await self._put(f"{USAGE_PREFIX}date={day.isoformat()}/callers.csv", table.encode())
 
-    async def read(self, session: str) -> ArchivedTranscript | None:
+    async def read(self, session_id: str) -> ArchivedTranscript | None:
         """Return the transcript of a session, or ``None`` if the archive does not contain it."""
         try:
-            response = await obstore.get_async(self._store, key(session))
+            response = await obstore.get_async(self._store, transcript_key(session_id))
             return ArchivedTranscript.unpack(bytes(await response.bytes_async()))
         # S3 responds with 403 to a role without permission to list the bucket
         except (FileNotFoundError, PermissionDeniedError):
             return None
 
-    async def delete(self, session: str) -> None:
+    async def delete(self, session_id: str) -> None:
         """Delete the transcript of a session, if there is one."""
-        await obstore.delete_async(self._store, key(session))
+        await obstore.delete_async(self._store, transcript_key(session_id))
 
     async def _put(self, name: str, body: bytes) -> None:
         await obstore.put_async(self._store, name, body, use_multipart=False)
 
 
-def key(session: str) -> str:
+def transcript_key(session_id: str) -> str:
     """Return the key of a session's transcript.
 
     Ids start with random characters, so that S3 can partition by prefix.
     """
-    return f"{ARCHIVE_PREFIX}{session}.jsonl.gz"
+    return f"{ARCHIVE_PREFIX}{session_id}.jsonl.gz"
 
 
 def gzip_json_lines(lines: Iterable[str]) -> bytes:
@@ -170,11 +170,11 @@ def gzip_json_lines(lines: Iterable[str]) -> bytes:
     return gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
 
 
-def _final_line(session: str, final: Transcript) -> dict[str, Any]:
+def _final_line(session_id: str, final: Transcript) -> dict[str, Any]:
     words = [[word.text, word.start_ms, word.end_ms] for word in final.words]
     return {
         "kind": "final",
-        "id": session,
+        "id": session_id,
         "start_ms": final.start_ms,
         "end_ms": final.end_ms,
         "text": final.text,
@@ -183,8 +183,8 @@ def _final_line(session: str, final: Transcript) -> dict[str, Any]:
     }
 
 
-def _iso_time(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")
+def _format_iso_time(timestamp_s: float) -> str:
+    return datetime.fromtimestamp(timestamp_s, UTC).isoformat(timespec="seconds")
 
 
 def finals_with_words(finals: Iterable[Transcript]) -> Iterator[Transcript]:

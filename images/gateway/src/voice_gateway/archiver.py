@@ -56,7 +56,7 @@ class Archiver:
             await asyncio.sleep(SCAN_INTERVAL_S)
             try:
                 await self.archive_batch()
-                await self.index()
+                await self.write_pending_index()
             except (BaseError, TimeoutError) as failure:
                 reason = type(failure).__name__
                 log.error("transcripts are not archived", extra={"fields": {"reason": reason}})  # noqa: TRY400  no stack
@@ -82,7 +82,7 @@ class Archiver:
                 raise failure
 
     async def _archive_with_claim(self, ssrc: int, ended_at: float) -> None:
-        claim = state.archive_claim(ssrc)
+        claim = state.archive_claim_key(ssrc)
         if not await self._store.set(claim, "1", nx=True, ex=CLAIM_TTL_S):
             return
         if await self._store.zscore(state.ARCHIVE, str(ssrc)) is None:
@@ -114,7 +114,7 @@ class Archiver:
             await pipe.execute()
         return True
 
-    async def index(self) -> None:
+    async def write_pending_index(self) -> None:
         """Write pending index entries, unless another gateway has done so within the minute."""
         if not await self._store.set(state.ARCHIVE_INDEX_CLAIM, "1", nx=True, ex=INDEX_INTERVAL_S):
             return

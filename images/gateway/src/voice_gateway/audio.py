@@ -21,7 +21,7 @@ MIN_RATE, MAX_RATE = 8_000, 192_000
 """Sample rates of sound cards."""
 MAX_CHANNELS = 2
 
-OPUS_PACKET_SAMPLES = RATE * 120 // 1000
+MAX_OPUS_PACKET_SAMPLES = RATE * 120 // 1000
 """Maximum number of samples in a packet, which lasts 120 ms (RFC 6716, section 3.2.5)."""
 
 Samples = NDArray[np.int16]
@@ -86,7 +86,7 @@ class Decoder(Protocol):
         """Return the samples that are still buffered."""
 
 
-class Pcm16:
+class Pcm16Decoder:
     """Decodes PCM16: mixes the channels, and resamples to 16 kHz if necessary."""
 
     def __init__(self, rate: int, channels: int) -> None:
@@ -112,30 +112,30 @@ class Pcm16:
         return self._resampler.resample_chunk(empty, last=True) if self._resampler else empty
 
 
-class G711:
+class G711Decoder:
     """Decodes G.711: expands each byte to a 16-bit sample, and then mixes and resamples like PCM16."""
 
     def __init__(self, encoding: Encoding, rate: int, channels: int) -> None:
-        self._linear = MULAW if encoding is Encoding.MULAW else ALAW
-        self._pcm16 = Pcm16(rate, channels)
+        self._table = MULAW_TABLE if encoding is Encoding.MULAW else ALAW_TABLE
+        self._pcm16 = Pcm16Decoder(rate, channels)
 
     def decode(self, message: bytes) -> Samples:
         """Return the samples of a message, except those that the resampler buffers."""
-        return self._pcm16.decode(self._linear[np.frombuffer(message, np.uint8)].tobytes())
+        return self._pcm16.decode(self._table[np.frombuffer(message, np.uint8)].tobytes())
 
     def flush(self) -> Samples:
         """Return the samples that the resampler has buffered."""
         return self._pcm16.flush()
 
 
-def _mulaw() -> Samples:
+def _mulaw_table() -> Samples:
     """Return the decoding table: the sample for each byte (ITU-T G.711, table 2a)."""
     byte = ~np.arange(256, dtype=np.uint8)
     size = ((((byte & 15).astype(int) << 3) + MULAW_BIAS) << (byte >> 4 & 7)) - MULAW_BIAS
     return np.where(byte & 128, -size, size).astype("<i2")
 
 
-def _alaw() -> Samples:
+def _alaw_table() -> Samples:
     """Return the decoding table: the sample for each byte (ITU-T G.711, table 1a)."""
     byte = np.arange(256, dtype=np.uint8) ^ 0x55
     segment = (byte >> 4 & 7).astype(int)
@@ -145,10 +145,10 @@ def _alaw() -> Samples:
 
 
 MULAW_BIAS = 132
-MULAW, ALAW = _mulaw(), _alaw()
+MULAW_TABLE, ALAW_TABLE = _mulaw_table(), _alaw_table()
 
 
-class Opus:
+class OpusDecoder:
     """Decodes Opus packets directly to 16 kHz, which every Opus decoder supports, and mixes stereo to mono."""
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class Opus:
         if not message:
             raise AudioError("0 bytes are no Opus packet")
         try:
-            return np.frombuffer(self._decoder.decode(message, OPUS_PACKET_SAMPLES), np.int16)
+            return np.frombuffer(self._decoder.decode(message, MAX_OPUS_PACKET_SAMPLES), np.int16)
         except OpusError as error:
             raise AudioError(f"{len(message)} bytes are no Opus packet: {error}") from error
 
@@ -172,8 +172,8 @@ class Opus:
 class Framer:
     """Splits a stream of messages of any size into frames."""
 
-    def __init__(self, audio: AudioFormat) -> None:
-        self._decoder = _decoder(audio)
+    def __init__(self, audio_format: AudioFormat) -> None:
+        self._decoder = _create_decoder(audio_format)
         self._remainder = b""
 
     def push(self, message: bytes) -> list[bytes]:
@@ -199,9 +199,12 @@ class Framer:
         return [audio[begin : begin + FRAME_BYTES] for begin in range(0, complete_bytes, FRAME_BYTES)]
 
 
-def _decoder(audio: AudioFormat) -> Decoder:
-    if audio.encoding is Encoding.OPUS:
-        return Opus()
-    if audio.encoding in {Encoding.PCM16, Encoding.CONTAINER}:  # a container's decoder converts it to the usual PCM16
-        return Pcm16(audio.rate, audio.channels)
-    return G711(audio.encoding, audio.rate, audio.channels)
+def _create_decoder(audio_format: AudioFormat) -> Decoder:
+    if audio_format.encoding is Encoding.OPUS:
+        return OpusDecoder()
+    if audio_format.encoding in {
+        Encoding.PCM16,
+        Encoding.CONTAINER,
+    }:  # a container's decoder converts it to the usual PCM16
+        return Pcm16Decoder(audio_format.rate, audio_format.channels)
+    return G711Decoder(audio_format.encoding, audio_format.rate, audio_format.channels)

@@ -12,8 +12,8 @@ from starlette.websockets import WebSocket
 
 from voice_gateway.audio_socket import AudioSocket
 from voice_gateway.gateway import Gateway
-from voice_gateway.refusals import Refusal, no_capacity, store_unavailable, unknown_session
-from voice_gateway.rtp import first_frame, rtp_timestamp, source_address
+from voice_gateway.refusals import Refusal, no_capacity_refusal, store_unavailable_refusal, unknown_session_refusal
+from voice_gateway.rtp import first_frame_number, rtp_timestamp, source_address
 from voice_gateway.slot_reservations import RESERVATION_TTL_S
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime.sessions import Session, SessionKind
@@ -23,16 +23,16 @@ SUBPROTOCOL = "voice.v1"
 log = logging.getLogger(__name__)
 
 
-async def audio(websocket: WebSocket) -> None:
+async def receive_audio(websocket: WebSocket) -> None:
     """Receive a session's audio until the session or the socket ends."""
     gateway: Gateway = websocket.app.state.gateway
     websocket.state.requested_at = time.monotonic()
     try:
         gateway.check_connections()
         session = await _authenticate(gateway, websocket)
-        with gateway.connection():
+        with gateway.count_connection():
             lease, address = await admit_socket(gateway, session)
-            frame = first_frame()
+            frame = first_frame_number()
             await gateway.sessions.set_gateway(session, address, rtp_timestamp(frame))
             await gateway.sessions.resume(session)
             await websocket.accept(SUBPROTOCOL)
@@ -40,7 +40,7 @@ async def audio(websocket: WebSocket) -> None:
     except Refusal as refusal:
         await websocket.send_denial_response(refusal.response())
     except RedisError:
-        await websocket.send_denial_response(store_unavailable().response())
+        await websocket.send_denial_response(store_unavailable_refusal().response())
 
 
 async def _authenticate(gateway: Gateway, websocket: WebSocket) -> Session:
@@ -52,7 +52,7 @@ async def _authenticate(gateway: Gateway, websocket: WebSocket) -> Session:
     if session.kind is not SessionKind.GATEWAY:
         raise Refusal(403, "wrong transport", "this session was opened for SRTP; open one with transport websocket")
     if session.is_over:
-        raise unknown_session()
+        raise unknown_session_refusal()
     return session
 
 
@@ -62,13 +62,13 @@ async def admit_socket(gateway: Gateway, session: Session) -> tuple[SocketLease,
     Raises:
         Refusal: No host has a free slot.
     """
-    host = gateway.fleet.vad_host()
+    host = gateway.fleet.select_vad_host()
     if host is None:
         gateway.metrics.count("SessionsRefused")
-        raise no_capacity("no VAD host takes sessions; try again")
+        raise no_capacity_refusal("no VAD host takes sessions; try again")
     if not await gateway.reservations.acquire(session.ssrc, time.time() + RESERVATION_TTL_S):
         gateway.metrics.count("SessionsRefused")
-        raise no_capacity("every ASR host has as many sessions as it takes; try again")
+        raise no_capacity_refusal("every ASR host has as many sessions as it takes; try again")
     lease = SocketLease(gateway.store, session.ssrc)
     await lease.acquire()
     return lease, source_address(host)

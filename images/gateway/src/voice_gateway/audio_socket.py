@@ -17,14 +17,14 @@ from voice_gateway.audio import AudioError, AudioFormat, Encoding, Framer
 from voice_gateway.decoder_process import GrowingFile
 from voice_gateway.gateway import MAX_CONCURRENT_CONTAINERS, Gateway
 from voice_gateway.latencies import SocketLatencies
-from voice_gateway.pacer import FRAME_S, REDUCED_BUFFER_S, Pacer
+from voice_gateway.pacer import FRAME_S, MAX_REDUCED_BUFFER_S, Pacer
 from voice_gateway.rtp import BYE, COMMIT, RtpSender
 from voice_gateway.slot_reservations import RESERVATION_TTL_S
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime.sessions import Session, SessionState
 from voice_runtime.transcripts import BEFORE_ALL
 
-MESSAGE_BYTES = 64 * 1024
+MAX_MESSAGE_BYTES = 64 * 1024
 """Maximum size of a message, which is 2 s at 16 kHz. The server closes the socket with code 1009 for a larger one."""
 WATCH_INTERVAL_S = 2.0
 """Interval at which a socket checks its session, and renews its lease. Two intervals fit the lease's lifetime."""
@@ -32,11 +32,11 @@ HOST_TIMEOUT_S = 5.0
 """Maximum time for which a socket waits for a VAD host."""
 EARLIER_EVENTS_WAIT_S = 0.2
 """Time within which the transcripts of a session that is older than its socket are read. A new session has none yet."""
-EVENT_WAIT_S = 60.0
+EVENT_TIMEOUT_S = 60.0
 NORMAL_CLOSURE = 1000
 """Close code of a caller that ends its audio on purpose (RFC 6455, section 7.4.1). A page that is closed sends 1001; a
 connection that is lost sends no code."""
-FLUSH_S = REDUCED_BUFFER_S + 2
+FLUSH_TIMEOUT_S = MAX_REDUCED_BUFFER_S + 2
 """Maximum time for sending buffered audio, if the socket closes before its caller has ended the audio."""
 MAX_REASON_BYTES = 123
 """Maximum length of the reason in a close frame (RFC 6455, section 5.5)."""
@@ -44,7 +44,7 @@ MAX_REASON_BYTES = 123
 log = logging.getLogger(__name__)
 
 
-class Start(AudioFormat):
+class StartMessage(AudioFormat):
     """First message of a socket whose audio is not PCM16 at 16 kHz."""
 
     model_config = ConfigDict(extra="forbid")
@@ -52,7 +52,7 @@ class Start(AudioFormat):
     type: Literal["start"]
 
 
-class Commit(BaseModel):
+class CommitMessage(BaseModel):
     """Requests the transcript so far, without waiting for a pause."""
 
     model_config = ConfigDict(extra="forbid")
@@ -60,19 +60,21 @@ class Commit(BaseModel):
     type: Literal["commit"]
 
 
-class End(BaseModel):
-    """Last message of a socket."""
+class EndMessage(BaseModel):
+    """Last message that a client sends on a socket."""
 
     model_config = ConfigDict(extra="forbid")
 
     type: Literal["end"]
 
 
-Control = TypeAdapter[Start | Commit | End](Annotated[Start | Commit | End, Field(discriminator="type")])
+CONTROL_ADAPTER = TypeAdapter[StartMessage | CommitMessage | EndMessage](
+    Annotated[StartMessage | CommitMessage | EndMessage, Field(discriminator="type")]
+)
 
 
 @dataclass(frozen=True)
-class Close:
+class CloseReason:
     """Reason for closing a socket.
 
     Attributes:
@@ -86,15 +88,17 @@ class Close:
     ends_session: bool = False
 
 
-ENDED = Close(1000, "all audio has been taken", ends_session=True)
-SESSION_CLOSED = Close(1000, "the session was closed", ends_session=True)
-DISCONNECTED = Close(1006, "the connection broke off")
-RESTART = Close(1012, "this gateway is stopping; connect again with the newest token")
-QUOTA_EXCEEDED = Close(1008, "the minutes that this caller has a day are used up; more at 00:00 UTC", ends_session=True)
-LEASE_LOST = Close(1008, "another socket has this session")
-NO_HOST = Close(1013, "no VAD host takes audio; try again")
-NO_SLOT = Close(1013, "no ASR host takes this session; try again")
-NO_DECODER = Close(
+ENDED = CloseReason(1000, "all audio has been taken", ends_session=True)
+SESSION_CLOSED = CloseReason(1000, "the session was closed", ends_session=True)
+DISCONNECTED = CloseReason(1006, "the connection broke off")
+RESTART = CloseReason(1012, "this gateway is stopping; connect again with the newest token")
+QUOTA_EXCEEDED = CloseReason(
+    1008, "the minutes that this caller has a day are used up; more at 00:00 UTC", ends_session=True
+)
+LEASE_LOST = CloseReason(1008, "another socket has this session")
+NO_HOST = CloseReason(1013, "no VAD host takes audio; try again")
+NO_SLOT = CloseReason(1013, "no ASR host takes this session; try again")
+NO_DECODER = CloseReason(
     1013, f"this gateway decodes {MAX_CONCURRENT_CONTAINERS} containers at a time; try again, or send pcm16 or opus"
 )
 
@@ -107,16 +111,16 @@ class AudioSocket:
             another socket.
     """
 
-    closes_after_flush: tuple[Close, ...] = (ENDED, RESTART)
+    closes_after_flush: tuple[CloseReason, ...] = (ENDED, RESTART)
 
     def __init__(
-        self, gateway: Gateway, websocket: WebSocket, session: Session, lease: SocketLease, frame: int
+        self, gateway: Gateway, websocket: WebSocket, session: Session, lease: SocketLease, frame_number: int
     ) -> None:
         self._gateway = gateway
         self._websocket = websocket
         self._session = session
         self._lease = lease
-        self._rtp = RtpSender(session.ssrc, gateway.settings.rtp_port, gateway.fleet, frame)
+        self._rtp = RtpSender(session.ssrc, gateway.settings.rtp_port, gateway.fleet, frame_number)
         self._pacer = Pacer(self._rtp.send, gateway.backlog)
         self._format = AudioFormat()
         self._framer: Framer | None = None
@@ -143,22 +147,22 @@ class AudioSocket:
                 task.cancel()
             self._gateway.traces.end(self._session)
             if self._container:
-                self._gateway.containers.release()
+                self._gateway.container_slots.release()
                 await self._container.stop()
             self._pacer.close()
             self._rtp.close()
 
-    def _additional_tasks(self) -> Iterable[Coroutine[None, None, Close]]:
+    def _additional_tasks(self) -> Iterable[Coroutine[None, None, CloseReason]]:
         """Return further tasks that may end the socket."""
         return ()
 
-    async def _end(self, close: Close) -> None:
+    async def _end(self, close: CloseReason) -> None:
         if close not in (*self.closes_after_flush, DISCONNECTED):
             await self._send_close(close)
         if close.ends_session:
             self._send_notice(BYE)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._pacer.wait_until_empty(), FLUSH_S)
+            await asyncio.wait_for(self._pacer.wait_until_empty(), FLUSH_TIMEOUT_S)
         try:
             await self._release(close)
         except RedisError:
@@ -168,17 +172,17 @@ class AudioSocket:
         if close in self.closes_after_flush:
             await self._send_close(close)
 
-    async def _finish(self, close: Close) -> None:
+    async def _finish(self, close: CloseReason) -> None:
         """Complete the work after the session was released, and before the caller is informed."""
 
-    async def _count(self) -> bool:
+    async def _count_audio(self) -> bool:
         """Count the audio since the last call, and return True if the caller may send more today."""
         frames, self._counted_frames = self._received_frames - self._counted_frames, self._received_frames
         return await self._gateway.usage.count_audio(self._session, frames * FRAME_S)
 
-    async def _release(self, close: Close) -> None:
+    async def _release(self, close: CloseReason) -> None:
         with contextlib.suppress(RedisError):
-            await self._count()
+            await self._count_audio()
         grace_s = 0.0 if close.ends_session else self._gateway.settings.reconnect_grace_s
         self._gateway.usage.schedule_report(self._session, grace_s)
         sessions, reservations = self._gateway.sessions, self._gateway.reservations
@@ -190,12 +194,12 @@ class AudioSocket:
             await sessions.start_grace_period(self._session, grace_s)
             await reservations.release(self._session.ssrc, grace_s)
 
-    async def _send_close(self, close: Close) -> None:
+    async def _send_close(self, close: CloseReason) -> None:
         # The caller may have disconnected first.
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
             await self._websocket.close(close.code, close.reason)
 
-    async def _receive(self) -> Close:
+    async def _receive(self) -> CloseReason:
         """Receive messages until the caller ends the audio, disconnects, or sends an invalid message."""
         try:
             while True:
@@ -207,30 +211,30 @@ class AudioSocket:
                 if close:
                     return await self._flush(close)
         except AudioError as error:
-            return Close(1007, _reason(str(error)))
+            return CloseReason(1007, _truncate_reason(str(error)))
 
-    async def _flush(self, close: Close) -> Close:
+    async def _flush(self, close: CloseReason) -> CloseReason:
         """Wait until all audio that the caller has sent ahead of real time has been forwarded."""
         if close in (ENDED, DISCONNECTED):
             if self._container:
-                await self._container.end()
+                await self._container.finish()
             await self._pacer.wait_until_empty()
         return close
 
-    async def _handle(self, message: Message) -> Close | None:
+    async def _handle(self, message: Message) -> CloseReason | None:
         if message["type"] == "websocket.disconnect":
             return ENDED if message["code"] == NORMAL_CLOSURE else DISCONNECTED
         audio: bytes | None = message.get("bytes")
-        return await self._control(message["text"]) if audio is None else await self._add_audio(audio)
+        return await self._handle_control(message["text"]) if audio is None else await self._add_audio(audio)
 
-    async def _add_audio(self, audio: bytes) -> Close | None:
+    async def _add_audio(self, audio: bytes) -> CloseReason | None:
         if self._format.encoding is not Encoding.CONTAINER:
             self._send_audio(audio)
             return None
         if self._container is None:
-            if self._gateway.containers.locked():
+            if self._gateway.container_slots.locked():
                 return NO_DECODER
-            await self._gateway.containers.acquire()
+            await self._gateway.container_slots.acquire()
             self._container = GrowingFile(self._gateway.settings.session_max_s, self._send_decoded)
         await self._container.add(audio)
         return None
@@ -252,20 +256,22 @@ class AudioSocket:
         self._received_frames += len(frames)
         self._pacer.put(frames)
 
-    async def _control(self, text: str) -> Close | None:
+    async def _handle_control(self, text: str) -> CloseReason | None:
         try:
-            message = Control.validate_json(text)
+            message = CONTROL_ADAPTER.validate_json(text)
         except ValidationError as error:
             problem = error.errors(include_url=False, include_input=False)[0]
             field = ".".join(map(str, problem["loc"]))
-            return Close(1003, _reason(f"text is for start, commit and end only: {field} {problem['msg']}"))
-        if isinstance(message, End):
+            return CloseReason(
+                1003, _truncate_reason(f"text is for start, commit and end only: {field} {problem['msg']}")
+            )
+        if isinstance(message, EndMessage):
             return ENDED
-        if isinstance(message, Commit):
+        if isinstance(message, CommitMessage):
             await self._commit_audio()
             return None
         if self._framer is not None:
-            return Close(1003, "`start` comes once, before any audio")
+            return CloseReason(1003, "`start` comes once, before any audio")
         self._format = message
         self._framer = Framer(message)
         return None
@@ -283,15 +289,15 @@ class AudioSocket:
             self._framer = Framer(self._format)
         self._pacer.put([notice])
 
-    async def _watch(self) -> Close:
+    async def _watch(self) -> CloseReason:
         """Renew the socket's lease on its session, and detect the end of the session."""
         host_seen_at, idle_s = time.monotonic(), self._gateway.settings.idle_timeout_s
         while True:
             await asyncio.sleep(WATCH_INTERVAL_S)
             if self._is_idle():
-                return Close(1008, f"no audio for {idle_s:g} s")
+                return CloseReason(1008, f"no audio for {idle_s:g} s")
             if time.time() >= self._session.expires_at:
-                return Close(1008, f"a session lasts {self._gateway.settings.session_max_s} s at most")
+                return CloseReason(1008, f"a session lasts {self._gateway.settings.session_max_s} s at most")
             if self._rtp.has_host:
                 host_seen_at = time.monotonic()
             elif time.monotonic() - host_seen_at > HOST_TIMEOUT_S:
@@ -300,7 +306,7 @@ class AudioSocket:
                 if close := await self._renew():
                     return close
 
-    async def _renew(self) -> Close | None:
+    async def _renew(self) -> CloseReason | None:
         """Renew the lease and the slot. Return a reason for closing if the socket cannot continue."""
         if not await self._lease.renew():
             return LEASE_LOST
@@ -310,7 +316,7 @@ class AudioSocket:
         if session.refused_at:
             self._gateway.metrics.count("SessionsRefused")
             return NO_SLOT
-        if not await self._count():
+        if not await self._count_audio():
             return QUOTA_EXCEEDED
         await self._gateway.reservations.extend(session.ssrc, time.time() + RESERVATION_TTL_S)
         if session.reconnect_by:  # an older socket has written it in the meantime
@@ -322,7 +328,7 @@ class AudioSocket:
             self._received_at = time.monotonic()  # audio that arrived ahead of real time is still being sent
         return time.monotonic() - self._received_at > self._gateway.settings.idle_timeout_s
 
-    async def _wait_for_shutdown(self) -> Close:
+    async def _wait_for_shutdown(self) -> CloseReason:
         await self._gateway.shutting_down.wait()
         return RESTART
 
@@ -334,11 +340,11 @@ class AudioSocket:
             return
         waits = SocketLatencies(self._gateway.metrics, trace, self._pacer.sent_at)
         while not waits.is_done:
-            for position, transcript in await followers.next_events(self._session.ssrc, after, EVENT_WAIT_S):
+            for position, transcript in await followers.next_events(self._session.ssrc, after, EVENT_TIMEOUT_S):
                 after = position
                 waits.record(transcript, loop.time())
 
 
-def _reason(text: str) -> str:
+def _truncate_reason(text: str) -> str:
     """Return the beginning of a text that fits a close frame."""
     return text.encode()[:MAX_REASON_BYTES].decode(errors="ignore")

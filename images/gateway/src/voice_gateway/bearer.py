@@ -12,16 +12,16 @@ from pydantic import ValidationError
 from starlette.requests import HTTPConnection
 
 from voice_blueprint.contract.session_api import CALLER_HEADER
-from voice_gateway.callers import ANONYMOUS, JwtCallers, unauthorized
+from voice_gateway.callers import ANONYMOUS, JwtCallers, unauthorized_refusal
 from voice_gateway.gateway import Gateway
-from voice_gateway.refusals import Refusal, unknown_session
+from voice_gateway.refusals import Refusal, unknown_session_refusal
 from voice_gateway.session_routes import SessionRequest, check_language, check_rate, open_session
 from voice_runtime.http import client_address
 from voice_runtime.sessions import Session, SessionKind
 
 SCHEMES = ("bearer", "token")
 REALTIME_SUBPROTOCOL = "realtime"
-REALTIME_KEY = "openai-insecure-api-key."
+REALTIME_KEY_PREFIX = "openai-insecure-api-key."
 """Prefix of a key that is offered as a subprotocol, since browsers cannot set headers on a WebSocket.
 
 Deepgram's clients offer the subprotocols ``token`` or ``bearer`` and the key. OpenAI's clients offer ``realtime`` and
@@ -52,16 +52,16 @@ async def open_or_resume_session(
     except ValidationError as error:
         first = error.errors()[0]
         raise Refusal(400, "bad request", f"{first['loc'][0]}: {first['msg']}") from None
-    key = _key(connection)
-    session_id = gateway.tokens.unverified_session(key)
+    key = _extract_key(connection)
+    session_id = gateway.tokens.unverified_session_id(key)
     if session_id is None:
-        caller = await caller_by_key(gateway, connection)
+        caller = await authenticate_by_key(gateway, connection)
         return await open_session(gateway, caller, session_request, decoded_here=decoded_here), False
     session = await gateway.authenticate(session_id, key)
     if session.kind is not SessionKind.GATEWAY:
         raise Refusal(403, "wrong transport", "this session was opened for SRTP; open one with transport websocket")
     if session.is_over:
-        raise unknown_session()
+        raise unknown_session_refusal()
     check_language(gateway, session_request.language)
     if fields := _settings_fields(session_request):
         await gateway.sessions.update(session, **fields)
@@ -79,30 +79,30 @@ def _settings_fields(session_request: SessionRequest) -> dict[str, str]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-async def caller_by_key(gateway: Gateway, connection: HTTPConnection) -> str:
+async def authenticate_by_key(gateway: Gateway, connection: HTTPConnection) -> str:
     """Authenticate a caller by its own key, count the request, and return the caller's name.
 
     Raises:
         Refusal: The key is a session's token or invalid, or the rate limit is exceeded.
     """
-    key = _key(connection)
-    if gateway.tokens.unverified_session(key) is not None:
+    key = _extract_key(connection)
+    if gateway.tokens.unverified_session_id(key) is not None:
         raise Refusal(403, "foreign token", "a session's token opens no other session; send the caller's own key")
-    caller = await _caller(gateway, connection, key)
+    caller = await _identify_caller(gateway, connection, key)
     await check_rate(gateway, caller)
     return caller
 
 
-async def caller_for_request(gateway: Gateway, connection: HTTPConnection) -> str:
+async def authenticate_request(gateway: Gateway, connection: HTTPConnection) -> str:
     """Return the caller of a request that opens no session, and count the request.
 
     Raises:
         Refusal: The key is invalid, or the rate limit is exceeded.
     """
-    key = _key(connection)
-    session_id = gateway.tokens.unverified_session(key)
+    key = _extract_key(connection)
+    session_id = gateway.tokens.unverified_session_id(key)
     if session_id is None:
-        return await caller_by_key(gateway, connection)
+        return await authenticate_by_key(gateway, connection)
     caller = (await gateway.authenticate(session_id, key)).caller
     await check_rate(gateway, caller)
     return caller
@@ -121,31 +121,33 @@ def accepted_subprotocol(connection: HTTPConnection) -> str | None:
     A browser fails the connection if the server selects none of the offered subprotocols.
     """
     supported = (*SCHEMES, REALTIME_SUBPROTOCOL)
-    return next((each for each in _subprotocols(connection) if each.lower() in supported), None)
+    return next((each for each in _offered_subprotocols(connection) if each.lower() in supported), None)
 
 
-def _subprotocols(connection: HTTPConnection) -> list[str]:
+def _offered_subprotocols(connection: HTTPConnection) -> list[str]:
     subprotocols: list[str] = connection.scope.get("subprotocols", [])
     return subprotocols
 
 
-def _key(connection: HTTPConnection) -> str:
+def _extract_key(connection: HTTPConnection) -> str:
     scheme, _, key = connection.headers.get("Authorization", "").partition(" ")
     if scheme.lower() in SCHEMES:
         return key.strip()
-    subprotocols = _subprotocols(connection)
+    subprotocols = _offered_subprotocols(connection)
     if len(subprotocols) > 1 and subprotocols[0].lower() in SCHEMES:
         return subprotocols[1]
-    return next((each.removeprefix(REALTIME_KEY) for each in subprotocols if each.startswith(REALTIME_KEY)), "")
+    return next(
+        (each.removeprefix(REALTIME_KEY_PREFIX) for each in subprotocols if each.startswith(REALTIME_KEY_PREFIX)), ""
+    )
 
 
-async def _caller(gateway: Gateway, connection: HTTPConnection, key: str) -> str:
+async def _identify_caller(gateway: Gateway, connection: HTTPConnection, key: str) -> str:
     address = client_address(connection, forwarded=gateway.settings.forwarded)
     if isinstance(gateway.callers, JwtCallers) and key:
-        return await gateway.callers.subject(key, address)
+        return await gateway.callers.verify_token(key, address)
     if gateway.settings.authorizer == "none":
         return address or "unknown"
-    raise unauthorized(
+    raise unauthorized_refusal(
         "send `Authorization: Bearer` and a key: "
         + ("a token of the issuer" if gateway.settings.jwt_issuer else "the token of a session that POST opened")
     )

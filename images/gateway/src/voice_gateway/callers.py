@@ -28,20 +28,20 @@ RETRY_DELAY_S = 1
 """Pause before the next request to an issuer that has not responded."""
 
 TIMEOUT_S = 5.0
-MAX_WAITING = 256
+MAX_WAITING_CALLERS = 256
 """Maximum number of callers with an unknown key that wait for the issuer. Above this number, the oldest waiting caller
 of the address with the most waiting callers is refused."""
 LEEWAY_S = 30
 """Permitted deviation of the issuer's clock."""
 
 log = logging.getLogger(__name__)
-_NAME = re.compile(r"[\x21-\x7e]{1,255}")
+_NAME_PATTERN = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 class Callers(Protocol):
     """Identifies callers."""
 
-    async def name(self, request: HTTPConnection) -> str:
+    async def identify(self, request: HTTPConnection) -> str:
         """Return the name of a request's caller.
 
         Raises:
@@ -52,7 +52,7 @@ class Callers(Protocol):
 class TrustedCallers:
     """Callers that API Gateway has authenticated."""
 
-    async def name(self, request: HTTPConnection) -> str:
+    async def identify(self, request: HTTPConnection) -> str:
         """Return the name that API Gateway reports, or the shared name if it reports none."""
         return _validated_name(request.headers.get(CALLER_HEADER) or ANONYMOUS)
 
@@ -76,16 +76,16 @@ class JwtCallers:
         self._stale_at = float("-inf")
         self._next_reload_at = float("-inf")
         self._reload: asyncio.Task[None] | None = None
-        self._waiting = FairAdmission(MAX_WAITING, 2 * TIMEOUT_S)
+        self._waiting = FairAdmission(MAX_WAITING_CALLERS, 2 * TIMEOUT_S)
 
-    async def name(self, request: HTTPConnection) -> str:
+    async def identify(self, request: HTTPConnection) -> str:
         """Return the subject of the request's bearer token."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
-            raise unauthorized("send a token of the issuer: `Authorization: Bearer ...`")
-        return await self.subject(token, client_address(request, forwarded=self._forwarded))
+            raise unauthorized_refusal("send a token of the issuer: `Authorization: Bearer ...`")
+        return await self.verify_token(token, client_address(request, forwarded=self._forwarded))
 
-    async def subject(self, token: str, address: str) -> str:
+    async def verify_token(self, token: str, address: str) -> str:
         """Verify a token of the issuer, and return its subject.
 
         Args:
@@ -96,7 +96,7 @@ class JwtCallers:
             Refusal: The token is invalid, or the issuer does not respond.
         """
         try:
-            key = await self._key(str(jwt.get_unverified_header(token).get("kid", "")), address)
+            key = await self._signing_key(str(jwt.get_unverified_header(token).get("kid", "")), address)
             claims = jwt.decode(
                 token,
                 key,
@@ -107,10 +107,10 @@ class JwtCallers:
                 options={"require": ["sub", "aud", "iss", "exp"]},
             )
         except (jwt.InvalidTokenError, RecursionError) as error:  # raised for JSON that is nested too deeply
-            raise unauthorized(f"the caller's token is not valid: {type(error).__name__}") from None
+            raise unauthorized_refusal(f"the caller's token is not valid: {type(error).__name__}") from None
         return _validated_name(claims["sub"])
 
-    async def _key(self, key_id: str, address: str) -> jwt.PyJWK:
+    async def _signing_key(self, key_id: str, address: str) -> jwt.PyJWK:
         """Return a key of the issuer. A known key is returned immediately, even while the keys are reloaded."""
         now = time.monotonic()
         needs_reload = now >= self._next_reload_at and (key_id not in self._keys or now >= self._stale_at)
@@ -122,19 +122,19 @@ class JwtCallers:
                     # Shielded, since others wait for the same response.
                     await asyncio.shield(self._reload)
             except TimeoutError:
-                raise _issuer_unavailable() from None
+                raise _issuer_unavailable_refusal() from None
         if not self._keys:
-            raise _issuer_unavailable()
+            raise _issuer_unavailable_refusal()
         if key_id not in self._keys:
-            raise unauthorized("the caller's token is signed with a key that the issuer does not have")
+            raise unauthorized_refusal("the caller's token is signed with a key that the issuer does not have")
         return self._keys[key_id]
 
     async def _reload_keys(self) -> None:
         """Load the issuer's keys. If the issuer does not respond, the known keys remain valid."""
         try:
             async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
-                configuration = await _json(client, f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
-                keys = jwt.PyJWKSet.from_dict(await _json(client, str(configuration["jwks_uri"]))).keys
+                configuration = await _get_json(client, f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
+                keys = jwt.PyJWKSet.from_dict(await _get_json(client, str(configuration["jwks_uri"]))).keys
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError, jwt.PyJWTError) as error:
             log.warning("the issuer's keys cannot be read", extra={"fields": {"reason": type(error).__name__}})
             self._next_reload_at = time.monotonic() + RETRY_DELAY_S
@@ -144,22 +144,22 @@ class JwtCallers:
         self._keys = {str(key.key_id or ""): key for key in keys}
 
 
-async def _json(client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
+async def _get_json(client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
     response = await client.get(url)
     response.raise_for_status()
     document: dict[str, Any] = response.json()
     return document
 
 
-def _issuer_unavailable() -> Refusal:
+def _issuer_unavailable_refusal() -> Refusal:
     return Refusal(503, "issuer away", "the issuer of callers' tokens does not answer; try again", retry_after(2))
 
 
-def unauthorized(detail: str) -> Refusal:
+def unauthorized_refusal(detail: str) -> Refusal:
     return Refusal(401, "unauthorized", detail, {"WWW-Authenticate": "Bearer"})
 
 
 def _validated_name(name: object) -> str:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise unauthorized("the caller's name has to be 1 to 255 visible ASCII characters")
+    if not isinstance(name, str) or not _NAME_PATTERN.fullmatch(name):
+        raise unauthorized_refusal("the caller's name has to be 1 to 255 visible ASCII characters")
     return name

@@ -27,34 +27,34 @@ class Cells:
         own_name: Name of this cell.
     """
 
-    def __init__(self, own_api: str, health: Mapping[str, str]) -> None:
+    def __init__(self, own_api: str, health_urls: Mapping[str, str]) -> None:
         """Create the cells of a deployment.
 
         Args:
             own_api: Session API of this cell.
             health_urls: Health URLs by session API. Each URL returns 200 while its cell accepts callers.
         """
-        self._api = {_name(api): api for api in health}
-        self._health = {_name(api): address for api, address in health.items()}
-        self.own_name = _name(own_api)
+        self._api_urls = {_cell_name(api): api for api in health_urls}
+        self._health_urls = {_cell_name(api): address for api, address in health_urls.items()}
+        self.own_name = _cell_name(own_api)
         self._checks: dict[str, tuple[float, asyncio.Task[bool]]] = {}
 
     def parse_names(self, names: str) -> set[str]:
         """Return the known cells in a comma-separated list of names."""
-        return self._api.keys() & names.split(",")
+        return self._api_urls.keys() & names.split(",")
 
-    def api(self, name: str) -> str:
+    def api_url(self, name: str) -> str:
         """Return the session API of a cell."""
-        return self._api[name]
+        return self._api_urls[name]
 
     def rank(self, call: str) -> list[str]:
         """Return the names of all cells in a call's order of preference."""
-        return sorted(self._api, key=lambda name: hashlib.sha256(f"{name} {call}".encode()).digest(), reverse=True)
+        return sorted(self._api_urls, key=lambda name: hashlib.sha256(f"{name} {call}".encode()).digest(), reverse=True)
 
-    async def pick(self, call: str, full: Collection[str]) -> str | None:
+    async def pick(self, call: str, full_cells: Collection[str]) -> str | None:
         """Return the name of the cell that serves a call, or ``None`` if all cells are unavailable or full."""
         for name in self.rank(call):
-            if name not in full and (name == self.own_name or await self._is_healthy(name)):
+            if name not in full_cells and (name == self.own_name or await self._is_healthy(name)):
                 return name
         return None
 
@@ -62,14 +62,14 @@ class Cells:
         now = time.monotonic()
         checked_at, check = self._checks.get(name, (0.0, None))
         if check is None or (check.done() and now - checked_at > CHECK_TTL_S):
-            check = asyncio.create_task(self._check(name))
+            check = asyncio.create_task(self._check_health(name))
             self._checks[name] = now, check
         return await asyncio.shield(check)
 
-    async def _check(self, name: str) -> bool:
+    async def _check_health(self, name: str) -> bool:
         try:
             async with httpx2.AsyncClient(timeout=TIMEOUT_S) as client:
-                alive = (await client.get(self._health[name])).status_code == httpx2.codes.OK
+                alive = (await client.get(self._health_urls[name])).status_code == httpx2.codes.OK
         except httpx2.HTTPError:
             alive = False
         if not alive:
@@ -77,5 +77,5 @@ class Cells:
         return alive
 
 
-def _name(api: str) -> str:
+def _cell_name(api: str) -> str:
     return urlsplit(api).netloc

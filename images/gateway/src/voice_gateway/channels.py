@@ -15,7 +15,7 @@ QUEUE_SIZE = 16
 """Maximum number of messages by which one channel may lag behind the other."""
 
 
-class Channels:
+class ChannelSplitter:
     """Splits a socket into one socket per channel.
 
     Messages that the channels send are forwarded unchanged. The socket is closed after its last channel.
@@ -24,15 +24,15 @@ class Channels:
         sockets: One socket per channel, for the implementation of a single-channel socket.
     """
 
-    def __init__(self, websocket: WebSocket, audio: AudioFormat) -> None:
+    def __init__(self, websocket: WebSocket, audio_format: AudioFormat) -> None:
         self._websocket = websocket
-        self._sample_bytes = SAMPLE_BYTES if audio.encoding is Encoding.PCM16 else 1
-        self._count = self._active_channels = audio.channels
+        self._sample_bytes = SAMPLE_BYTES if audio_format.encoding is Encoding.PCM16 else 1
+        self._channel_count = self._active_channels = audio_format.channels
         self._queues: dict[int, asyncio.Queue[Message]] = {
-            channel: asyncio.Queue(QUEUE_SIZE) for channel in range(self._count)
+            channel: asyncio.Queue(QUEUE_SIZE) for channel in range(self._channel_count)
         }
         self._remainder = b""
-        self.sockets = [self._socket(channel) for channel in range(self._count)]
+        self.sockets = [self._create_socket(channel) for channel in range(self._channel_count)]
 
     def complete_channel(self) -> bool:
         """Record that a channel is complete, and return True if it is the last one."""
@@ -44,7 +44,7 @@ class Channels:
         while True:
             message = await self._websocket.receive()
             audio: bytes | None = message.get("bytes")
-            parts = self._split(audio) if audio else [audio] * self._count
+            parts = self._split(audio) if audio else [audio] * self._channel_count
             for channel, queue in list(self._queues.items()):
                 if not audio:
                     await queue.put(message)
@@ -55,12 +55,12 @@ class Channels:
 
     def _split(self, audio: bytes) -> Sequence[bytes | None]:
         audio = self._remainder + audio
-        complete_bytes = len(audio) - len(audio) % (self._sample_bytes * self._count)
+        complete_bytes = len(audio) - len(audio) % (self._sample_bytes * self._channel_count)
         self._remainder = audio[complete_bytes:]
-        samples = np.frombuffer(audio[:complete_bytes], f"V{self._sample_bytes}").reshape(-1, self._count)
-        return [samples[:, channel].tobytes() for channel in range(self._count)]
+        samples = np.frombuffer(audio[:complete_bytes], f"V{self._sample_bytes}").reshape(-1, self._channel_count)
+        return [samples[:, channel].tobytes() for channel in range(self._channel_count)]
 
-    def _socket(self, channel: int) -> WebSocket:
+    def _create_socket(self, channel: int) -> WebSocket:
         socket = WebSocket(self._websocket.scope, self._queues[channel].get, partial(self._send, channel))
         socket.client_state = socket.application_state = WebSocketState.CONNECTED
         return socket

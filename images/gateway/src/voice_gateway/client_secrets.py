@@ -10,13 +10,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from voice_gateway.bearer import caller_by_key
+from voice_gateway.bearer import authenticate_by_key
 from voice_gateway.gateway import Gateway
-from voice_gateway.realtime import Input, SessionUpdate, describe
-from voice_gateway.refusals import Refusal, openai_response, store_unavailable
+from voice_gateway.realtime import InputSettings, SessionUpdate, describe_session
+from voice_gateway.refusals import Refusal, openai_response, store_unavailable_refusal
 from voice_gateway.session_routes import SessionRequest, open_session, read_body
 
-CONVERSATION = "gateways only support 'transcription'; for a conversation, connect to /v1/realtime of an agent"
+CONVERSATION_UNSUPPORTED = (
+    "gateways only support 'transcription'; for a conversation, connect to /v1/realtime of an agent"
+)
 
 
 class SecretRequest(BaseModel):
@@ -28,17 +30,17 @@ class SecretRequest(BaseModel):
     session: SessionUpdate = SessionUpdate(type="transcription")
 
 
-async def create(request: Request) -> Response:
+async def create_secret(request: Request) -> Response:
     """Open a session, and respond with its token."""
     try:
-        return await _create(request.app.state.gateway, request)
+        return await _create_secret(request.app.state.gateway, request)
     except (HTTPException, RedisError) as error:
-        return openai_response(store_unavailable() if isinstance(error, RedisError) else error)
+        return openai_response(store_unavailable_refusal() if isinstance(error, RedisError) else error)
 
 
-async def _create(gateway: Gateway, request: Request) -> Response:
-    caller = await caller_by_key(gateway, request)
-    input_settings = _read(await read_body(request)).session.audio.input
+async def _create_secret(gateway: Gateway, request: Request) -> Response:
+    caller = await authenticate_by_key(gateway, request)
+    input_settings = _parse_body(await read_body(request)).session.audio.input
     turn_detection, transcription = input_settings.turn_detection, input_settings.transcription
     session_request = SessionRequest(
         transport="websocket",
@@ -54,16 +56,16 @@ async def _create(gateway: Gateway, request: Request) -> Response:
     answer = {
         "value": token,
         "expires_at": int(expires_at.timestamp()),
-        "session": describe(session, Input.for_session(session)),
+        "session": describe_session(session, InputSettings.for_session(session)),
     }
     return JSONResponse(answer, headers={"Cache-Control": "no-store"})
 
 
-def _read(body: bytes) -> SecretRequest:
+def _parse_body(body: bytes) -> SecretRequest:
     try:
         return SecretRequest.model_validate_json(body or b"{}")
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(map(str, problem["loc"])) or "body"
-        message = CONVERSATION if field == "session.type" else problem["msg"]
+        message = CONVERSATION_UNSUPPORTED if field == "session.type" else problem["msg"]
         raise Refusal(400, "bad request", f"{field}: {message}") from None

@@ -17,12 +17,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from voice_gateway.audio import AudioFormat, Framer
 from voice_gateway.audio_route import admit_socket
-from voice_gateway.audio_socket import ENDED, RESTART, AudioSocket, Close
+from voice_gateway.audio_socket import ENDED, RESTART, AudioSocket, CloseReason
 from voice_gateway.bearer import accepted_subprotocol, caller_headers, open_or_resume_session
 from voice_gateway.event_stream import EventStream
 from voice_gateway.gateway import Gateway
-from voice_gateway.refusals import Refusal, store_unavailable
-from voice_gateway.rtp import FRAME_MS, first_frame, milliseconds_between, rtp_timestamp
+from voice_gateway.refusals import Refusal, store_unavailable_refusal
+from voice_gateway.rtp import FRAME_MS, first_frame_number, milliseconds_between, rtp_timestamp
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime import tasks
 from voice_runtime.sessions import Session
@@ -40,7 +40,7 @@ ASSUMED_DELIVERED_AFTER_S = 1.0
 """Messages that were sent this long before a message of the client are assumed to have arrived. Later messages are
 repeated on the client's next socket."""
 
-CLIENT_TOO_SLOW = Close(1008, "the client does not read its messages")
+CLIENT_TOO_SLOW = CloseReason(1008, "the client does not read its messages")
 SHUTDOWN = replace(RESTART, ends_session=True)
 
 
@@ -56,8 +56,8 @@ class SocketArguments:
 
     session: Session
     lease: SocketLease
-    frame: int
-    keeps_session_open: bool
+    frame_number: int
+    outlives_socket: bool
     start_ms: int = 0
 
 
@@ -70,17 +70,17 @@ class ClientSocket(AudioSocket):
 
     closes_after_flush = (ENDED, RESTART, SHUTDOWN)
 
-    def __init__(self, gateway: Gateway, websocket: WebSocket, opening: SocketArguments) -> None:
-        super().__init__(gateway, websocket, opening.session, opening.lease, opening.frame)
-        self._arguments = opening
-        self._stream = EventStream(gateway, opening.session, resume_position(opening.session))
+    def __init__(self, gateway: Gateway, websocket: WebSocket, arguments: SocketArguments) -> None:
+        super().__init__(gateway, websocket, arguments.session, arguments.lease, arguments.frame_number)
+        self._arguments = arguments
+        self._stream = EventStream(gateway, arguments.session, resume_position(arguments.session))
         self._outbox: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue(OUTBOX_SIZE)
         self._delivery_complete = asyncio.Event()
         self._sent: deque[tuple[EventId, float]] = deque()
         self._record_task: asyncio.Task[None] | None = None
         self._is_disconnected = False
-        self._is_quiet = asyncio.Event()
-        self._is_quiet.set()
+        self._speech_paused = asyncio.Event()
+        self._speech_paused.set()
 
     @classmethod
     async def run(cls, websocket: WebSocket) -> None:
@@ -89,12 +89,12 @@ class ClientSocket(AudioSocket):
         websocket.state.requested_at = time.monotonic()
         try:
             gateway.check_connections()
-            cls.check(websocket.query_params)
+            cls.check_query(websocket.query_params)
             await cls._serve(gateway, websocket)
         except Refusal as refusal:
             await websocket.send_denial_response(refusal.response())
         except RedisError:
-            await websocket.send_denial_response(store_unavailable().response())
+            await websocket.send_denial_response(store_unavailable_refusal().response())
 
     @classmethod
     async def _serve(cls, gateway: Gateway, websocket: WebSocket) -> None:
@@ -102,12 +102,12 @@ class ClientSocket(AudioSocket):
             gateway, websocket, cls.session_settings(websocket.query_params)
         )
         with contextlib.ExitStack() as resources:
-            opening = await cls._open(gateway, session, resources, outlives_socket=outlives_socket)
+            opening = await cls._reserve_resources(gateway, session, resources, outlives_socket=outlives_socket)
             await cls._accept(gateway, websocket, session)
             await cls(gateway, websocket, opening).serve()
 
     @classmethod
-    async def _open(
+    async def _reserve_resources(
         cls, gateway: Gateway, session: Session, resources: contextlib.ExitStack, *, outlives_socket: bool
     ) -> SocketArguments:
         """Reserve the resources of a socket for a session.
@@ -119,13 +119,13 @@ class ClientSocket(AudioSocket):
             Refusal: No host has a free slot; a session that was opened for the socket is closed.
         """
         try:
-            resources.enter_context(gateway.connection())
+            resources.enter_context(gateway.count_connection())
             lease, address = await admit_socket(gateway, session)
         except Refusal:
             if not outlives_socket:
                 await gateway.sessions.close(session)
             raise
-        frame = first_frame()
+        frame = first_frame_number()
         await gateway.sessions.set_gateway(session, address, rtp_timestamp(frame))
         await gateway.sessions.resume(session)
         start_ms = 0 if session.begins_at is None else milliseconds_between(session.begins_at, rtp_timestamp(frame))
@@ -133,11 +133,11 @@ class ClientSocket(AudioSocket):
 
     @classmethod
     async def _accept(cls, gateway: Gateway, websocket: WebSocket, session: Session) -> None:
-        headers = [*cls.headers(session), *caller_headers(gateway, session)]
+        headers = [*cls.response_headers(session), *caller_headers(gateway, session)]
         await websocket.accept(accepted_subprotocol(websocket), headers=headers)
 
     @classmethod
-    def check(cls, query: QueryParams) -> None:
+    def check_query(cls, query: QueryParams) -> None:
         """Validate the query parameters.
 
         Raises:
@@ -150,12 +150,12 @@ class ClientSocket(AudioSocket):
         return {}
 
     @classmethod
-    def headers(cls, session: Session) -> list[tuple[bytes, bytes]]:  # noqa: ARG003  of some protocols
+    def response_headers(cls, session: Session) -> list[tuple[bytes, bytes]]:  # noqa: ARG003  of some protocols
         """Return additional headers of the accepting response."""
         return []
 
     @abstractmethod
-    def _messages(self, transcript: Transcript) -> Iterable[Mapping[str, Any]]:
+    def _convert_event(self, transcript: Transcript) -> Iterable[Mapping[str, Any]]:
         """Convert an event to the client's protocol."""
 
     @abstractmethod
@@ -166,25 +166,25 @@ class ClientSocket(AudioSocket):
         """Return the messages after the last transcript."""
         return ()
 
-    def _additional_tasks(self) -> Iterable[Coroutine[None, None, Close]]:
-        return (self._follow(), self._deliver())
+    def _additional_tasks(self) -> Iterable[Coroutine[None, None, CloseReason]]:
+        return (self._follow_transcripts(), self._deliver())
 
-    async def _end(self, close: Close) -> None:
+    async def _end(self, close: CloseReason) -> None:
         # A session without a known token cannot be resumed.
-        await super()._end(close if self._arguments.keeps_session_open else replace(close, ends_session=True))
+        await super()._end(close if self._arguments.outlives_socket else replace(close, ends_session=True))
 
-    async def _wait_for_shutdown(self) -> Close:
+    async def _wait_for_shutdown(self) -> CloseReason:
         """Wait for the shutdown, and then for a pause if the session ends with the socket.
 
         Speech is lost while the caller of such a session moves to another gateway.
         """
         close = await super()._wait_for_shutdown()
-        if not self._arguments.keeps_session_open:
+        if not self._arguments.outlives_socket:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._is_quiet.wait(), PAUSE_TIMEOUT_S)
+                await asyncio.wait_for(self._speech_paused.wait(), PAUSE_TIMEOUT_S)
         return close
 
-    async def _finish(self, close: Close) -> None:
+    async def _finish(self, close: CloseReason) -> None:
         """Send the remaining transcripts."""
         if self._is_disconnected or close not in self.closes_after_flush:
             return
@@ -197,7 +197,7 @@ class ClientSocket(AudioSocket):
                     self._enqueue_messages(self._final_messages())
                 await self._outbox.join()
 
-    async def _handle(self, message: Message) -> Close | None:
+    async def _handle(self, message: Message) -> CloseReason | None:
         self._is_disconnected = message["type"] == "websocket.disconnect"
         if self._outbox.full():
             return CLIENT_TOO_SLOW
@@ -205,20 +205,20 @@ class ClientSocket(AudioSocket):
             self._confirm_delivery()
         return await super()._handle(message)
 
-    async def _flush(self, close: Close) -> Close:
-        if self._arguments.keeps_session_open:
+    async def _flush(self, close: CloseReason) -> CloseReason:
+        if self._arguments.outlives_socket:
             return await super()._flush(close)
         flush_task, disconnect_task = (
             asyncio.ensure_future(super()._flush(close)),
-            asyncio.ensure_future(self._wait_until_closed_by_peer()),
+            asyncio.ensure_future(self._wait_for_disconnect()),
         )
         try:
             await asyncio.wait({flush_task, disconnect_task}, return_when=asyncio.FIRST_COMPLETED)
             return flush_task.result() if flush_task.done() else close
         finally:
-            await tasks.cancel((flush_task, disconnect_task))
+            await tasks.cancel_all((flush_task, disconnect_task))
 
-    async def _wait_until_closed_by_peer(self) -> None:
+    async def _wait_for_disconnect(self) -> None:
         """Wait until the client has disconnected. It cannot return to a session that ends with the socket."""
         while not self._is_disconnected:
             self._is_disconnected = (await self._websocket.receive())["type"] == "websocket.disconnect"
@@ -240,35 +240,35 @@ class ClientSocket(AudioSocket):
         with contextlib.suppress(RedisError):
             await self._gateway.sessions.update(self._session, told=str(last_delivered))
 
-    def _set_format(self, audio: AudioFormat) -> None:
+    def _set_format(self, audio_format: AudioFormat) -> None:
         """Use another audio format for all following audio."""
-        if audio != self._format:
+        if audio_format != self._format:
             if self._framer:
                 self._enqueue_frames(self._framer.flush())
-            self._format, self._framer = audio, Framer(audio)
+            self._format, self._framer = audio_format, Framer(audio_format)
 
     def _enqueue_messages(self, messages: Iterable[Mapping[str, Any]]) -> None:
         for message in messages:
             with contextlib.suppress(asyncio.QueueFull):
                 self._outbox.put_nowait(message)
 
-    async def _follow(self) -> Close:
+    async def _follow_transcripts(self) -> CloseReason:
         """Enqueue the messages of new transcripts until the session has ended."""
         while not self._delivery_complete.is_set():
-            new_events, complete = await self._stream.step()
+            new_events, complete = await self._stream.read_events()
             for position, transcript in new_events:
                 if transcript.kind is EventKind.SPEECH_STARTED:
-                    self._is_quiet.clear()
+                    self._speech_paused.clear()
                 elif transcript.kind is EventKind.SPEECH_STOPPED:
-                    self._is_quiet.set()
-                for message in self._messages(transcript):
+                    self._speech_paused.set()
+                for message in self._convert_event(transcript):
                     await self._outbox.put(message)
                 self._stream.advance(position)
                 if transcript.kind is EventKind.FINAL and (trace := self._gateway.traces.get(self._session.ssrc)):
                     read_at = time.monotonic()
                     await self._outbox.join()
-                    trace.add("deliver", read_at, time.monotonic(), utterance=str(transcript.utterance))
-                if self._arguments.keeps_session_open and self._is_checkpoint(transcript):
+                    trace.add_span("deliver", read_at, time.monotonic(), utterance=str(transcript.utterance))
+                if self._arguments.outlives_socket and self._is_checkpoint(transcript):
                     await self._outbox.join()
                     self._sent.append((position, asyncio.get_running_loop().time()))
                 if transcript.kind is EventKind.END:
@@ -277,7 +277,7 @@ class ClientSocket(AudioSocket):
                 self._delivery_complete.set()
         return ENDED
 
-    async def _deliver(self) -> Close:
+    async def _deliver(self) -> CloseReason:
         """Send queued messages to the client until cancelled."""
         while True:
             message = await self._outbox.get()

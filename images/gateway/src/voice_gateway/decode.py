@@ -20,8 +20,8 @@ from av.audio.frame import AudioFrame
 from av.container import InputContainer
 
 RATE = 16_000
-MEMORY_BYTES = 1 << 30
-CPU_S = 180
+MAX_MEMORY_BYTES = 1 << 30
+MAX_CPU_S = 180
 """Five times the CPU time for an hour of AAC on x86."""
 NICE = 10
 STREAMING_OPTIONS = {"formatprobesize": "65536", "probesize": "4096", "analyzeduration": "1"}
@@ -30,7 +30,7 @@ FORMATS = "aac,flac,matroska,mov,mp3,ogg,wav"
 """Demuxers that only read one file. Other demuxers open the files to which it refers."""
 
 
-NO_CHANNEL = 2
+NO_CHANNEL_EXIT_CODE = 2
 
 
 class NoChannelError(Exception):
@@ -45,8 +45,8 @@ def main() -> int:
     """Decode the file on stdin, and return the exit code."""
     os.nice(NICE)
     for resource_kind, limit in (
-        (resource.RLIMIT_AS, MEMORY_BYTES),
-        (resource.RLIMIT_CPU, CPU_S),
+        (resource.RLIMIT_AS, MAX_MEMORY_BYTES),
+        (resource.RLIMIT_CPU, MAX_CPU_S),
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(resource_kind, (limit, limit))
@@ -61,9 +61,9 @@ def main() -> int:
             av.open(file, mode="r", options=options) as container,
         ):
             max_duration_s, *channels = map(int, sys.argv[1:])
-            _write(container, max_duration_s, next(iter(channels), None))
+            _write_samples(container, max_duration_s, next(iter(channels), None))
     except NoChannelError:
-        return NO_CHANNEL
+        return NO_CHANNEL_EXIT_CODE
     except BadFileError as error:
         sys.stderr.write(str(error))
         return 1
@@ -73,7 +73,7 @@ def main() -> int:
     return 0
 
 
-def _write(container: InputContainer, max_duration_s: int, channel: int | None) -> None:
+def _write_samples(container: InputContainer, max_duration_s: int, channel: int | None) -> None:
     if not container.streams.audio:
         raise BadFileError("there is no audio in it")
     if container.duration and container.duration / av.time_base > max_duration_s:

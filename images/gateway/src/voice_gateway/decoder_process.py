@@ -16,7 +16,7 @@ QUIET_PERIOD_S = 0.1
 SETTLE_TIMEOUT_S = 1.0
 
 
-NO_CHANNEL = 2
+NO_CHANNEL_EXIT_CODE = 2
 """Exit code of a decoder for a missing channel. It is repeated here, since the decoder's module imports FFmpeg."""
 
 
@@ -63,7 +63,7 @@ async def read_samples(process: Process) -> AsyncGenerator[bytes]:
         remainder = samples[len(samples) & ~1 :]
         yield samples[: len(samples) & ~1]
     message = (await process.stderr.read()).decode(errors="replace")
-    if await process.wait() == NO_CHANNEL:
+    if await process.wait() == NO_CHANNEL_EXIT_CODE:
         raise NoChannelError(message)
     if process.returncode:
         raise AudioError(message if process.returncode == 1 else "its decoder gave up on it")
@@ -88,7 +88,7 @@ class GrowingFile:
         self._max_duration_s = max_duration_s
         self._on_samples = on_samples
         self._process: Process | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._read_task: asyncio.Task[None] | None = None
         self._read_at = 0.0
 
     async def add(self, piece: bytes) -> None:
@@ -99,43 +99,43 @@ class GrowingFile:
         """
         if self._process is None:
             self._process = await start(self._max_duration_s, PIPE)
-            self._reading = asyncio.create_task(self._read(self._process))
-        await self._check()
+            self._read_task = asyncio.create_task(self._read(self._process))
+        await self._check_not_ended()
         assert self._process.stdin  # noqa: S101  a pipe was asked for
         with contextlib.suppress(ConnectionError):  # the next piece reports the reason
             self._process.stdin.write(piece)
             await self._process.stdin.drain()
 
     async def wait_until_read(self) -> None:
-        """Wait until all data so far is decoded as far as possible."""
+        """Wait until the decoder has read all data that was written to it."""
         loop = asyncio.get_running_loop()
         end, begin = loop.time() + SETTLE_TIMEOUT_S, loop.time()
-        while self._reading and not self._reading.done() and loop.time() < end:
+        while self._read_task and not self._read_task.done() and loop.time() < end:
             if loop.time() - max(begin, self._read_at) >= QUIET_PERIOD_S:
                 return
             await asyncio.sleep(QUIET_PERIOD_S / 4)
 
-    async def end(self) -> None:
+    async def finish(self) -> None:
         """Decode the remaining data.
 
         Raises:
             AudioError: The data is not a decodable container.
         """
-        if self._process and self._reading:
+        if self._process and self._read_task:
             assert self._process.stdin  # noqa: S101
             self._process.stdin.close()
-            await self._reading
+            await self._read_task
 
     async def stop(self) -> None:
         """Terminate the decoder."""
-        if self._reading:
-            self._reading.cancel()
+        if self._read_task:
+            self._read_task.cancel()
         if self._process:
             await stop(self._process)
 
-    async def _check(self) -> None:
-        if self._reading and self._reading.done():
-            await self._reading
+    async def _check_not_ended(self) -> None:
+        if self._read_task and self._read_task.done():
+            await self._read_task
             raise AudioError("the container has ended")
 
     async def _read(self, process: Process) -> None:

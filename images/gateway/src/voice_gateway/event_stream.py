@@ -31,7 +31,7 @@ NO_SLOT_DETAIL = "no ASR host takes this session: what is said now is not transc
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-async def events(request: Request) -> Response:
+async def stream_events(request: Request) -> Response:
     """Stream a session's transcript, from its start or after ``Last-Event-ID``."""
     gateway: Gateway = request.app.state.gateway
     session = await gateway.authenticate(request.path_params["id"], request.headers.get(TOKEN_HEADER))
@@ -41,8 +41,8 @@ async def events(request: Request) -> Response:
     except ValueError as error:
         raise Refusal(400, "bad request", f"{LAST_EVENT_ID_HEADER}: {error}") from None
     with contextlib.ExitStack() as resources:
-        resources.enter_context(gateway.connection())
-        resources.enter_context(gateway.reader(session.ssrc))
+        resources.enter_context(gateway.count_connection())
+        resources.enter_context(gateway.count_reader(session.ssrc))
         return CountedStreamingResponse(EventStream(gateway, session, after).lines(), resources.pop_all())
 
 
@@ -69,8 +69,8 @@ class EventStream:
         self._refused_at = self._reported_at = self._lost_ms = 0
         self._wrong_payload = 0
         self._reported_wrong_payload = False
-        self._heartbeat_s = gateway.settings.idle_timeout_s / HEARTBEATS_PER_IDLE_TIMEOUT
-        self._token_s = gateway.settings.token_ttl_s / 2
+        self._heartbeat_interval_s = gateway.settings.idle_timeout_s / HEARTBEATS_PER_IDLE_TIMEOUT
+        self._token_interval_s = gateway.settings.token_ttl_s / 2
 
     async def lines(self) -> AsyncIterator[str]:
         """Yield the text of the stream until the session has ended, or until this process stops."""
@@ -78,43 +78,43 @@ class EventStream:
         heartbeat_at = token_at = time.monotonic()
         while not self._gateway.shutting_down.is_set():
             if time.monotonic() >= token_at:
-                yield self._fresh_token()
-                token_at = time.monotonic() + self._token_s
-                heartbeat_at = time.monotonic() + self._heartbeat_s
+                yield self._token_event()
+                token_at = time.monotonic() + self._token_interval_s
+                heartbeat_at = time.monotonic() + self._heartbeat_interval_s
             if time.monotonic() >= heartbeat_at:
                 yield ": still here\n\n"
-                heartbeat_at = time.monotonic() + self._heartbeat_s
-            new_events, complete = await self.step()
+                heartbeat_at = time.monotonic() + self._heartbeat_interval_s
+            new_events, complete = await self.read_events()
             if self._refused_at > self._reported_at:
                 self._reported_at = self._refused_at
-                yield _event("error", {"error": "no capacity", "detail": NO_SLOT_DETAIL})
+                yield _format_event("error", {"error": "no capacity", "detail": NO_SLOT_DETAIL})
             if self._wrong_payload and not self._reported_wrong_payload:
                 self._reported_wrong_payload = True
-                yield _event("error", {"error": "wrong payload", "detail": self._wrong_payload_detail()})
+                yield _format_event("error", {"error": "wrong payload", "detail": self._wrong_payload_detail()})
             if complete is not None and not new_events:
-                yield self._end(complete=complete)
+                yield self._end_event(complete=complete)
                 return
             read_at = time.monotonic()
             for position, transcript in new_events:
                 if transcript.kind is EventKind.END:
-                    await self._is_over()
-                    yield self._end(complete=True)
+                    await self._check_completion()
+                    yield self._end_event(complete=True)
                     return
                 data = transcript.model_dump_json(exclude_defaults=True)
                 yield f"id: {position}\nevent: {transcript.kind}\ndata: {data}\n\n"
                 self.advance(position)
                 if transcript.kind is EventKind.FINAL and (trace := self._gateway.traces.get(self._session.ssrc)):
-                    trace.add("deliver", read_at, time.monotonic(), utterance=str(transcript.utterance))
-                heartbeat_at = time.monotonic() + self._heartbeat_s
-        yield _event("resume", {"last_event_id": str(self._after)})
+                    trace.add_span("deliver", read_at, time.monotonic(), utterance=str(transcript.utterance))
+                heartbeat_at = time.monotonic() + self._heartbeat_interval_s
+        yield _format_event("resume", {"last_event_id": str(self._after)})
 
-    async def step(self) -> tuple[Events, bool | None]:
+    async def read_events(self) -> tuple[Events, bool | None]:
         """Return new events, and a flag that is True if all speech was transcribed.
 
         The flag is ``None`` until the session is over.
         """
         # Read before the last events, since a final is published before it counts as transcribed.
-        complete = await self._is_over()
+        complete = await self._check_completion()
         try:
             return await self._next_events(immediately=complete is not None), complete
         except RedisError:
@@ -128,13 +128,13 @@ class EventStream:
         if immediately:
             return await self._gateway.transcripts.read(self._session.ssrc, self._after)
         return await self._gateway.followers.next_events(
-            self._session.ssrc, self._after, min(CHECK_INTERVAL_S, self._heartbeat_s)
+            self._session.ssrc, self._after, min(CHECK_INTERVAL_S, self._heartbeat_interval_s)
         )
 
-    def _end(self, *, complete: bool) -> str:
-        return _event("end", {"complete": complete and not self._lost_ms, "lost_ms": self._lost_ms})
+    def _end_event(self, *, complete: bool) -> str:
+        return _format_event("end", {"complete": complete and not self._lost_ms, "lost_ms": self._lost_ms})
 
-    async def _is_over(self) -> bool | None:
+    async def _check_completion(self) -> bool | None:
         """Return ``None`` while further events may follow; afterwards, return True if all speech was transcribed."""
         try:
             session = await self._gateway.sessions.read(self._session.ssrc)
@@ -160,11 +160,11 @@ class EventStream:
             f"type {media.payload_type} and are not transcribed: send that, or open a session with another `media`"
         )
 
-    def _fresh_token(self) -> str:
+    def _token_event(self) -> str:
         """Return an event with a new token for reconnecting, since streams outlive tokens."""
         token, expires_at = self._gateway.tokens.create(self._session.id)
-        return _event("token", {"token": token, "expires_at": expires_at.isoformat(timespec="seconds")})
+        return _format_event("token", {"token": token, "expires_at": expires_at.isoformat(timespec="seconds")})
 
 
-def _event(name: str, data: dict[str, object]) -> str:
+def _format_event(name: str, data: dict[str, object]) -> str:
     return f"event: {name}\ndata: {json.dumps(data)}\n\n"

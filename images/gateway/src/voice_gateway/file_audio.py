@@ -13,18 +13,18 @@ from voice_gateway.refusals import Refusal
 
 MAX_DURATION_S = 3660
 """Maximum duration of a file: an hour, plus a minute for encoders that round up."""
-MAX_LENGTH_S = 13
+MAX_SEGMENT_S = 13
 """Maximum length of a segment. With the silence that Whisper needs at the end, the segment fits a window of 15 s. A
 window of 30 s costs three times as much per second of audio, and live callers wait for its end."""
-MIN_LENGTH_S = 6
+MIN_SEGMENT_S = 6
 """Minimum length of a segment that is split from the following audio."""
 PAUSE_FRAMES = 10
 """Number of consecutive quiet frames of 20 ms in a pause. Audio is split in the middle of the pause."""
 PADDING_FRAMES = 10
 """Number of silent frames that are kept before and after speech."""
-SILENCE_LEVEL = 33.0
+MAX_SILENCE_LEVEL = 33.0
 """Maximum root mean square of a silent frame, which is -60 dB."""
-FRAME = RATE // 50
+FRAME_SAMPLES = RATE // 50
 
 Samples = NDArray[np.int16]
 
@@ -63,8 +63,10 @@ class AudioSplitter:
     def push(self, samples: Samples) -> Iterator[SpeechSegment]:
         """Add samples, and yield complete segments."""
         self._buffer = np.concatenate([self._buffer, samples])
-        while len(self._buffer) >= MAX_LENGTH_S * RATE:
-            yield from self._take_segment(FRAME * _find_split(_frame_levels(self._buffer[: MAX_LENGTH_S * RATE])))
+        while len(self._buffer) >= MAX_SEGMENT_S * RATE:
+            yield from self._take_segment(
+                FRAME_SAMPLES * _find_split(_frame_levels(self._buffer[: MAX_SEGMENT_S * RATE]))
+            )
 
     def flush(self) -> Iterator[SpeechSegment]:
         """Yield the remaining segment."""
@@ -73,25 +75,25 @@ class AudioSplitter:
     def _take_segment(self, length: int) -> Iterator[SpeechSegment]:
         samples, start = self._buffer[:length], self._position
         self._buffer, self._position = self._buffer[length:], self._position + length
-        active_frames = np.flatnonzero(_frame_levels(samples) > SILENCE_LEVEL)
+        active_frames = np.flatnonzero(_frame_levels(samples) > MAX_SILENCE_LEVEL)
         if active_frames.size:
-            begin = max(0, int(active_frames[0]) - PADDING_FRAMES) * FRAME
+            begin = max(0, int(active_frames[0]) - PADDING_FRAMES) * FRAME_SAMPLES
             yield SpeechSegment(
-                (start + begin) / RATE, samples[begin : (int(active_frames[-1]) + 1 + PADDING_FRAMES) * FRAME]
+                (start + begin) / RATE, samples[begin : (int(active_frames[-1]) + 1 + PADDING_FRAMES) * FRAME_SAMPLES]
             )
 
 
 def _frame_levels(samples: Samples) -> NDArray[np.float64]:
     """Compute the root mean square of each frame's samples. The last frame is padded with zeros."""
-    padded = np.pad(samples, (0, -len(samples) % FRAME)).reshape(-1, FRAME)
+    padded = np.pad(samples, (0, -len(samples) % FRAME_SAMPLES)).reshape(-1, FRAME_SAMPLES)
     return np.asarray(np.sqrt((padded.astype(np.float64) ** 2).mean(axis=1)))
 
 
 def _find_split(levels: NDArray[np.float64]) -> int:
     """Return the frame at which audio is split: the middle of the last pause."""
     pauses = np.convolve(levels, np.ones(PAUSE_FRAMES) / PAUSE_FRAMES, "valid")
-    first = MIN_LENGTH_S * RATE // FRAME
-    max_pause_level = max(SILENCE_LEVEL, 1.2 * pauses[first:].min())
+    first = MIN_SEGMENT_S * RATE // FRAME_SAMPLES
+    max_pause_level = max(MAX_SILENCE_LEVEL, 1.2 * pauses[first:].min())
     return first + int(np.flatnonzero(pauses[first:] <= max_pause_level)[-1]) + PAUSE_FRAMES // 2
 
 

@@ -23,11 +23,11 @@ from starlette.types import Message, Receive, Scope, Send
 from voice_blueprint.contract.session_api import MAX_FILE_BYTES
 from voice_gateway.file_audio import AudioSplitter, SpeechSegment, split_file
 from voice_gateway.gateway import MAX_CONCURRENT_FILES, UPLOAD_TIMEOUT_S, Gateway
-from voice_gateway.refusals import Refusal, retry_after, store_unavailable
+from voice_gateway.refusals import Refusal, retry_after, store_unavailable_refusal
 from voice_gateway.session_routes import check_language
 from voice_gateway.subtitles import FileTranscript, Segment
 from voice_runtime import state, tasks
-from voice_runtime.file_pieces import FilePieces, Piece, PieceTranscript
+from voice_runtime.file_pieces import FilePiece, FilePieceQueue, PieceTranscript
 from voice_runtime.http import client_address
 
 SLOT_TIMEOUT_S = 60.0
@@ -64,8 +64,8 @@ async def admit_upload(gateway: Gateway, caller: str) -> AsyncIterator[None]:
     Raises:
         Refusal: There is no capacity for the file.
     """
-    if gateway.files.locked():
-        raise _no_decoding_slot()
+    if gateway.file_slots.locked():
+        raise _no_decoding_slot_refusal()
     await _check_capacity(gateway)
     try:
         async with gateway.uploads.admit(caller):
@@ -94,7 +94,7 @@ class Upload:
         self._is_incomplete = message.get("more_body", False)
         self._bytes += len(message.get("body", b""))
         if self._bytes > MAX_FILE_BYTES:
-            raise too_large()
+            raise too_large_refusal()
         return message
 
     async def run_until_disconnect(self, work: Awaitable[str]) -> str:
@@ -110,10 +110,10 @@ class Upload:
                 return result_task.result()
         finally:
             disconnect_task.cancel()
-            await tasks.cancel([result_task])
+            await tasks.cancel_all([result_task])
         raise Refusal(400, "gone", "the client has gone")
 
-    def check(self, request: Request) -> None:
+    def check_declared_size(self, request: Request) -> None:
         """Raise an error if the declared size of a request is too large.
 
         Raises:
@@ -121,14 +121,14 @@ class Upload:
         """
         length = request.headers.get("Content-Length", "")
         if length.isdigit() and int(length) > MAX_FILE_BYTES:
-            raise too_large()
+            raise too_large_refusal()
 
     async def drain_and_refuse(self, request: Request, error: HTTPException | RedisError) -> HTTPException:
         """Read the remaining body of a request, and return the refusal.
 
         A client reads the response only after it has sent the whole body.
         """
-        refusal = store_unavailable() if isinstance(error, RedisError) else error
+        refusal = store_unavailable_refusal() if isinstance(error, RedisError) else error
         if refusal.headers == CLOSE_HEADERS:
             return refusal
         gateway: Gateway = request.app.state.gateway
@@ -154,9 +154,15 @@ class StartedResponse(StreamingResponse):
     """A streaming response whose first part is available, and which releases its resources at its end."""
 
     def __init__(
-        self, first: str, rest: AsyncIterator[str], resources: contextlib.AsyncExitStack, media_type: str
+        self,
+        first_part: str,
+        remaining_parts: AsyncIterator[str],
+        resources: contextlib.AsyncExitStack,
+        media_type: str,
     ) -> None:
-        super().__init__(self._body(first, rest), media_type=media_type, headers={"Cache-Control": "no-store"})
+        super().__init__(
+            self._body(first_part, remaining_parts), media_type=media_type, headers={"Cache-Control": "no-store"}
+        )
         self._resources = resources
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -174,31 +180,31 @@ async def decoding_slot(gateway: Gateway) -> AsyncIterator[None]:
     """Reserve a slot for decoding a file. Wait if all slots are in use."""
     try:
         async with asyncio.timeout(SLOT_TIMEOUT_S):
-            await gateway.files.acquire()
+            await gateway.file_slots.acquire()
     except TimeoutError:
-        raise _no_decoding_slot() from None
+        raise _no_decoding_slot_refusal() from None
     try:
         yield
     finally:
-        gateway.files.release()
+        gateway.file_slots.release()
 
 
-def _no_decoding_slot() -> Refusal:
-    return _no_capacity(f"this gateway reads {MAX_CONCURRENT_FILES} files at a time")
+def _no_decoding_slot_refusal() -> Refusal:
+    return _no_capacity_refusal(f"this gateway reads {MAX_CONCURRENT_FILES} files at a time")
 
 
 async def _check_capacity(gateway: Gateway) -> None:
     if not gateway.fleet.free_slots:
-        raise _no_capacity("live calls need every ASR host")
-    if await FilePieces(gateway.store).count_waiting() >= state.MAX_FILE_PIECES:
-        raise _no_capacity("other files wait already")
+        raise _no_capacity_refusal("live calls need every ASR host")
+    if await FilePieceQueue(gateway.store).count_waiting() >= state.MAX_FILE_PIECES:
+        raise _no_capacity_refusal("other files wait already")
 
 
-def too_large() -> Refusal:
+def too_large_refusal() -> Refusal:
     return Refusal(413, "file too large", f"a file has at most {MAX_FILE_BYTES >> 20} MiB", CLOSE_HEADERS)
 
 
-def _no_capacity(reason: str) -> Refusal:
+def _no_capacity_refusal(reason: str) -> Refusal:
     return Refusal(429, "no capacity", f"{reason}; try again", retry_after(RETRY_AFTER_S))
 
 
@@ -216,34 +222,34 @@ async def transcribe_file(
     """
     check_language(gateway, hints.language)
     language, splitter = (hints.language or "").partition("-")[0] or None, AudioSplitter()
-    pending = PendingPieces(FilePieces(gateway.store))
+    pending = PendingPieces(FilePieceQueue(gateway.store))
     file.seek(0)
     async with contextlib.aclosing(split_file(file, splitter, channel)) as segments, contextlib.aclosing(pending):
         async for segment in segments:
             await pending.put(segment, language, hints.prompt)
             if len(pending) == MAX_PENDING_PIECES:
-                yield transcript.add(*await pending.next())
+                yield transcript.add(*await pending.next_transcript())
         while len(pending):
-            yield transcript.add(*await pending.next())
+            yield transcript.add(*await pending.next_transcript())
     transcript.duration_s = splitter.length_s
 
 
 class PendingPieces:
     """The pieces of a file that have not been transcribed yet."""
 
-    def __init__(self, pieces: FilePieces) -> None:
+    def __init__(self, pieces: FilePieceQueue) -> None:
         self._pieces = pieces
-        self._pending: deque[tuple[SpeechSegment, Piece]] = deque()
+        self._pending: deque[tuple[SpeechSegment, FilePiece]] = deque()
 
     def __len__(self) -> int:
         return len(self._pending)
 
     async def put(self, segment: SpeechSegment, language: str | None, prompt: str) -> None:
-        piece = Piece(secrets.token_hex(12), segment.samples.tobytes(), language, prompt)
+        piece = FilePiece(secrets.token_hex(12), segment.samples.tobytes(), language, prompt)
         self._pending.append((segment, piece))
         await self._pieces.put(piece)
 
-    async def next(self) -> tuple[SpeechSegment, PieceTranscript]:
+    async def next_transcript(self) -> tuple[SpeechSegment, PieceTranscript]:
         """Wait for the transcript of the first piece, and return both.
 
         Raises:
@@ -253,14 +259,14 @@ class PendingPieces:
         started_at = refreshed_at = time.monotonic()
         while True:
             with contextlib.suppress(RedisError):
-                result = await self._pieces.result(first.name)
+                result = await self._pieces.read_result(first.name)
                 if result:
                     break
                 if time.monotonic() - refreshed_at >= REFRESH_INTERVAL_S:
                     refreshed_at = time.monotonic()
                     await self._refresh()
             if time.monotonic() - started_at >= PIECE_TIMEOUT_S:
-                raise _no_capacity(f"no ASR host had time for this file within {PIECE_TIMEOUT_S:.0f} s")
+                raise _no_capacity_refusal(f"no ASR host had time for this file within {PIECE_TIMEOUT_S:.0f} s")
             await asyncio.sleep(POLL_INTERVAL_S)
         self._pending.popleft()
         await self._pieces.delete(first.name)

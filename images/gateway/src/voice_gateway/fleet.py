@@ -19,25 +19,25 @@ class Fleet:
 
     def __init__(self, store: Redis) -> None:
         self._store = store
-        self._registries = self._new_registries()
+        self._registries = self._create_registries()
         self._hosts: dict[Tier, list[Host]] = {Tier.ASR: [], Tier.VAD: []}
         self._age_s = float("inf")
 
     async def watch(self) -> None:
         """Refresh the hosts until cancelled. The last result remains valid while the state store is unavailable."""
-        age_task = asyncio.create_task(self._age())
+        age_task = asyncio.create_task(self._track_age())
         try:
             while True:
                 try:
                     await self.refresh()
                 except (RedisError, OSError):
                     # Hosts whose heartbeats could not be read are not treated as dead.
-                    self._registries = self._new_registries()
+                    self._registries = self._create_registries()
                 await asyncio.sleep(REFRESH_INTERVAL_S)
         finally:
             age_task.cancel()
 
-    async def _age(self) -> None:
+    async def _track_age(self) -> None:
         """Track the time since the last refresh.
 
         The time is counted in iterations of the event loop, since a busy loop also delays refreshes.
@@ -52,7 +52,7 @@ class Fleet:
             self._hosts[tier] = await registry.live_hosts()
         self._age_s = 0.0
 
-    def _new_registries(self) -> dict[Tier, HostRegistry]:
+    def _create_registries(self) -> dict[Tier, HostRegistry]:
         return {tier: HostRegistry(self._store, tier) for tier in (Tier.ASR, Tier.VAD)}
 
     @property
@@ -79,7 +79,7 @@ class Fleet:
         host_languages = [set(host.languages) for host in self._hosts[Tier.ASR]]
         return set.intersection(*host_languages) if host_languages and all(host_languages) else None
 
-    def vad_host(self, current: Host | None = None) -> Host | None:
+    def select_vad_host(self, current: Host | None = None) -> Host | None:
         """Return the VAD host for a session's packets. The current host is kept until it stops or drains.
 
         Otherwise, return the host with the most free slots. Ties are broken randomly, so that concurrent sockets are

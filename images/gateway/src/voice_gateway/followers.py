@@ -33,13 +33,13 @@ class Followers:
         self._readers: set[_Reader] = set()
         self._has_readers = asyncio.Event()
 
-    async def next_events(self, ssrc: int, after: EventId, wait_s: float) -> Events:
+    async def next_events(self, ssrc: int, after: EventId, timeout_s: float) -> Events:
         """Wait for events after a position, and return them. The list is empty after the timeout."""
         reader = _Reader(ssrc, after, asyncio.get_running_loop().create_future())
         self._readers.add(reader)
         self._has_readers.set()
         try:
-            async with asyncio.timeout(wait_s):
+            async with asyncio.timeout(timeout_s):
                 return await reader.events
         except TimeoutError:
             return []

@@ -13,7 +13,7 @@ from voice_gateway.cells import Cells
 from voice_gateway.fleet import Fleet
 from voice_gateway.followers import Followers
 from voice_gateway.pacer import Backlog
-from voice_gateway.refusals import Refusal, busy, draining, retry_after, unknown_session
+from voice_gateway.refusals import Refusal, busy_refusal, draining_refusal, retry_after, unknown_session_refusal
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.slot_reservations import SlotReservations
 from voice_gateway.tokens import ForeignTokenError, SessionTokens, TokenError
@@ -80,8 +80,8 @@ class Gateway:
         self.shutting_down = asyncio.Event()
         self.uploads = FairAdmission(MAX_UPLOADS, UPLOAD_TIMEOUT_S)
         self.unauthenticated_uploads = FairAdmission(MAX_UNAUTHENTICATED_UPLOADS, DISCARD_TIMEOUT_S)
-        self.files = asyncio.Semaphore(MAX_CONCURRENT_FILES)
-        self.containers = asyncio.Semaphore(MAX_CONCURRENT_CONTAINERS)
+        self.file_slots = asyncio.Semaphore(MAX_CONCURRENT_FILES)
+        self.container_slots = asyncio.Semaphore(MAX_CONCURRENT_CONTAINERS)
         self.backlog = Backlog()
         self.connections = 0
         self._readers: Counter[int] = Counter()
@@ -108,7 +108,7 @@ class Gateway:
             raise Refusal(401, "invalid token", str(error)) from None
         session = await self.sessions.read(ssrc)
         if session is None or session.id != session_id:
-            raise unknown_session()
+            raise unknown_session_refusal()
         return session
 
     def check_connections(self) -> None:
@@ -118,12 +118,12 @@ class Gateway:
             Refusal: The process is stopping, or has the maximum number of connections.
         """
         if self.draining.is_set():
-            raise draining()
+            raise draining_refusal()
         if self.connections >= self.settings.max_connections:
-            raise busy()
+            raise busy_refusal()
 
     @contextlib.contextmanager
-    def connection(self) -> Iterator[None]:
+    def count_connection(self) -> Iterator[None]:
         """Count a connection of an authenticated caller while it is open.
 
         Raises:
@@ -137,7 +137,7 @@ class Gateway:
             self.connections -= 1
 
     @contextlib.contextmanager
-    def reader(self, ssrc: int) -> Iterator[None]:
+    def count_reader(self, ssrc: int) -> Iterator[None]:
         """Count a reader of a session while its event stream is open.
 
         Raises:

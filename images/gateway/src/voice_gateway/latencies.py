@@ -31,7 +31,7 @@ class SocketLatencies:
     def record(self, transcript: Transcript, now: float) -> None:
         """Record an event that was read at the time ``now`` of the event loop."""
         if self._trace and not self._has_begun and (first := self._sent_at(0)) is not None:
-            self._trace.add("first packet", self._trace.admitted_at, first)
+            self._trace.add_span("first packet", self._trace.admitted_at, first)
         self._has_begun = True
         speech_sent_at = self._sent_at(transcript.start_ms // FRAME_MS)
         if transcript.text and not self._has_first_text and speech_sent_at is not None:
@@ -45,5 +45,5 @@ class SocketLatencies:
         if end_sent_at is not None and not self.is_done:
             self._metrics.observe("TimeToFinal", 1000 * (now - end_sent_at))
         if end_sent_at is not None and self._trace and transcript.speech_final:
-            self._trace.add_final(transcript, end_sent_at, self._stopped_at or now, now)
+            self._trace.add_utterance(transcript, end_sent_at, self._stopped_at or now, now)
         self.is_done = self._trace is None

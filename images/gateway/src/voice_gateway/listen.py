@@ -18,12 +18,12 @@ from starlette.websockets import WebSocket
 
 from voice_blueprint.contract.session_api import MAX_END_OF_TURN_MS
 from voice_gateway.audio import MAX_CHANNELS, MIN_RATE, RATE, AudioFormat, Encoding
-from voice_gateway.audio_socket import ENDED, Close
+from voice_gateway.audio_socket import ENDED, CloseReason
 from voice_gateway.bearer import open_or_resume_session
-from voice_gateway.channels import Channels
+from voice_gateway.channels import ChannelSplitter
 from voice_gateway.client_socket import ClientSocket, SocketArguments
 from voice_gateway.gateway import Gateway
-from voice_gateway.numerals import with_digits
+from voice_gateway.numerals import transcript_in_digits
 from voice_gateway.refusals import Refusal
 from voice_gateway.session_routes import SessionRequest, open_session
 from voice_gateway.transcriptions import MODEL
@@ -42,7 +42,7 @@ ENCODINGS = {
     None: Encoding.CONTAINER,
 }
 """Encodings by Deepgram's name. Audio without a name is in a container, which specifies the codec."""
-SELF_DESCRIBING = (Encoding.OPUS, Encoding.CONTAINER)
+SELF_DESCRIBING_ENCODINGS = (Encoding.OPUS, Encoding.CONTAINER)
 
 Json = Mapping[str, Any]
 
@@ -76,9 +76,9 @@ class ListenQuery(BaseModel):
 
     @model_validator(mode="after")
     def _check_sample_rate(self) -> Self:
-        if self.sample_rate is None and ENCODINGS[self.encoding] not in SELF_DESCRIBING:
+        if self.sample_rate is None and ENCODINGS[self.encoding] not in SELF_DESCRIBING_ENCODINGS:
             raise ValueError(f"sample_rate: {self.encoding} needs one")
-        if self.is_split and ENCODINGS[self.encoding] in SELF_DESCRIBING:
+        if self.is_split and ENCODINGS[self.encoding] in SELF_DESCRIBING_ENCODINGS:
             raise ValueError("multichannel: only linear16, mulaw and alaw are split into channels")
         return self
 
@@ -109,9 +109,9 @@ class ListenQuery(BaseModel):
         return self.endpointing if isinstance(self.endpointing, int) else None
 
     @property
-    def audio(self) -> AudioFormat:
+    def audio_format(self) -> AudioFormat:
         encoding = ENCODINGS[self.encoding]
-        if encoding in SELF_DESCRIBING:
+        if encoding in SELF_DESCRIBING_ENCODINGS:
             return AudioFormat(encoding=encoding)
         return AudioFormat(encoding=encoding, rate=self.sample_rate or RATE, channels=self.channels)
 
@@ -150,7 +150,7 @@ def session_settings(query: QueryParams) -> dict[str, object]:
     }
 
 
-class Control(BaseModel):
+class ControlMessage(BaseModel):
     """A control message of the client."""
 
     type: Literal["KeepAlive", "Finalize", "CloseStream", "Configure"]
@@ -160,16 +160,20 @@ class ListenSocket(ClientSocket):
     """The socket of one of Deepgram's clients."""
 
     def __init__(
-        self, gateway: Gateway, websocket: WebSocket, opening: SocketArguments, channels: Channels | None = None
+        self,
+        gateway: Gateway,
+        websocket: WebSocket,
+        arguments: SocketArguments,
+        channels: ChannelSplitter | None = None,
     ) -> None:
         """Serve a client, or one of its channels."""
-        super().__init__(gateway, websocket, opening)
+        super().__init__(gateway, websocket, arguments)
         self._channels = channels
-        self._channel = [channels.sockets.index(websocket), len(channels.sockets)] if channels else [0, 1]
+        self._channel_index = [channels.sockets.index(websocket), len(channels.sockets)] if channels else [0, 1]
         self._query = ListenQuery.parse(websocket.query_params)
-        audio = self._query.audio
+        audio = self._query.audio_format
         self._set_format(audio.model_copy(update={"channels": 1}) if channels else audio)
-        self._created = datetime.now(UTC)
+        self._created_at = datetime.now(UTC)
         self._transcribed_ms = 0
         self._end_timer: asyncio.TimerHandle | None = None
         self._last_word_s: float | None = None
@@ -183,18 +187,20 @@ class ListenSocket(ClientSocket):
         query = cls.session_settings(websocket.query_params)
         session, outlives_socket = await open_or_resume_session(gateway, websocket, query)
         with contextlib.ExitStack() as resources:
-            openings = [await cls._open(gateway, session, resources, outlives_socket=outlives_socket)]
+            openings = [await cls._reserve_resources(gateway, session, resources, outlives_socket=outlives_socket)]
             try:
                 for _ in range(1, listening.channels):
                     request = SessionRequest.model_validate({"transport": "websocket", **query})
                     channel_session = await open_session(gateway, session.caller, request)
-                    openings.append(await cls._open(gateway, channel_session, resources, outlives_socket=False))
+                    openings.append(
+                        await cls._reserve_resources(gateway, channel_session, resources, outlives_socket=False)
+                    )
             except Refusal:
                 if not outlives_socket:
                     await gateway.sessions.close(session)
                 raise
             await cls._accept(gateway, websocket, session)
-            channels = Channels(websocket, listening.audio)
+            channels = ChannelSplitter(websocket, listening.audio_format)
             split_task = asyncio.create_task(channels.run())
             try:
                 await asyncio.gather(
@@ -204,10 +210,10 @@ class ListenSocket(ClientSocket):
                     )
                 )
             finally:
-                await tasks.cancel([split_task])
+                await tasks.cancel_all([split_task])
 
     @classmethod
-    def check(cls, query: QueryParams) -> None:
+    def check_query(cls, query: QueryParams) -> None:
         ListenQuery.parse(query)
 
     @classmethod
@@ -215,47 +221,47 @@ class ListenSocket(ClientSocket):
         return session_settings(query) | {"end_of_turn_ms": ListenQuery.parse(query).end_of_turn_ms}
 
     @classmethod
-    def headers(cls, session: Session) -> list[tuple[bytes, bytes]]:
+    def response_headers(cls, session: Session) -> list[tuple[bytes, bytes]]:
         return [(b"dg-request-id", session.id.encode())]
 
-    async def _handle(self, message: Message) -> Close | None:
+    async def _handle(self, message: Message) -> CloseReason | None:
         # An empty message ended a stream before CloseStream existed.
         return ENDED if message.get("bytes") == b"" else await super()._handle(message)
 
-    async def _control(self, text: str) -> Close | None:
+    async def _handle_control(self, text: str) -> CloseReason | None:
         try:
-            control = Control.model_validate_json(text)
+            control = ControlMessage.model_validate_json(text)
         except ValidationError:
-            return Close(1003, "text is for KeepAlive, Finalize and CloseStream only")
+            return CloseReason(1003, "text is for KeepAlive, Finalize and CloseStream only")
         if control.type == "Finalize":
             await self._commit_audio()
         return ENDED if control.type == "CloseStream" else None
 
-    def _messages(self, transcript: Transcript) -> Iterator[Json]:
+    def _convert_event(self, transcript: Transcript) -> Iterator[Json]:
         self._transcribed_ms = max(self._transcribed_ms, transcript.end_ms)
         if transcript.kind is EventKind.SPEECH_STARTED:
-            yield from self._end_utterance_if_silent(transcript.start_ms / 1000)
+            yield from self._delayed_utterance_end_messages(transcript.start_ms / 1000)
             if self._query.vad_events:
-                yield {"type": "SpeechStarted", "channel": self._channel, "timestamp": transcript.start_ms / 1000}
+                yield {"type": "SpeechStarted", "channel": self._channel_index, "timestamp": transcript.start_ms / 1000}
         elif transcript.kind is EventKind.FINAL and (transcript.text or transcript.commit):
-            yield self._result(transcript)
+            yield self._result_message(transcript)
             self._schedule_utterance_end(transcript)
         elif transcript.kind is EventKind.PARTIAL and self._query.interim_results:
-            yield self._result(transcript)
+            yield self._result_message(transcript)
 
     def _is_checkpoint(self, transcript: Transcript) -> bool:
         return transcript.kind is EventKind.FINAL
 
-    def _result(self, transcript: Transcript) -> Json:
+    def _result_message(self, transcript: Transcript) -> Json:
         is_final = transcript.kind is EventKind.FINAL
         if self._query.numerals:
-            transcript = with_digits(transcript, self._session.language)
+            transcript = transcript_in_digits(transcript, self._session.language)
         words = format_words(transcript.words, punctuate=self._query.punctuate)
         confidence = fmean(word.confidence for word in transcript.words) if transcript.words else 0.0
         text = transcript.text if self._query.punctuate else normalize_text(transcript.text)
         return {
             "type": "Results",
-            "channel_index": self._channel,
+            "channel_index": self._channel_index,
             "start": transcript.start_ms / 1000,
             "duration": (transcript.end_ms - transcript.start_ms) / 1000,
             "is_final": is_final,
@@ -275,22 +281,22 @@ class ListenSocket(ClientSocket):
             return
         self._last_word_s = (transcript.words[-1].end_ms if transcript.words else transcript.end_ms) / 1000
         self._end_timer = asyncio.get_running_loop().call_later(
-            self._query.utterance_end_ms / 1000, lambda: self._enqueue_messages(self._end_utterance())
+            self._query.utterance_end_ms / 1000, lambda: self._enqueue_messages(self._utterance_end_messages())
         )
 
-    def _end_utterance(self) -> Iterator[Json]:
+    def _utterance_end_messages(self) -> Iterator[Json]:
         if self._last_word_s is not None:
-            yield {"type": "UtteranceEnd", "channel": self._channel, "last_word_end": self._last_word_s}
+            yield {"type": "UtteranceEnd", "channel": self._channel_index, "last_word_end": self._last_word_s}
         self._cancel_utterance_end()
 
-    def _end_utterance_if_silent(self, at_s: float) -> Iterator[Json]:
+    def _delayed_utterance_end_messages(self, at_s: float) -> Iterator[Json]:
         """Yield the message for the end of the last utterance if the next one starts after the requested silence.
 
         The timer may not have expired yet, since it starts only when the final arrives.
         """
         silence_ms = self._query.utterance_end_ms
         if self._last_word_s is not None and silence_ms is not None and 1000 * (at_s - self._last_word_s) >= silence_ms:
-            yield from self._end_utterance()
+            yield from self._utterance_end_messages()
         self._cancel_utterance_end()
 
     def _cancel_utterance_end(self) -> None:
@@ -299,7 +305,7 @@ class ListenSocket(ClientSocket):
         self._end_timer = self._last_word_s = None
 
     def _final_messages(self) -> Iterator[Json]:
-        yield from self._end_utterance()
+        yield from self._utterance_end_messages()
         if self._channels and not self._channels.complete_channel():
             return
         yield {
@@ -307,9 +313,9 @@ class ListenSocket(ClientSocket):
             "transaction_key": "deprecated",
             "request_id": self._session.id,
             "sha256": "",
-            "created": self._created.isoformat(timespec="milliseconds"),
+            "created": self._created_at.isoformat(timespec="milliseconds"),
             "duration": self._transcribed_ms / 1000,
-            "channels": self._channel[1],
+            "channels": self._channel_index[1],
         }
 
 

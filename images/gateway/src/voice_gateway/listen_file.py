@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from voice_gateway.audio import MAX_CHANNELS
-from voice_gateway.bearer import caller_for_request
+from voice_gateway.bearer import authenticate_request
 from voice_gateway.decoder_process import NoChannelError
 from voice_gateway.file_transcription import (
     CLOSE_HEADERS,
@@ -43,7 +43,7 @@ from voice_gateway.subtitles import FileTranscript, Segment
 from voice_gateway.transcriptions import MODEL
 from voice_runtime.redaction import Redaction, redact_text, redact_words
 
-MEMORY_BYTES = 1 << 20
+MAX_MEMORY_BYTES = 1 << 20
 """Maximum size of a file that is kept in memory. Larger files are stored on disk."""
 
 
@@ -88,7 +88,7 @@ class ListenDocument:
         if self.query.utterances:
             results["utterances"] = sorted(
                 (
-                    self._utterance(channel, segment, transcript.language)
+                    self._build_utterance(channel, segment, transcript.language)
                     for channel, transcript in enumerate(self.channels)
                     for segment in transcript.segments
                 ),
@@ -117,13 +117,13 @@ class ListenDocument:
         confidence = fmean(word.confidence for word in words) if words else 0.0
         content = format_words(words, punctuate=self.query.punctuate)
         return {
-            "transcript": self._text(transcript.text, transcript.language),
+            "transcript": self._format_text(transcript.text, transcript.language),
             "confidence": confidence,
             "words": content,
         }
 
-    def _utterance(self, channel: int, segment: Segment, language: str | None) -> dict[str, Any]:
-        text = self._text(segment.text, language)
+    def _build_utterance(self, channel: int, segment: Segment, language: str | None) -> dict[str, Any]:
+        text = self._format_text(segment.text, language)
         return {
             "start": segment.start,
             "end": segment.end,
@@ -133,19 +133,19 @@ class ListenDocument:
             "id": secrets.token_hex(16),
         }
 
-    def _text(self, text: str, language: str | None) -> str:
+    def _format_text(self, text: str, language: str | None) -> str:
         text = redact_text(text, self.redact)
         if self.query.numerals:
             text = text_in_digits(text, language)
         return text if self.query.punctuate else normalize_text(text)
 
 
-async def listen(request: Request) -> Response:
+async def transcribe_upload(request: Request) -> Response:
     """Respond with the transcript of a file."""
     upload = Upload(request.receive)
     try:
         async with contextlib.AsyncExitStack() as resources:
-            return await _listen(Request(request.scope, upload.receive), upload, resources)
+            return await _transcribe_upload(Request(request.scope, upload.receive), upload, resources)
     except (HTTPException, RedisError) as error:
         refusal = await upload.drain_and_refuse(request, error)
         code = refusal.error if isinstance(refusal, Refusal) else "refused"
@@ -153,19 +153,19 @@ async def listen(request: Request) -> Response:
         return JSONResponse(content, refusal.status_code, refusal.headers)
 
 
-async def _listen(request: Request, upload: Upload, resources: contextlib.AsyncExitStack) -> Response:
+async def _transcribe_upload(request: Request, upload: Upload, resources: contextlib.AsyncExitStack) -> Response:
     gateway: Gateway = request.app.state.gateway
-    caller = await caller_for_request(gateway, request)
-    resources.enter_context(gateway.connection())
+    caller = await authenticate_request(gateway, request)
+    resources.enter_context(gateway.count_connection())
     async with admit_upload(gateway, caller):
-        upload.check(request)
+        upload.check_declared_size(request)
         query, fields = _parse_query(request)
-        file = resources.enter_context(tempfile.SpooledTemporaryFile(MEMORY_BYTES))  # noqa: SIM115  the answer closes it
-        document = ListenDocument(await _read(request, file), query, frozenset(fields.redact))
+        file = resources.enter_context(tempfile.SpooledTemporaryFile(MAX_MEMORY_BYTES))  # noqa: SIM115  the answer closes it
+        document = ListenDocument(await _store_body(request, file), query, frozenset(fields.redact))
     await resources.enter_async_context(decoding_slot(gateway))
     resources.push_async_callback(gateway.usage.count_file, caller, document.channels)
     hints = Hints(fields.language, fields.prompt or "")
-    lines = await resources.enter_async_context(contextlib.aclosing(_document(gateway, hints, file, document)))
+    lines = await resources.enter_async_context(contextlib.aclosing(_generate_document(gateway, hints, file, document)))
     first = await upload.run_until_disconnect(anext(lines))
     return StartedResponse(first, lines, resources.pop_all(), "application/json")
 
@@ -181,7 +181,7 @@ def _parse_query(request: Request) -> tuple[ListenFileQuery, SessionRequest]:
         raise Refusal(400, "bad request", f"{problem['loc'][0]}: {problem['msg']}") from None
 
 
-async def _read(request: Request, file: IO[bytes]) -> str:
+async def _store_body(request: Request, file: IO[bytes]) -> str:
     """Store the body in a file, and return the body's SHA-256."""
     digest = hashlib.sha256()
     try:
@@ -196,7 +196,9 @@ async def _read(request: Request, file: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-async def _document(gateway: Gateway, hints: Hints, file: IO[bytes], document: ListenDocument) -> AsyncGenerator[str]:
+async def _generate_document(
+    gateway: Gateway, hints: Hints, file: IO[bytes], document: ListenDocument
+) -> AsyncGenerator[str]:
     channels = range(MAX_CHANNELS) if document.query.multichannel else (None,)
     for channel in channels:
         transcript = FileTranscript()

@@ -10,7 +10,7 @@ from voice_runtime.transcripts import TimedWord, Transcript
 
 LANGUAGES = frozenset({"de", "en", "es", "fr", "it", "nl", "pt"})
 """Languages that the library supports and that separate words by spaces."""
-PAUSE_MS = 500
+MIN_PAUSE_MS = 500
 """Minimum pause between two separate numbers."""
 PUNCTUATION = ".,;:!?\"'()"
 
@@ -26,7 +26,7 @@ class _Token:
 
     def nt_separated(self, previous: "_Token") -> bool:
         ends_phrase = previous.word.text.rstrip(PUNCTUATION) != previous.word.text
-        return ends_phrase or self.word.start_ms - previous.word.end_ms >= PAUSE_MS
+        return ends_phrase or self.word.start_ms - previous.word.end_ms >= MIN_PAUSE_MS
 
     def not_a_number_part(self) -> bool:
         return False
@@ -58,7 +58,7 @@ def text_in_digits(text: str, language: str | None) -> str:
     return " ".join(word.text for word in words_in_digits(words, language))
 
 
-def with_digits(transcript: Transcript, language: str | None) -> Transcript:
+def transcript_in_digits(transcript: Transcript, language: str | None) -> Transcript:
     """Return a copy of a transcript with its numbers in digits.
 
     Args:

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable
 from voice_gateway.rtp import BYE, COMMIT, FRAME_MS
 
 FRAME_S = FRAME_MS / 1000
-BUFFER_S = 300.0
+MAX_BUFFER_S = 300.0
 """Maximum time by which a caller may be ahead of real time, such as with a recording that is sent at once, or after a
 page was in the background. OpenAI and Deepgram buffer minutes as well."""
-REDUCED_BUFFER_S = 5.0
+MAX_REDUCED_BUFFER_S = 5.0
 """Maximum time per caller while the audio of all callers together exceeds the limit of the backlog."""
-BACKLOG_BYTES = 256 << 20
+MAX_BACKLOG_BYTES = 256 << 20
 """Maximum audio that a gateway buffers for all callers together, which corresponds to 27 callers with a full buffer."""
-_BUFFER_FRAMES, _REDUCED_BUFFER_FRAMES = (round(each / FRAME_S) for each in (BUFFER_S, REDUCED_BUFFER_S))
+_BUFFER_FRAMES, _REDUCED_BUFFER_FRAMES = (round(each / FRAME_S) for each in (MAX_BUFFER_S, MAX_REDUCED_BUFFER_S))
 
-CATCH_UP_S = 0.2
+MAX_CATCH_UP_S = 0.2
 """Maximum delay of frames that are sent immediately to catch up. A longer delay shifts all following frames."""
 
 MAX_SENT_TIMES = 3000
@@ -33,7 +33,7 @@ class Backlog:
         waiting_bytes: Total size of the buffered audio.
     """
 
-    def __init__(self, max_bytes: int = BACKLOG_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_BACKLOG_BYTES) -> None:
         self._max_bytes = max_bytes
         self.waiting_bytes = 0
 
@@ -57,7 +57,7 @@ class Pacer:
         self._timer: asyncio.TimerHandle | None = None
         self._due_at = self._loop.time() + FRAME_S
         self._changed = asyncio.Event()
-        self._sent = 0
+        self._sent_count = 0
         self._sent_at: deque[float] = deque(maxlen=MAX_SENT_TIMES)
 
     def put(self, frames: Iterable[bytes]) -> None:
@@ -100,12 +100,12 @@ class Pacer:
         while self._frames:
             await self._wait_for_change()
 
-    def sent_at(self, frame: int) -> float | None:
+    def sent_at(self, frame_number: int) -> float | None:
         """Return the loop's time at which a frame was sent. Frames are counted from 0.
 
         The result is ``None`` if the frame has not been sent, or if its time is no longer stored.
         """
-        frames_ago = self._sent - frame
+        frames_ago = self._sent_count - frame_number
         return self._sent_at[-frames_ago] if 0 < frames_ago <= len(self._sent_at) else None
 
     def close(self) -> None:
@@ -127,10 +127,10 @@ class Pacer:
     def _tick(self) -> None:
         self._timer = None
         now = self._loop.time()
-        self._due_at = max(self._due_at, now - CATCH_UP_S) + FRAME_S
+        self._due_at = max(self._due_at, now - MAX_CATCH_UP_S) + FRAME_S
         if self._send(self._frames[0]):
             self._backlog.waiting_bytes -= len(self._frames.popleft())
-            self._sent += 1
+            self._sent_count += 1
             self._sent_at.append(now)
             self._changed.set()
         if self._frames:

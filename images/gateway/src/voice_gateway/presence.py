@@ -11,15 +11,15 @@ import time
 from redis.exceptions import RedisError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from voice_gateway.audio_socket import ENDED, LEASE_LOST, RESTART, SESSION_CLOSED, WATCH_INTERVAL_S, Close
+from voice_gateway.audio_socket import ENDED, LEASE_LOST, RESTART, SESSION_CLOSED, WATCH_INTERVAL_S, CloseReason
 from voice_gateway.bearer import caller_headers, open_or_resume_session
 from voice_gateway.gateway import Gateway
-from voice_gateway.refusals import Refusal, store_unavailable
+from voice_gateway.refusals import Refusal, store_unavailable_refusal
 from voice_gateway.socket_lease import SocketLease
 from voice_runtime.sessions import Session, SessionState
 
 
-async def presence(websocket: WebSocket) -> None:
+async def serve_presence(websocket: WebSocket) -> None:
     """Keep a session open until the caller or the gateway ends the session."""
     gateway: Gateway = websocket.app.state.gateway
     try:
@@ -27,42 +27,42 @@ async def presence(websocket: WebSocket) -> None:
         session, outlives_socket = await open_or_resume_session(gateway, websocket, {}, decoded_here=False)
         with contextlib.ExitStack() as resources:
             try:
-                resources.enter_context(gateway.connection())
+                resources.enter_context(gateway.count_connection())
             except Refusal:
                 if not outlives_socket:
                     await gateway.sessions.close(session)
                 raise
             lease = SocketLease(gateway.store, session.ssrc)
             await lease.acquire()
-            await _extend(gateway, session)
+            await _extend_expiry(gateway, session)
             await websocket.accept(headers=caller_headers(gateway, session))
             close = await _wait_for_close(gateway, websocket, session, lease)
             with contextlib.suppress(RedisError):
                 if not outlives_socket:
                     await gateway.sessions.close(session)
                 elif await lease.is_held():
-                    await _extend(gateway, session)
+                    await _extend_expiry(gateway, session)
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the caller may have disconnected first
                 await websocket.close(close.code, close.reason)
     except Refusal as refusal:
         await websocket.send_denial_response(refusal.response())
     except RedisError:
-        await websocket.send_denial_response(store_unavailable().response())
+        await websocket.send_denial_response(store_unavailable_refusal().response())
 
 
-async def _extend(gateway: Gateway, session: Session) -> None:
+async def _extend_expiry(gateway: Gateway, session: Session) -> None:
     # The session has an expiry from the start, which is extended, since a gateway that is killed cannot close it.
     await gateway.sessions.start_grace_period(session, gateway.settings.reconnect_grace_s)
 
 
-async def _wait_for_close(gateway: Gateway, websocket: WebSocket, session: Session, lease: SocketLease) -> Close:
-    async def wait_for_disconnect() -> Close:
+async def _wait_for_close(gateway: Gateway, websocket: WebSocket, session: Session, lease: SocketLease) -> CloseReason:
+    async def wait_for_disconnect() -> CloseReason:
         with contextlib.suppress(WebSocketDisconnect, KeyError):
             while True:
                 await websocket.receive_text()
         return ENDED
 
-    async def watch() -> Close:
+    async def watch() -> CloseReason:
         while time.time() < session.expires_at:
             await asyncio.sleep(WATCH_INTERVAL_S)
             with contextlib.suppress(RedisError):
@@ -71,10 +71,10 @@ async def _wait_for_close(gateway: Gateway, websocket: WebSocket, session: Sessi
                 record = await gateway.sessions.read(session.ssrc)
                 if record is None or record.state is SessionState.CLOSED:
                     return SESSION_CLOSED
-                await _extend(gateway, session)
+                await _extend_expiry(gateway, session)
         return RESTART  # another session may follow
 
-    async def wait_for_shutdown() -> Close:
+    async def wait_for_shutdown() -> CloseReason:
         await gateway.shutting_down.wait()
         return RESTART
 

@@ -40,7 +40,7 @@ class PrometheusMetrics(Metrics):
 
     def _create_series(self, metric: Metric, deployment: str, fleet: str) -> Counter | Gauge | Histogram:
         description = metric.series, metric.meaning, (DEPLOYMENT_DIMENSION, FLEET_DIMENSION)
-        if metric.adds:
+        if metric.is_summable:
             return Counter(*description, registry=self._registry).labels(deployment, fleet)
         if metric.unit == "Milliseconds":
             return Histogram(*description, buckets=LATENCY_BUCKETS_MS, registry=self._registry).labels(

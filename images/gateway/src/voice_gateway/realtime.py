@@ -18,23 +18,23 @@ from starlette.websockets import WebSocket
 
 from voice_blueprint.contract.session_api import MAX_END_OF_TURN_MS, MAX_PROMPT_CHARACTERS
 from voice_gateway.audio import MAX_RATE, MIN_RATE, AudioFormat, Encoding, Framer
-from voice_gateway.audio_socket import MESSAGE_BYTES, Close
+from voice_gateway.audio_socket import MAX_MESSAGE_BYTES, CloseReason
 from voice_gateway.client_socket import ClientSocket, SocketArguments
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal
 from voice_gateway.rtp import COMMIT
 from voice_gateway.session_routes import Language, check_language
-from voice_runtime.openai_events import MAX_ID_CHARACTERS, event_id
+from voice_runtime.openai_events import MAX_ID_CHARACTERS, parse_event_id
 from voice_runtime.sessions import Session
 from voice_runtime.transcripts import EventKind, Transcript
 
 REALTIME_RATE = 24_000
 G711_RATE = 8_000
-APPEND_BYTES = 15 << 20
+MAX_APPEND_BYTES = 15 << 20
 """Maximum audio per event in OpenAI's API: five minutes."""
-EVENT_BYTES = APPEND_BYTES // 3 * 4 + MESSAGE_BYTES
+MAX_EVENT_BYTES = MAX_APPEND_BYTES // 3 * 4 + MAX_MESSAGE_BYTES
 """Maximum size of an event: the maximum audio in base64, plus the other fields."""
-SLICE_CHARACTERS = MESSAGE_BYTES // 3 * 4
+SLICE_CHARACTERS = MAX_MESSAGE_BYTES // 3 * 4
 """Number of base64 characters that are decoded at once, so that other callers are served in between."""
 
 Json = Mapping[str, Any]
@@ -46,7 +46,7 @@ class Format(BaseModel):
     type: Literal["audio/pcm", "audio/pcmu", "audio/pcma"]
     rate: int | None = Field(default=None, ge=MIN_RATE, le=MAX_RATE)
 
-    def audio(self) -> AudioFormat:
+    def to_audio_format(self) -> AudioFormat:
         encoding = {"audio/pcm": Encoding.PCM16, "audio/pcmu": Encoding.MULAW, "audio/pcma": Encoding.ALAW}[self.type]
         default = REALTIME_RATE if encoding is Encoding.PCM16 else G711_RATE
         return AudioFormat(encoding=encoding, rate=self.rate or default)
@@ -78,7 +78,7 @@ class TurnDetection(BaseModel):
     silence_duration_ms: int | None = Field(default=None, ge=0, le=MAX_END_OF_TURN_MS)
 
 
-class Input(BaseModel):
+class InputSettings(BaseModel):
     """Settings for the input audio of a session."""
 
     format: Format | None = None
@@ -93,9 +93,9 @@ class Input(BaseModel):
             format=DEFAULT_FORMAT,
             transcription=Transcription(model=model, language=session.language),
             turn_detection=TurnDetection(type="server_vad", silence_duration_ms=session.end_of_turn_ms),
-        ).updated(changes)
+        ).merge(changes)
 
-    def updated(self, changes: Self) -> Self:
+    def merge(self, changes: Self) -> Self:
         """Return the settings with a client's changes.
 
         Null disables turn detection. For other settings, null has no effect.
@@ -106,17 +106,17 @@ class Input(BaseModel):
         )
 
 
-class Audio(BaseModel):
+class AudioSettings(BaseModel):
     """Audio settings of a session."""
 
-    input: Input = Input()
+    input: InputSettings = InputSettings()
 
 
 class SessionUpdate(BaseModel):
     """The configurable part of a session."""
 
     type: Literal["transcription"] = "transcription"
-    audio: Audio = Audio()
+    audio: AudioSettings = AudioSettings()
 
 
 class ClientEvent(BaseModel):
@@ -125,27 +125,29 @@ class ClientEvent(BaseModel):
     event_id: Annotated[str, Field(max_length=MAX_ID_CHARACTERS)] | None = None
 
 
-class Update(ClientEvent):
+class UpdateEvent(ClientEvent):
     """Updates the session. Omitted fields are unchanged."""
 
     type: Literal["session.update"]
     session: SessionUpdate
 
 
-class Append(ClientEvent):
+class AppendEvent(ClientEvent):
     """Adds audio to the buffer."""
 
     type: Literal["input_audio_buffer.append"]
     audio: str
 
 
-class Buffer(ClientEvent):
+class BufferEvent(ClientEvent):
     """Requests a transcript of the audio since the last commit, or discards this audio."""
 
     type: Literal["input_audio_buffer.commit", "input_audio_buffer.clear"]
 
 
-Event = TypeAdapter[Update | Append | Buffer](Annotated[Update | Append | Buffer, Field(discriminator="type")])
+EVENT_ADAPTER = TypeAdapter[UpdateEvent | AppendEvent | BufferEvent](
+    Annotated[UpdateEvent | AppendEvent | BufferEvent, Field(discriminator="type")]
+)
 
 
 @dataclass
@@ -160,14 +162,14 @@ class Item:
         start_ms: Start of the utterance, or -1 if the item is not an utterance.
     """
 
-    id: str = field(default_factory=lambda: _id("item"))
+    id: str = field(default_factory=lambda: _generate_id("item"))
     finals: list[str] = field(default_factory=list)
     sent_text: str = ""
     is_committed: bool = False
     audio_ms: int = 0
     start_ms: int = -1
 
-    def delta(self, text: str) -> str:
+    def take_delta(self, text: str) -> str:
         """Return the text to send in addition to the sent text, or an empty text if the sent text has changed."""
         full_text = " ".join(filter(None, [*self.finals, text]))
         added = full_text[len(self.sent_text) :] if full_text.startswith(self.sent_text) else ""
@@ -182,16 +184,16 @@ class RealtimeSocket(ClientSocket):
     pauses.
     """
 
-    def __init__(self, gateway: Gateway, websocket: WebSocket, opening: SocketArguments) -> None:
-        super().__init__(gateway, websocket, opening)
-        self._settings = Input.for_session(opening.session, websocket.query_params.get("model"))
-        self._set_format((self._settings.format or DEFAULT_FORMAT).audio())
+    def __init__(self, gateway: Gateway, websocket: WebSocket, arguments: SocketArguments) -> None:
+        super().__init__(gateway, websocket, arguments)
+        self._settings = InputSettings.for_session(arguments.session, websocket.query_params.get("model"))
+        self._set_format((self._settings.format or DEFAULT_FORMAT).to_audio_format())
         self._items: deque[Item] = deque()
-        self._previous: str | None = None
+        self._previous_item_id: str | None = None
         self._has_uncommitted_audio = False
         self._committed_ms = self._position_ms
         """Position of the last commit."""
-        self._cleared: deque[tuple[int, int]] = deque()
+        self._cleared_ranges: deque[tuple[int, int]] = deque()
         """Start and end of each range of audio that the client cleared after the gateway had forwarded it."""
         self._event_id: str | None = None
         """Id of the client event that is being handled."""
@@ -199,24 +201,24 @@ class RealtimeSocket(ClientSocket):
         self._enqueue_messages([self._session_event("session.created")])
 
     @classmethod
-    def check(cls, query: QueryParams) -> None:
+    def check_query(cls, query: QueryParams) -> None:
         if query.get("intent", "transcription") != "transcription":
             raise Refusal(400, "bad request", "intent: only transcription is supported")
 
     # --- Messages from the client ----------------------------------------------------------------------------
 
-    async def _control(self, text: str) -> Close | None:
+    async def _handle_control(self, text: str) -> CloseReason | None:
         try:
-            event = Event.validate_json(text)
+            event = EVENT_ADAPTER.validate_json(text)
         except ValidationError as error:
-            self._event_id = event_id(text)
+            self._event_id = parse_event_id(text)
             problem = error.errors(include_url=False, include_input=False)[0]
             self._send_error(problem["msg"], ".".join(map(str, problem["loc"][1:])))
             return None
         self._event_id = event.event_id
-        if isinstance(event, Append):
+        if isinstance(event, AppendEvent):
             return await self._append(event.audio)
-        if isinstance(event, Update):
+        if isinstance(event, UpdateEvent):
             self._update(event.session.audio.input)
         elif event.type == "input_audio_buffer.commit":
             self._commit()
@@ -224,7 +226,7 @@ class RealtimeSocket(ClientSocket):
             self._clear()
         return None
 
-    async def _append(self, audio: str) -> Close | None:
+    async def _append(self, audio: str) -> CloseReason | None:
         slices: list[bytes] = []
         try:
             for begin in range(0, len(audio), SLICE_CHARACTERS):
@@ -242,10 +244,10 @@ class RealtimeSocket(ClientSocket):
             self._send_audio(each)
         return None
 
-    def _update(self, changes: Input) -> None:
+    def _update(self, changes: InputSettings) -> None:
         try:
             if changes.format:
-                self._set_format(changes.format.audio())
+                self._set_format(changes.format.to_audio_format())
             if changes.transcription and (language := changes.transcription.language):
                 check_language(self._gateway, language)
                 self._store_settings(language=language)
@@ -256,7 +258,7 @@ class RealtimeSocket(ClientSocket):
         except Refusal as refusal:
             self._send_error(refusal.detail, "session.audio.input.transcription.language", "unsupported_language")
             return
-        self._settings = self._settings.updated(changes)
+        self._settings = self._settings.merge(changes)
         self._enqueue_messages([self._session_event("session.updated")])
 
     def _store_settings(self, **fields: str) -> None:
@@ -282,26 +284,26 @@ class RealtimeSocket(ClientSocket):
 
     def _clear(self) -> None:
         """Discard the audio since the last commit."""
-        self._enqueue_messages([_event("input_audio_buffer.cleared")])
+        self._enqueue_messages([_build_event("input_audio_buffer.cleared")])
         self._framer = Framer(self._format)
         self._received_frames -= self._pacer.clear()
         begin, end = self._committed_ms, self._position_ms
         if end > begin:  # it has already been sent, so its transcript is suppressed
-            self._cleared.append((begin, end))
+            self._cleared_ranges.append((begin, end))
             self._items = deque(item for item in self._items if item.is_committed)
             self._send_commit()
         self._has_uncommitted_audio = False
 
     # --- Messages to the client --------------------------------------------------------------------------
 
-    def _messages(self, transcript: Transcript) -> Iterator[Json]:
+    def _convert_event(self, transcript: Transcript) -> Iterator[Json]:
         if self._is_cleared(transcript):
             return
         if transcript.kind is EventKind.SPEECH_STARTED:
             yield from self._speech_started_events(transcript)
         elif transcript.kind is EventKind.SPEECH_STOPPED and self._items and self._detects_turns:
             item = self._items[0]
-            yield _event("input_audio_buffer.speech_stopped", item_id=item.id, audio_end_ms=transcript.end_ms)
+            yield _build_event("input_audio_buffer.speech_stopped", item_id=item.id, audio_end_ms=transcript.end_ms)
             yield from self._committed_events(item)
         elif transcript.kind is EventKind.PARTIAL:
             yield from self._delta_events(transcript.committed)
@@ -310,9 +312,9 @@ class RealtimeSocket(ClientSocket):
 
     def _is_cleared(self, transcript: Transcript) -> bool:
         """Return True for a transcript of cleared audio, unless the client was notified that the audio is committed."""
-        while self._cleared and self._cleared[0][1] <= transcript.start_ms:
-            self._cleared.popleft()
-        if not self._cleared or transcript.start_ms < self._cleared[0][0]:
+        while self._cleared_ranges and self._cleared_ranges[0][1] <= transcript.start_ms:
+            self._cleared_ranges.popleft()
+        if not self._cleared_ranges or transcript.start_ms < self._cleared_ranges[0][0]:
             return False
         return not (self._detects_turns and self._items and self._items[0].start_ms == transcript.start_ms)
 
@@ -323,12 +325,12 @@ class RealtimeSocket(ClientSocket):
         if self._detects_turns:
             self._items.clear()
             item = self._new_item(transcript.start_ms)
-            yield _event("input_audio_buffer.speech_started", item_id=item.id, audio_start_ms=transcript.start_ms)
+            yield _build_event("input_audio_buffer.speech_started", item_id=item.id, audio_start_ms=transcript.start_ms)
 
     def _delta_events(self, text: str) -> Iterator[Json]:
         item = self._items[0] if self._items else self._new_item()
-        if delta := item.delta(text):
-            yield _event(f"{TRANSCRIPTION_EVENT}.delta", item_id=item.id, content_index=0, delta=delta)
+        if delta := item.take_delta(text):
+            yield _build_event(f"{TRANSCRIPTION_EVENT}.delta", item_id=item.id, content_index=0, delta=delta)
 
     def _final_events(self, transcript: Transcript) -> Iterator[Json]:
         yield from self._delta_events(transcript.text)
@@ -342,7 +344,7 @@ class RealtimeSocket(ClientSocket):
     def _completed_events(self, item: Item, *, immediately: bool = False) -> Iterator[Json]:
         if immediately or not item.is_committed:
             yield from self._committed_events(item)
-        yield _event(
+        yield _build_event(
             f"{TRANSCRIPTION_EVENT}.completed",
             item_id=item.id,
             content_index=0,
@@ -352,8 +354,8 @@ class RealtimeSocket(ClientSocket):
 
     def _committed_events(self, item: Item) -> Iterable[Json]:
         item.is_committed = True
-        previous, self._previous = self._previous, item.id
-        yield _event("input_audio_buffer.committed", item_id=item.id, previous_item_id=previous)
+        previous, self._previous_item_id = self._previous_item_id, item.id
+        yield _build_event("input_audio_buffer.committed", item_id=item.id, previous_item_id=previous)
 
     def _new_item(self, start_ms: int = -1) -> Item:
         self._items.append(Item(start_ms=start_ms))
@@ -364,15 +366,15 @@ class RealtimeSocket(ClientSocket):
         return self._settings.turn_detection is not None
 
     def _session_event(self, kind: str) -> Json:
-        return _event(kind, session=describe(self._arguments.session, self._settings))
+        return _build_event(kind, session=describe_session(self._arguments.session, self._settings))
 
     def _send_error(self, message: str, parameter: str, code: str = "invalid_value") -> None:
         """Report an invalid event to the client. The session continues."""
         error = {"type": "invalid_request_error", "code": code, "message": message, "param": parameter}
-        self._enqueue_messages([_event("error", error=error | {"event_id": self._event_id})])
+        self._enqueue_messages([_build_event("error", error=error | {"event_id": self._event_id})])
 
 
-def describe(session: Session, settings: Input) -> Json:
+def describe_session(session: Session, settings: InputSettings) -> Json:
     """Return a session in OpenAI's format."""
     return {
         "type": "transcription",
@@ -386,9 +388,9 @@ def describe(session: Session, settings: Input) -> Json:
 TRANSCRIPTION_EVENT = "conversation.item.input_audio_transcription"
 
 
-def _event(kind: str, **fields: Any) -> Json:  # noqa: ANN401  JSON
-    return {"type": kind, "event_id": _id("event"), **fields}
+def _build_event(kind: str, **fields: Any) -> Json:  # noqa: ANN401  JSON
+    return {"type": kind, "event_id": _generate_id("event"), **fields}
 
 
-def _id(kind: str) -> str:
+def _generate_id(kind: str) -> str:
     return f"{kind}_{secrets.token_hex(10)}"

@@ -42,29 +42,29 @@ def retry_after(seconds: int) -> dict[str, str]:
     return {"Retry-After": str(seconds)}
 
 
-def no_capacity(detail: str, elsewhere: Sequence[str] = ()) -> Refusal:
+def no_capacity_refusal(detail: str, elsewhere: Sequence[str] = ()) -> Refusal:
     """Return the refusal of a session if all hosts are full, draining or unavailable."""
     if elsewhere:
         detail += f", or at {' or '.join(elsewhere)}"
     return Refusal(503, "no capacity", detail, retry_after(5), elsewhere=elsewhere)
 
 
-def draining() -> Refusal:
+def draining_refusal() -> Refusal:
     """Return the refusal of new work while this process is stopping."""
     return Refusal(503, "draining", "this gateway is stopping; try again, and another answers", retry_after(1))
 
 
-def busy() -> Refusal:
+def busy_refusal() -> Refusal:
     """Return the refusal of a connection if this process has the maximum number of connections."""
     return Refusal(503, "busy", "this gateway has no connection left; try again, and another answers", retry_after(1))
 
 
-def store_unavailable() -> Refusal:
+def store_unavailable_refusal() -> Refusal:
     """Return the refusal of a request while the state store does not respond."""
     return Refusal(503, "state store away", "the state store does not answer; try again", retry_after(2))
 
 
-def unknown_session() -> Refusal:
+def unknown_session_refusal() -> Refusal:
     """Return the refusal of a request for a session that does not exist, or no longer exists."""
     return Refusal(404, "unknown session", "there is no such session; it may have ended some minutes ago")
 
@@ -86,7 +86,7 @@ async def handle_client_disconnect(_: HTTPConnection, __: Exception) -> Response
 
 async def handle_store_error(_: HTTPConnection, __: Exception) -> JSONResponse:
     """Return the response if the state store is unavailable for longer than the timeout of the store's client."""
-    return store_unavailable().response()
+    return store_unavailable_refusal().response()
 
 
 async def handle_archive_error(_: HTTPConnection, __: Exception) -> JSONResponse:

@@ -35,7 +35,7 @@ def notice_packet(kind: bytes, ssrc: int) -> bytes:
     return report + struct.pack(">BBHI", VERSION_2 | 1, 203, 1, ssrc)
 
 
-def first_frame() -> int:
+def first_frame_number() -> int:
     """Return the number of a stream's first frame, which is derived from the time of day.
 
     The number is never ahead of the clock of the session's next socket.
@@ -44,9 +44,9 @@ def first_frame() -> int:
     return time.time_ns() // (FRAME_MS * 1_000_000) + 1
 
 
-def rtp_timestamp(frame: int) -> int:
+def rtp_timestamp(frame_number: int) -> int:
     """Return a frame's RTP timestamp."""
-    return frame * CHUNK_FRAME_SAMPLES & 0xFFFFFFFF
+    return frame_number * CHUNK_FRAME_SAMPLES & 0xFFFFFFFF
 
 
 def milliseconds_between(first: int, second: int) -> int:
@@ -61,22 +61,22 @@ class RtpSender:
     therefore continues after the frames that it has sent.
     """
 
-    def __init__(self, ssrc: int, port: int, fleet: Fleet, frame: int) -> None:
+    def __init__(self, ssrc: int, port: int, fleet: Fleet, frame_number: int) -> None:
         self._ssrc = ssrc
         self._port = port
         self._fleet = fleet
         self._host: Host | None = None
-        self._frame = frame
+        self._frame = frame_number
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
 
     @property
     def has_host(self) -> bool:
-        return self._fleet.vad_host(self._host) is not None
+        return self._fleet.select_vad_host(self._host) is not None
 
     def send(self, payload: bytes) -> bool:
         """Send a frame or notice to the session's VAD host. Return False if no host is available."""
-        self._host = self._fleet.vad_host(self._host)
+        self._host = self._fleet.select_vad_host(self._host)
         if self._host is None:
             return False
         if payload in {COMMIT, BYE}:

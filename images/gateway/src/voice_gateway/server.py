@@ -14,16 +14,16 @@ from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import REALTIME_PATH
 from voice_gateway.apps import media_api, session_api
 from voice_gateway.archiver import Archiver
-from voice_gateway.audio_socket import MESSAGE_BYTES
+from voice_gateway.audio_socket import MAX_MESSAGE_BYTES
 from voice_gateway.gateway import Gateway
 from voice_gateway.prometheus_metrics import PrometheusMetrics
 from voice_gateway.public_hosts import PublicHosts
-from voice_gateway.realtime import EVENT_BYTES
+from voice_gateway.realtime import MAX_EVENT_BYTES
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.synthetic_call import SyntheticCaller
 from voice_gateway.usage_report import UsageReport
 from voice_runtime import tasks
-from voice_runtime.http import HEAD_BYTES, KEEP_ALIVE_S, MAX_IDLE_CONNECTIONS, PromptProtocol
+from voice_runtime.http import KEEP_ALIVE_S, MAX_HEAD_BYTES, MAX_IDLE_CONNECTIONS, HeadTimeoutProtocol
 from voice_runtime.metrics import Metrics
 from voice_runtime.protection import TaskProtection
 from voice_runtime.store import StoreSettings, connect
@@ -48,7 +48,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def listen(settings: GatewaySettings, port: int) -> socket.socket:
+def open_listener(settings: GatewaySettings, port: int) -> socket.socket:
     """Open a listening socket on a port.
 
     Raises:
@@ -60,15 +60,15 @@ def listen(settings: GatewaySettings, port: int) -> socket.socket:
     return listener
 
 
-def _server(app: Starlette, settings: GatewaySettings) -> _Server:
+def _create_server(app: Starlette, settings: GatewaySettings) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
-            http=PromptProtocol.with_connection_limit(),
-            ws=PacedWebSocket.with_limits({REALTIME_PATH: EVENT_BYTES}),
-            ws_max_size=MESSAGE_BYTES,
+            http=HeadTimeoutProtocol.with_connection_limit(),
+            ws=PacedWebSocket.with_limits({REALTIME_PATH: MAX_EVENT_BYTES}),
+            ws_max_size=MAX_MESSAGE_BYTES,
             ws_per_message_deflate=False,
-            h11_max_incomplete_event_size=HEAD_BYTES,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             timeout_keep_alive=KEEP_ALIVE_S,
             limit_concurrency=CONNECTIONS_PER_CALLER * settings.max_connections + MAX_IDLE_CONNECTIONS,
             timeout_graceful_shutdown=STOP_TIMEOUT_S,
@@ -88,13 +88,13 @@ async def serve(settings: GatewaySettings, store_settings: StoreSettings) -> Non
         OSError: A port is in use, or a password file cannot be read.
     """
     store = connect(store_settings)
-    gateway = Gateway(settings, store, _metrics(settings))
-    listeners = [listen(settings, port) for port in (settings.http_port, settings.media_port)]
-    servers = [_server(app, settings) for app in (session_api(gateway), media_api(gateway))]
+    gateway = Gateway(settings, store, _create_metrics(settings))
+    listeners = [open_listener(settings, port) for port in (settings.http_port, settings.media_port)]
+    servers = [_create_server(app, settings) for app in (session_api(gateway), media_api(gateway))]
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, gateway.draining.set)
     protection = TaskProtection(store, Tier.GATEWAY, lambda: gateway.connections > 0)
-    coroutines = [gateway.fleet.watch(), gateway.followers.run(), _publish(gateway), protection.run()]
+    coroutines = [gateway.fleet.watch(), gateway.followers.run(), _publish_metrics(gateway), protection.run()]
     if settings.media_tls:
         coroutines += [
             PublicHosts(settings.media_host, gateway.metrics, api_host=settings.api_host).run(),
@@ -112,14 +112,14 @@ async def serve(settings: GatewaySettings, store_settings: StoreSettings) -> Non
     for server in servers:
         server.should_exit = True
     await asyncio.gather(*server_tasks)
-    await tasks.cancel((*background, *tasks.other_tasks()))
+    await tasks.cancel_all((*background, *tasks.other_tasks()))
     await store.aclose()
     await asyncio.to_thread(gateway.traces.close)
     gateway.metrics.flush()
     log.info("stopped")
 
 
-def _metrics(settings: GatewaySettings) -> Metrics:
+def _create_metrics(settings: GatewaySettings) -> Metrics:
     if settings.prometheus_port is None:
         return Metrics(settings.deployment, settings.fleet)
     return PrometheusMetrics(settings.deployment, settings.fleet, settings.bind_address, settings.prometheus_port)
@@ -146,7 +146,7 @@ async def _wait_until_closed(gateway: Gateway) -> None:
         await asyncio.sleep(DRAIN_POLL_INTERVAL_S)
 
 
-async def _publish(gateway: Gateway) -> None:
+async def _publish_metrics(gateway: Gateway) -> None:
     while True:
         await asyncio.sleep(METRICS_INTERVAL_S)
         gateway.metrics.observe("OpenSockets", gateway.connections)

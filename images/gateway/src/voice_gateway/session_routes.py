@@ -17,7 +17,7 @@ from voice_blueprint.contract.media import CODECS, Codec
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import (
     EVENTS_PATH,
-    FULL_CELLS,
+    FULL_CELLS_PARAMETER,
     MAX_CALL_CHARACTERS,
     MAX_END_OF_TURN_MS,
     MAX_PROMPT_CHARACTERS,
@@ -26,13 +26,13 @@ from voice_blueprint.contract.session_api import (
     TOKEN_HEADER,
 )
 from voice_gateway.gateway import Gateway
-from voice_gateway.refusals import Refusal, draining, no_capacity, retry_after
+from voice_gateway.refusals import Refusal, draining_refusal, no_capacity_refusal, retry_after
 from voice_runtime import state
-from voice_runtime.media import GATEWAY_MEDIA, Media
+from voice_runtime.media import DEFAULT_MEDIA, MediaFormat
 from voice_runtime.redaction import Redaction
 from voice_runtime.sessions import Session, SessionKind, SessionState, TooManySessionsError, primary_language
 
-BODY_BYTES = 4096
+MAX_BODY_BYTES = 4096
 """Maximum size of a request, which has a few short fields."""
 BODY_TIMEOUT_S = 10.0
 MAX_SSRC_ATTEMPTS = 8
@@ -55,15 +55,15 @@ class MediaRequest(BaseModel):
     payload_type: int | None = None
     telephone_events: list[int] | None = None
 
-    def media(self) -> Media:
+    def to_media(self) -> MediaFormat:
         spec = CODECS[self.codec]
-        return Media(
+        return MediaFormat(
             self.codec,
             spec.rates[0] if self.rate is None else self.rate,
             spec.channels[0] if self.channels is None else self.channels,
             self.packet_ms,
             spec.payload_types[0] if self.payload_type is None else self.payload_type,
-            GATEWAY_MEDIA.telephone_events if self.telephone_events is None else tuple(self.telephone_events),
+            DEFAULT_MEDIA.telephone_events if self.telephone_events is None else tuple(self.telephone_events),
         )
 
 
@@ -83,20 +83,20 @@ class SessionRequest(BaseModel):
     call: str | None = Field(default=None, max_length=MAX_CALL_CHARACTERS)
 
 
-async def create(request: Request) -> Response:
+async def create_session(request: Request) -> Response:
     gateway: Gateway = request.app.state.gateway
-    caller = await gateway.callers.name(request)
+    caller = await gateway.callers.identify(request)
     await check_rate(gateway, caller)
-    session_request = await _read(request)
-    if location := await _other_cell(
-        gateway, session_request, session_request.call or caller, request.query_params.get(FULL_CELLS, "")
+    session_request = await _parse_request(request)
+    if location := await _redirect_url(
+        gateway, session_request, session_request.call or caller, request.query_params.get(FULL_CELLS_PARAMETER, "")
     ):
         return RedirectResponse(location, HTTPStatus.TEMPORARY_REDIRECT, {"Cache-Control": "no-store"})
     session = await open_session(gateway, caller, session_request)
     return JSONResponse(_session_body(gateway, session), status_code=201, headers={"Cache-Control": "no-store"})
 
 
-async def close(request: Request) -> Response:
+async def close_session(request: Request) -> Response:
     """Close a session. Its remaining speech is still transcribed."""
     gateway: Gateway = request.app.state.gateway
     session = await gateway.authenticate(request.path_params["id"], request.headers.get(TOKEN_HEADER))
@@ -129,7 +129,7 @@ async def open_session(
         raise Refusal(400, "no archive", "this deployment archives no transcripts; leave archive out")
     if decoded_here:
         _check_capacity(gateway, session_request)
-    session = await _open(gateway, caller, session_request, realtime)
+    session = await _open_with_free_ssrc(gateway, caller, session_request, realtime)
     gateway.metrics.count("SessionsCreated")
     log.info("session opened", extra={"fields": {"ssrc": session.ssrc, "kind": session.kind}})
     return session
@@ -142,8 +142,8 @@ async def check_rate(gateway: Gateway, caller: str) -> None:
         Refusal: The rate limit or the minutes of the day are exceeded, or this process is stopping.
     """
     if gateway.draining.is_set():
-        raise draining()
-    key = state.caller_creations(caller)
+        raise draining_refusal()
+    key = state.caller_creations_key(caller)
     async with gateway.store.pipeline(transaction=True) as pipe:
         pipe.incr(key)
         pipe.expire(key, 1, nx=True)
@@ -151,7 +151,7 @@ async def check_rate(gateway: Gateway, caller: str) -> None:
     limit = gateway.settings.caller_creations_per_s
     if created > limit:
         raise Refusal(429, "too many requests", f"a caller may open {limit} sessions a second", retry_after(1))
-    await gateway.usage.check(caller)
+    await gateway.usage.check_quota(caller)
 
 
 def check_language(gateway: Gateway, language: str | None) -> None:
@@ -170,14 +170,14 @@ def _check_media(session_request: SessionRequest) -> None:
         raise Refusal(400, "unsupported suite", "a WebSocket is encrypted by TLS; leave suite out, or take SRTP")
     if session_request.media is None:
         return
-    problem = session_request.media.media().problem
+    problem = session_request.media.to_media().problem
     if session_request.transport == "websocket":
         problem = "a WebSocket takes L16 at 16000 Hz, one channel, and no media; leave it out, or take SRTP"
     if problem:
         raise Refusal(400, "unsupported media", problem)
 
 
-async def _other_cell(gateway: Gateway, session_request: SessionRequest, call: str, full: str) -> str | None:
+async def _redirect_url(gateway: Gateway, session_request: SessionRequest, call: str, full_cells: str) -> str | None:
     """Return the URL of another cell that serves the call, or ``None`` if this cell serves the call.
 
     Args:
@@ -185,36 +185,36 @@ async def _other_cell(gateway: Gateway, session_request: SessionRequest, call: s
     """
     if gateway.cells is None:
         return None
-    names = gateway.cells.parse_names(full)
-    if missing_tier(gateway, session_request):
+    names = gateway.cells.parse_names(full_cells)
+    if tier_without_capacity(gateway, session_request):
         names.add(gateway.cells.own_name)
     cell = await gateway.cells.pick(call, names)
     if cell is None or cell == gateway.cells.own_name:
         return None
-    query = f"?{FULL_CELLS}={','.join(sorted(names))}" if names else ""
-    return f"{gateway.cells.api(cell)}{SESSIONS_PATH}{query}"
+    query = f"?{FULL_CELLS_PARAMETER}={','.join(sorted(names))}" if names else ""
+    return f"{gateway.cells.api_url(cell)}{SESSIONS_PATH}{query}"
 
 
-def missing_tier(gateway: Gateway, session_request: SessionRequest) -> Tier | None:
+def tier_without_capacity(gateway: Gateway, session_request: SessionRequest) -> Tier | None:
     """Return the tier without capacity for a session, or ``None`` if there is capacity."""
     if gateway.fleet.free_slots == 0:
         return Tier.ASR
-    if session_request.transport == "websocket" and gateway.fleet.vad_host() is None:
+    if session_request.transport == "websocket" and gateway.fleet.select_vad_host() is None:
         return Tier.VAD
     return None
 
 
 def _check_capacity(gateway: Gateway, session_request: SessionRequest) -> None:
-    missing = missing_tier(gateway, session_request)
+    missing = tier_without_capacity(gateway, session_request)
     if missing is None:
         return
     gateway.metrics.count("SessionsRefused")
-    raise no_capacity(
+    raise no_capacity_refusal(
         f"every {missing.upper()} host is full, draining or gone; try again", gateway.settings.other_regions
     )
 
 
-async def _read(request: Request) -> SessionRequest:
+async def _parse_request(request: Request) -> SessionRequest:
     try:
         return SessionRequest.model_validate_json(await read_body(request))
     except ValidationError as error:
@@ -230,16 +230,16 @@ async def read_body(request: Request) -> bytes:
         Refusal: The body is too large, or arrives too slowly.
     """
     headers = {"Connection": "close"}
-    too_large = Refusal(413, "body too large", f"a request has at most {BODY_BYTES} bytes", headers)
+    too_large = Refusal(413, "body too large", f"a request has at most {MAX_BODY_BYTES} bytes", headers)
     length = request.headers.get("Content-Length", "")
-    if length.isdigit() and int(length) > BODY_BYTES:
+    if length.isdigit() and int(length) > MAX_BODY_BYTES:
         raise too_large
     body = b""
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > BODY_BYTES:
+                if len(body) > MAX_BODY_BYTES:
                     raise too_large
     except TimeoutError:
         detail = f"the body did not come within {BODY_TIMEOUT_S:.0f} s"
@@ -247,7 +247,9 @@ async def read_body(request: Request) -> bytes:
     return body
 
 
-async def _open(gateway: Gateway, caller: str, session_request: SessionRequest, realtime: str | None) -> Session:
+async def _open_with_free_ssrc(
+    gateway: Gateway, caller: str, session_request: SessionRequest, realtime: str | None
+) -> Session:
     external = session_request.transport == "srtp"
     settings, limit = gateway.settings, gateway.settings.caller_sessions
     suite: str = session_request.suite or next(iter(SRTP_SUITES))
@@ -261,7 +263,7 @@ async def _open(gateway: Gateway, caller: str, session_request: SessionRequest, 
             caller=caller,
             expires_at=int(time.time()) + gateway.settings.session_max_s,
             srtp_key=base64.b64encode(secrets.token_bytes(SRTP_SUITES[suite])).decode() if external else None,
-            media=session_request.media.media() if session_request.media else GATEWAY_MEDIA,
+            media=session_request.media.to_media() if session_request.media else DEFAULT_MEDIA,
             language=session_request.language,
             end_of_turn_ms=settings.end_of_turn_ms
             if session_request.end_of_turn_ms is None
@@ -278,14 +280,16 @@ async def _open(gateway: Gateway, caller: str, session_request: SessionRequest, 
                 return session
         except TooManySessionsError as error:
             raise Refusal(429, "too many sessions", str(error), retry_after(5)) from None
-    raise no_capacity("no free synchronization source was found; try again")
+    raise no_capacity_refusal("no free synchronization source was found; try again")
 
 
 async def _reserve_slot(gateway: Gateway, session: Session) -> None:
     if not await gateway.reservations.acquire(session.ssrc, session.expires_at):
         await gateway.sessions.close(session)
         gateway.metrics.count("SessionsRefused")
-        raise no_capacity("every ASR host has as many sessions as it takes; try again", gateway.settings.other_regions)
+        raise no_capacity_refusal(
+            "every ASR host has as many sessions as it takes; try again", gateway.settings.other_regions
+        )
 
 
 def _session_body(gateway: Gateway, session: Session) -> dict[str, object]:

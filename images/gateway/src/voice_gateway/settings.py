@@ -6,7 +6,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from voice_blueprint.contract.session_api import AUDIO_PATH
-from voice_gateway.tokens import KEY_BYTES
+from voice_gateway.tokens import MIN_KEY_BYTES
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 
@@ -88,18 +88,18 @@ class GatewaySettings(BaseSettings):
     @classmethod
     def _check_key_length(cls, key: SecretStr) -> SecretStr:
         size = len(key.get_secret_value().encode())
-        if size < KEY_BYTES:
-            raise ValueError(f"has {size} bytes, at least {KEY_BYTES} are needed")
+        if size < MIN_KEY_BYTES:
+            raise ValueError(f"has {size} bytes, at least {MIN_KEY_BYTES} are needed")
         return key
 
     @field_validator("allowed_origins", "other_regions", mode="before")
     @classmethod
-    def _split(cls, addresses: object) -> object:
+    def _split_addresses(cls, addresses: object) -> object:
         return tuple(filter(None, addresses.split(","))) if isinstance(addresses, str) else addresses
 
     @field_validator("cells", mode="before")
     @classmethod
-    def _pair(cls, cells: object) -> object:
+    def _parse_cells(cls, cells: object) -> object:
         return dict(each.split("=", 1) for each in filter(None, cells.split(","))) if isinstance(cells, str) else cells
 
     @field_validator("caller_minutes_per_day", mode="before")
@@ -117,7 +117,7 @@ class GatewaySettings(BaseSettings):
             raise ValueError(f"VOICE_CELLS does not contain this cell, whose VOICE_API_URL is {self.api_url!r}")
         return self
 
-    def audio_url(self, session: str) -> str:
+    def audio_url(self, session_id: str) -> str:
         """Return the public URL of a session's WebSocket."""
         base_url = f"wss://{self.media_host}" if self.media_tls else f"ws://{self.media_host}:{self.media_port}"
-        return f"{base_url}{AUDIO_PATH.format(id=session)}"
+        return f"{base_url}{AUDIO_PATH.format(id=session_id)}"

@@ -24,26 +24,26 @@ class SlotReservations:
         self._store = store
         self._fleet = fleet
 
-    async def acquire(self, ssrc: int, until: float) -> bool:
+    async def acquire(self, ssrc: int, expires_at: float) -> bool:
         """Reserve a slot until a time (seconds since 1970). Return False if no slot is free.
 
         There are never more reservations than slots. Concurrent requests for the last free slot may all fail.
         """
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.zremrangebyscore(state.RESERVED_SLOTS, "-inf", time.time())
-            pipe.zadd(state.RESERVED_SLOTS, {str(ssrc): until}, nx=True)
+            pipe.zadd(state.RESERVED_SLOTS, {str(ssrc): expires_at}, nx=True)
             pipe.zcard(state.RESERVED_SLOTS)
             _, added, reserved = await pipe.execute()
         if added and reserved > self._fleet.slots:
             await self._store.zrem(state.RESERVED_SLOTS, str(ssrc))
             return False
-        await self.extend(ssrc, until)
+        await self.extend(ssrc, expires_at)
         return True
 
-    async def extend(self, ssrc: int, until: float) -> None:
+    async def extend(self, ssrc: int, expires_at: float) -> None:
         """Extend an existing reservation."""
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.zadd(state.RESERVED_SLOTS, {str(ssrc): until})
+            pipe.zadd(state.RESERVED_SLOTS, {str(ssrc): expires_at})
             pipe.expire(state.RESERVED_SLOTS, state.SESSION_RETENTION_S)
             await pipe.execute()
 

@@ -64,7 +64,7 @@ def request_token(settings: TokenSettings, client: httpx2.Client) -> Token:
     return Token.model_validate_json(response.raise_for_status().content)
 
 
-def refresh_file(settings: TokenSettings, client: httpx2.Client) -> float:
+def refresh_token_file(settings: TokenSettings, client: httpx2.Client) -> float:
     """Write a fresh token atomically, and return the seconds until the next token is due."""
     try:
         token = request_token(settings, client)
@@ -80,12 +80,12 @@ def refresh_file(settings: TokenSettings, client: httpx2.Client) -> float:
 
 def main() -> int:
     """Refresh the file until killed."""
-    settings = environment.read(TokenSettings)
-    logs.set_up()
+    settings = environment.read_settings(TokenSettings)
+    logs.set_up_logging()
     os.umask(0o027)
     with httpx2.Client(timeout=TIMEOUT_S) as client:
         while True:
-            time.sleep(refresh_file(settings, client))
+            time.sleep(refresh_token_file(settings, client))
 
 
 if __name__ == "__main__":

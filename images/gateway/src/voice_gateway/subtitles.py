@@ -14,8 +14,8 @@ from voice_runtime.transcripts import TimedWord
 SENTENCE_ENDS = (".", "?", "!", "\u3002", "\uff1f", "\uff01")
 SPEAKERS = "AB"
 """Speaker by channel, as OpenAI labels unknown speakers."""
-MAX_LENGTH_S = 7.0
-MAX_CHARACTERS = 84
+MAX_SUBTITLE_S = 7.0
+MAX_SUBTITLE_CHARACTERS = 84
 """Maximum length of a subtitle: two lines, which can be read in time."""
 
 
@@ -87,7 +87,7 @@ class FileTranscript:
         untimed_segments = (
             [Segment(result.text, round(segment.start_s, 3), round(segment.end_s, 3))] if result.text else []
         )
-        added = list(_segments(words)) or untimed_segments
+        added = list(_split_into_segments(words)) or untimed_segments
         self.words += words
         self.speech_s += segment.end_s - segment.start_s
         offset_ms = round(1000 * segment.start_s)
@@ -102,60 +102,61 @@ class FileTranscript:
         return {"type": "duration", "seconds": math.ceil(self.duration_s)}
 
 
-def _segments(words: Iterable[SpokenWord]) -> Iterator[Segment]:
+def _split_into_segments(words: Iterable[SpokenWord]) -> Iterator[Segment]:
     pending: list[SpokenWord] = []
     for word in words:
         characters = sum(len(each.word) + 1 for each in pending) + len(word.word)
-        if pending and (word.end - pending[0].start > MAX_LENGTH_S or characters > MAX_CHARACTERS):
-            yield _segment(pending)
+        if pending and (word.end - pending[0].start > MAX_SUBTITLE_S or characters > MAX_SUBTITLE_CHARACTERS):
+            yield _join_words(pending)
             pending = []
         pending.append(word)
         if word.word.endswith(SENTENCE_ENDS):
-            yield _segment(pending)
+            yield _join_words(pending)
             pending = []
     if pending:
-        yield _segment(pending)
+        yield _join_words(pending)
 
 
-def _segment(words: list[SpokenWord]) -> Segment:
+def _join_words(words: list[SpokenWord]) -> Segment:
     return Segment(" ".join(word.word for word in words), words[0].start, words[-1].end)
 
 
-def header(form: Format) -> str:
-    return "WEBVTT\n\n" if form is Format.VTT else ""
+def format_header(output_format: Format) -> str:
+    return "WEBVTT\n\n" if output_format is Format.VTT else ""
 
 
-def format_segments(form: Format, transcript: FileTranscript, added: list[Segment]) -> str:
+def format_segments(output_format: Format, transcript: FileTranscript, new_segments: list[Segment]) -> str:
     """Return the output of a format for added segments.
 
     For JSON, this is white space before the document, which keeps the connection alive.
     """
-    first = len(transcript.segments) - len(added) + 1
-    if form is Format.TEXT:
-        return "".join(f"{segment.text}\n" for segment in added)
-    if form is Format.SRT:
+    first = len(transcript.segments) - len(new_segments) + 1
+    if output_format is Format.TEXT:
+        return "".join(f"{segment.text}\n" for segment in new_segments)
+    if output_format is Format.SRT:
         return "".join(
-            f"{number}\n{_time_range(each, ',')}\n{each.text}\n\n" for number, each in enumerate(added, first)
+            f"{number}\n{_format_time_range(each, ',')}\n{each.text}\n\n"
+            for number, each in enumerate(new_segments, first)
         )
-    if form is Format.VTT:
-        return vtt(added)
+    if output_format is Format.VTT:
+        return format_vtt(new_segments)
     return "\n"
 
 
-def vtt(segments: Iterable[Segment]) -> str:
+def format_vtt(segments: Iterable[Segment]) -> str:
     """Return WebVTT cues, without the header."""
-    return "".join(f"{_time_range(each, '.')}\n{each.text}\n\n" for each in segments)
+    return "".join(f"{_format_time_range(each, '.')}\n{each.text}\n\n" for each in segments)
 
 
-def footer(form: Format, transcript: FileTranscript, *, words: bool) -> str:
+def format_footer(output_format: Format, transcript: FileTranscript, *, words: bool) -> str:
     """Return the output of a format after the last segment.
 
     Args:
         words: Whether verbose JSON contains words.
     """
-    if form is Format.JSON:
+    if output_format is Format.JSON:
         return json.dumps({"text": transcript.text, "usage": transcript.usage()})
-    if form is not Format.VERBOSE_JSON:
+    if output_format is not Format.VERBOSE_JSON:
         return ""
     # These fields are required, but not available from this engine, so they have neutral values.
     neutral_fields = {
@@ -181,7 +182,7 @@ def footer(form: Format, transcript: FileTranscript, *, words: bool) -> str:
     )
 
 
-def diarized_json(channels: Sequence[FileTranscript]) -> str:
+def format_diarized_json(channels: Sequence[FileTranscript]) -> str:
     """Return the transcript of a file with one speaker per channel, in chronological order."""
     spoken_words = sorted(
         (
@@ -207,11 +208,13 @@ def diarized_json(channels: Sequence[FileTranscript]) -> str:
     )
 
 
-def _time_range(segment: Segment, point: str) -> str:
-    return f"{_timestamp(segment.start, point)} --> {_timestamp(segment.end, point)}"
+def _format_time_range(segment: Segment, decimal_separator: str) -> str:
+    return (
+        f"{_format_timestamp(segment.start, decimal_separator)} --> {_format_timestamp(segment.end, decimal_separator)}"
+    )
 
 
-def _timestamp(at_s: float, point: str) -> str:
+def _format_timestamp(at_s: float, decimal_separator: str) -> str:
     milliseconds = round(1000 * at_s)
     minutes, seconds = divmod(milliseconds // 1000, 60)
-    return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}{point}{milliseconds % 1000:03d}"
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}{decimal_separator}{milliseconds % 1000:03d}"

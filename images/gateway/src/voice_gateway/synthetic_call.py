@@ -15,15 +15,15 @@ from websockets.exceptions import WebSocketException
 
 from voice_blueprint.contract.session_api import LISTEN_PATH
 from voice_gateway.gateway import Gateway
-from voice_gateway.refusals import Refusal, no_capacity
-from voice_gateway.session_routes import SessionRequest, missing_tier, open_session
+from voice_gateway.refusals import Refusal, no_capacity_refusal
+from voice_gateway.session_routes import SessionRequest, open_session, tier_without_capacity
 
 INTERVAL_S = 60.0
 TIMEOUT_S = 20.0
 """Timeout of a call, including its 2 s of audio."""
 CALLER_NAME = "synthetic"
 """Name under which the usage of synthetic calls is counted."""
-SPEECH = Path(__file__).with_name("speech.wav")
+SPEECH_FILE = Path(__file__).with_name("speech.wav")
 FRAME_S = 0.02
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class SyntheticCaller:
             public_url: Address of the public listener, such as ``wss://media.voice.example.com``.
         """
         self._gateway, self._url = gateway, public_url
-        with wave.open(str(SPEECH)) as file:
+        with wave.open(str(SPEECH_FILE)) as file:
             self._rate, self._audio = file.getframerate(), file.readframes(file.getnframes())
 
     async def run(self) -> None:
@@ -53,7 +53,7 @@ class SyntheticCaller:
         """Make one call, and return True if its speech was transcribed."""
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                text = await self._transcript()
+                text = await self._transcribe_speech()
         except (OSError, TimeoutError, WebSocketException, Refusal, RedisError) as error:
             text, reason = "", str(getattr(error, "detail", error)) or type(error).__name__
         else:
@@ -63,10 +63,12 @@ class SyntheticCaller:
         self._gateway.metrics.observe("SyntheticCallSucceeds", 1 if text else 0)
         return bool(text)
 
-    async def _transcript(self) -> str:
+    async def _transcribe_speech(self) -> str:
         gateway, request = self._gateway, SessionRequest(transport="websocket")
-        if missing := missing_tier(gateway, request):  # checked here, so that it is not counted as a caller's refusal
-            raise no_capacity(f"no {missing.upper()} host has a free slot")
+        if missing := tier_without_capacity(
+            gateway, request
+        ):  # checked here, so that it is not counted as a caller's refusal
+            raise no_capacity_refusal(f"no {missing.upper()} host has a free slot")
         session = await open_session(gateway, CALLER_NAME, request)
         token, _ = gateway.tokens.create(session.id)
         try:

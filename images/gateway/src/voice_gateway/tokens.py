@@ -14,11 +14,11 @@ import jwt
 
 ALGORITHM = "HS256"
 AUDIENCE = "voice-session"
-KEY_BYTES = 32
+MIN_KEY_BYTES = 32
 """Minimum length of the key, the size of the hash (RFC 7518, section 3.2)."""
 
 
-NAME = re.compile(r"[0-9a-f]{8}-[0-9a-f]{24}")
+SESSION_ID_PATTERN = re.compile(r"[0-9a-f]{8}-[0-9a-f]{24}")
 """Format of the ids that ``SessionTokens.create_session_id`` returns."""
 
 
@@ -47,8 +47,8 @@ class SessionTokens:
 
     def __post_init__(self) -> None:
         size = len(self.key.encode())
-        if size < KEY_BYTES:
-            raise ValueError(f"the token key has {size} bytes, HMAC-SHA256 needs {KEY_BYTES}")
+        if size < MIN_KEY_BYTES:
+            raise ValueError(f"the token key has {size} bytes, HMAC-SHA256 needs {MIN_KEY_BYTES}")
 
     def create(self, session: str, now: datetime | None = None) -> tuple[str, datetime]:
         """Create a token for a session, and return the token and its expiry."""
@@ -57,7 +57,7 @@ class SessionTokens:
         claims = {"sub": session, "aud": AUDIENCE, "iat": issued_at, "exp": expires_at}
         return jwt.encode(claims, self.key, algorithm=ALGORITHM), expires_at
 
-    def verify(self, token: str, session: str) -> None:
+    def verify(self, token: str, session_id: str) -> None:
         """Verify a token for a session.
 
         Raises:
@@ -78,10 +78,10 @@ class SessionTokens:
             ) from None
         except (jwt.InvalidTokenError, RecursionError) as error:  # raised for JSON that is nested too deeply
             raise TokenError(f"the token is not valid: {type(error).__name__}") from None
-        if claims["sub"] != session:
+        if claims["sub"] != session_id:
             raise ForeignTokenError("the token belongs to another session")
 
-    def unverified_session(self, token: str) -> str | None:
+    def unverified_session_id(self, token: str) -> str | None:
         """Return the session id in an unverified token, or ``None`` if it is not a session token."""
         try:
             claims = jwt.decode(token, options={"verify_signature": False})
@@ -92,20 +92,20 @@ class SessionTokens:
     def create_session_id(self, ssrc: int) -> str:
         """Return a new id for a session, from which only gateways can derive the session's SSRC."""
         nonce = secrets.token_hex(12)
-        return f"{ssrc ^ self._mask(nonce):08x}-{nonce}"
+        return f"{ssrc ^ self._ssrc_mask(nonce):08x}-{nonce}"
 
-    def ssrc_for(self, session: str) -> int:
+    def ssrc_for(self, session_id: str) -> int:
         """Return the SSRC of a session whose token has been verified.
 
         Raises:
             TokenError: The id was not created by a gateway.
         """
-        if not NAME.fullmatch(session):
+        if not SESSION_ID_PATTERN.fullmatch(session_id):
             raise TokenError("the token is for no session of a gateway")
-        masked, _, nonce = session.partition("-")
-        return int(masked, 16) ^ self._mask(nonce)
+        masked, _, nonce = session_id.partition("-")
+        return int(masked, 16) ^ self._ssrc_mask(nonce)
 
-    def _mask(self, nonce: str) -> int:
+    def _ssrc_mask(self, nonce: str) -> int:
         return int.from_bytes(hmac.digest(self.key.encode(), f"ssrc {nonce}".encode(), "sha256")[:4], "big")
 
     def __repr__(self) -> str:

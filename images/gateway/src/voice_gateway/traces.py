@@ -20,20 +20,20 @@ from opentelemetry.trace import Span, set_span_in_context
 from voice_runtime.sessions import Session
 from voice_runtime.transcripts import Transcript
 
-NS = 1_000_000_000
+NS_PER_S = 1_000_000_000
 STAGES = ("ingest", "queue", "encode", "decode", "turn")
 """Stages of an engine, in order. In the last stage, a transcript waits for the end of the turn. Other durations of a
 final are not sequential."""
 
 
-class _Ids(RandomIdGenerator):
+class _TraceIdGenerator(RandomIdGenerator):
     """Generates random span ids, but uses a trace id that is derived from the session."""
 
     def __init__(self) -> None:
-        self.trace = 0
+        self.trace_id = 0
 
     def generate_trace_id(self) -> int:
-        return self.trace
+        return self.trace_id
 
 
 class Traces:
@@ -42,7 +42,7 @@ class Traces:
     def __init__(self, endpoint: str, share: float, deployment: str) -> None:
         """Send traces to an endpoint. If it is empty, nothing is traced."""
         self._calls: dict[int, CallTrace] = {}
-        self._ids = _Ids()
+        self._ids = _TraceIdGenerator()
         self._provider: TracerProvider | None = None
         if endpoint:
             resource_attributes = {"service.name": "voice-gateway", "deployment.environment.name": deployment}
@@ -62,14 +62,14 @@ class Traces:
         """
         if self._provider is None:
             return None
-        self._ids.trace = trace_id(session.id)
+        self._ids.trace_id = trace_id(session.id)
         clock = Clock()
         tracer = self._provider.get_tracer("voice_gateway")
-        span = tracer.start_span("call", start_time=clock.at(requested_at), attributes={"session": session.id})
+        span = tracer.start_span("call", start_time=clock.epoch_ns(requested_at), attributes={"session": session.id})
         if not span.is_recording():
             return None
         call = self._calls[session.ssrc] = CallTrace(span, time.monotonic(), self._provider, clock)
-        call.add("admit", requested_at, call.admitted_at)
+        call.add_span("admit", requested_at, call.admitted_at)
         return call
 
     def get(self, ssrc: int) -> "CallTrace | None":
@@ -94,8 +94,8 @@ class Clock:
     def __init__(self) -> None:
         self._offset_ns = time.time_ns() - time.monotonic_ns()
 
-    def at(self, monotonic_s: float) -> int:
-        return self._offset_ns + round(monotonic_s * NS)
+    def epoch_ns(self, monotonic_s: float) -> int:
+        return self._offset_ns + round(monotonic_s * NS_PER_S)
 
 
 @dataclass
@@ -112,18 +112,22 @@ class CallTrace:
     _provider: TracerProvider
     _clock: Clock
 
-    def add(self, name: str, started_at: float, ended_at: float, parent: Span | None = None, **attributes: str) -> Span:
+    def add_span(
+        self, name: str, started_at: float, ended_at: float, parent: Span | None = None, **attributes: str
+    ) -> Span:
         """Add a completed span."""
         span = self._provider.get_tracer("voice_gateway").start_span(
             name,
             set_span_in_context(parent or self.span),
-            start_time=self._clock.at(started_at),
+            start_time=self._clock.epoch_ns(started_at),
             attributes={name.replace("_", "."): value for name, value in attributes.items()},
         )
-        span.end(self._clock.at(max(started_at, ended_at)))
+        span.end(self._clock.epoch_ns(max(started_at, ended_at)))
         return span
 
-    def add_final(self, transcript: Transcript, sent_at: float, last_chunk_received_at: float, read_at: float) -> None:
+    def add_utterance(
+        self, transcript: Transcript, sent_at: float, last_chunk_received_at: float, read_at: float
+    ) -> None:
         """Add the span of an utterance, from its last frame to its final, and a span for each stage.
 
         Args:
@@ -132,18 +136,18 @@ class CallTrace:
             last_chunk_received_at: Time at which the engine received the last chunk.
             read_at: Time at which the final was read.
         """
-        utterance_span = self.add("utterance", sent_at, read_at, utterance=str(transcript.utterance))
+        utterance_span = self.add_span("utterance", sent_at, read_at, utterance=str(transcript.utterance))
         durations_s = {stage: transcript.stages_ms[stage] / 1000 for stage in STAGES if stage in transcript.stages_ms}
         # The final was written shortly before it was read.
         at = max(sent_at, min(last_chunk_received_at, read_at - sum(durations_s.values())))
-        self.add("vad end, ship", sent_at, at, utterance_span)
+        self.add_span("vad end, ship", sent_at, at, utterance_span)
         for stage, duration_s in durations_s.items():
             ended_at = min(read_at, at + duration_s)
-            self.add(stage, at, ended_at, utterance_span)
+            self.add_span(stage, at, ended_at, utterance_span)
             at = ended_at
-        self.add("commit", at, read_at, utterance_span)
+        self.add_span("commit", at, read_at, utterance_span)
 
 
-def trace_id(session: str) -> int:
+def trace_id(session_id: str) -> int:
     """Return the id of a session's trace."""
-    return int.from_bytes(hashlib.sha256(session.encode()).digest()[:16], "big")
+    return int.from_bytes(hashlib.sha256(session_id.encode()).digest()[:16], "big")

@@ -9,29 +9,29 @@ from voice_blueprint.contract.session_api import ARCHIVE_CONTENT_TYPE
 from voice_gateway.archive import Archive, ArchivedTranscript
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, retry_after
-from voice_gateway.tokens import NAME
+from voice_gateway.tokens import SESSION_ID_PATTERN
 
 FORMATS = ("jsonl", "vtt")
-PRIVATE = {"Cache-Control": "no-store"}
+NO_STORE_HEADERS = {"Cache-Control": "no-store"}
 
 
-async def read(request: Request) -> Response:
+async def read_transcript(request: Request) -> Response:
     """Return a transcript to the caller who opened its session, as JSON lines or as WebVTT."""
     form = request.query_params.get("format", FORMATS[0])
     if form not in FORMATS:
         raise Refusal(400, "bad request", f"format: {form[:20]!r} is not one of {', '.join(FORMATS)}")
     transcript = await _authorized_transcript(request)
     if form == "vtt":
-        return PlainTextResponse(transcript.vtt(), media_type="text/vtt", headers=PRIVATE)
+        return PlainTextResponse(transcript.to_vtt(), media_type="text/vtt", headers=NO_STORE_HEADERS)
     lines = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in transcript.lines)
-    return Response(lines, media_type=ARCHIVE_CONTENT_TYPE, headers=PRIVATE)
+    return Response(lines, media_type=ARCHIVE_CONTENT_TYPE, headers=NO_STORE_HEADERS)
 
 
-async def delete(request: Request) -> Response:
+async def delete_transcript(request: Request) -> Response:
     """Delete a transcript of the caller. The index entry remains, but contains none of the text."""
     transcript = await _authorized_transcript(request)
     gateway: Gateway = request.app.state.gateway
-    await _archive(gateway).delete(transcript.session.id)
+    await _require_archive(gateway).delete(transcript.session.id)
     return Response(status_code=204)
 
 
@@ -42,9 +42,9 @@ async def _authorized_transcript(request: Request) -> ArchivedTranscript:
         Refusal: The transcript does not exist, or belongs to another caller. The response is the same in both cases.
     """
     gateway: Gateway = request.app.state.gateway
-    caller = await gateway.callers.name(request)
-    archive, name = _archive(gateway), request.path_params["id"]
-    if NAME.fullmatch(name):
+    caller = await gateway.callers.identify(request)
+    archive, name = _require_archive(gateway), request.path_params["id"]
+    if SESSION_ID_PATTERN.fullmatch(name):
         transcript = await archive.read(name)
         if transcript is not None and transcript.session.caller == caller:
             return transcript
@@ -55,7 +55,7 @@ async def _authorized_transcript(request: Request) -> ArchivedTranscript:
     raise Refusal(404, "unknown transcript", "there is no such transcript, or it is kept no longer")
 
 
-def _archive(gateway: Gateway) -> Archive:
+def _require_archive(gateway: Gateway) -> Archive:
     if gateway.archive is None:
         raise Refusal(404, "no archive", "this deployment archives no transcripts")
     return gateway.archive

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 
 from voice_blueprint.contract.session_api import MAX_PROMPT_CHARACTERS
 from voice_gateway.audio import MAX_CHANNELS
-from voice_gateway.bearer import caller_for_request
+from voice_gateway.bearer import authenticate_request
 from voice_gateway.decoder_process import NoChannelError
 from voice_gateway.file_transcription import (
     CLOSE_HEADERS,
@@ -32,7 +32,15 @@ from voice_gateway.file_transcription import (
 from voice_gateway.gateway import UPLOAD_TIMEOUT_S, Gateway
 from voice_gateway.refusals import Refusal, openai_error, openai_response
 from voice_gateway.session_routes import Language
-from voice_gateway.subtitles import MEDIA_TYPES, FileTranscript, Format, diarized_json, footer, format_segments, header
+from voice_gateway.subtitles import (
+    MEDIA_TYPES,
+    FileTranscript,
+    Format,
+    format_diarized_json,
+    format_footer,
+    format_header,
+    format_segments,
+)
 
 MODEL = "whisper"
 MODEL_DESCRIPTION = {"id": MODEL, "object": "model", "created": 0, "owned_by": "voice-serve"}
@@ -55,19 +63,19 @@ class TranscriptionForm(BaseModel):
         return Hints(self.language, words[:MAX_PROMPT_CHARACTERS])
 
 
-async def models(request: Request) -> Response:
+async def list_models(request: Request) -> Response:
     """Respond with the list of models, which contains one model regardless of the engine."""
     return await _model_response(request, {"object": "list", "data": [MODEL_DESCRIPTION]})
 
 
-async def model(request: Request) -> Response:
+async def get_model(request: Request) -> Response:
     """Respond with the description of a model."""
     return await _model_response(request, MODEL_DESCRIPTION if request.path_params["model"] == MODEL else None)
 
 
 async def _model_response(request: Request, body: dict[str, Any] | None) -> Response:
     try:
-        await caller_for_request(request.app.state.gateway, request)
+        await authenticate_request(request.app.state.gateway, request)
     except Refusal as refusal:
         return openai_response(refusal)
     if body is None:
@@ -87,19 +95,19 @@ async def transcribe(request: Request) -> Response:
 
 async def _transcribe(request: Request, upload: Upload, resources: contextlib.AsyncExitStack) -> Response:
     gateway: Gateway = request.app.state.gateway
-    caller = await caller_for_request(gateway, request)
-    resources.enter_context(gateway.connection())
+    caller = await authenticate_request(gateway, request)
+    resources.enter_context(gateway.count_connection())
     async with admit_upload(gateway, caller):
-        upload.check(request)
-        options, file = await _read(request, resources)
+        upload.check_declared_size(request)
+        options, file = await _read_form(request, resources)
     await resources.enter_async_context(decoding_slot(gateway))
     transcripts = [
         FileTranscript() for _ in range(MAX_CHANNELS if options.response_format is Format.DIARIZED_JSON else 1)
     ]
     if options.response_format is Format.DIARIZED_JSON:
-        output = _diarized(gateway, options, file, transcripts)
+        output = _generate_diarized(gateway, options, file, transcripts)
     else:
-        output = (_events if options.stream else _document)(gateway, options, file, transcripts[0])
+        output = (_generate_events if options.stream else _generate_document)(gateway, options, file, transcripts[0])
     resources.push_async_callback(gateway.usage.count_file, caller, transcripts)
     lines = await resources.enter_async_context(contextlib.aclosing(output))
     first = await upload.run_until_disconnect(anext(lines))
@@ -107,7 +115,7 @@ async def _transcribe(request: Request, upload: Upload, resources: contextlib.As
     return StartedResponse(first, lines, resources.pop_all(), media_type)
 
 
-async def _read(request: Request, resources: contextlib.AsyncExitStack) -> tuple[TranscriptionForm, IO[bytes]]:
+async def _read_form(request: Request, resources: contextlib.AsyncExitStack) -> tuple[TranscriptionForm, IO[bytes]]:
     try:
         async with asyncio.timeout(UPLOAD_TIMEOUT_S):
             form = await resources.enter_async_context(request.form(max_files=1, max_fields=32))
@@ -129,18 +137,18 @@ async def _read(request: Request, resources: contextlib.AsyncExitStack) -> tuple
     return options, file.file
 
 
-async def _document(
+async def _generate_document(
     gateway: Gateway, options: TranscriptionForm, file: IO[bytes], transcript: FileTranscript
 ) -> AsyncGenerator[str]:
     form = options.response_format
-    begin = header(form)
+    begin = format_header(form)
     async for added in transcribe_file(gateway, options.hints, file, transcript):
         yield begin + format_segments(form, transcript, added)
         begin = ""
-    yield begin + footer(form, transcript, words="word" in options.timestamp_granularities)
+    yield begin + format_footer(form, transcript, words="word" in options.timestamp_granularities)
 
 
-async def _diarized(
+async def _generate_diarized(
     gateway: Gateway, options: TranscriptionForm, file: IO[bytes], transcripts: list[FileTranscript]
 ) -> AsyncGenerator[str]:
     """Yield a document whose speakers are the channels of the file.
@@ -157,25 +165,27 @@ async def _diarized(
         raise Refusal(
             400, "bad request", "response_format: diarized_json needs a channel for each speaker, and this file has one"
         ) from None
-    yield diarized_json(transcripts)
+    yield format_diarized_json(transcripts)
 
 
-async def _events(
+async def _generate_events(
     gateway: Gateway, options: TranscriptionForm, file: IO[bytes], transcript: FileTranscript
 ) -> AsyncGenerator[str]:
     is_first = True
     try:
         async for added in transcribe_file(gateway, options.hints, file, transcript):
             for segment in added:
-                yield _event(type="transcript.text.delta", delta=segment.text if is_first else f" {segment.text}")
+                yield _format_event(
+                    type="transcript.text.delta", delta=segment.text if is_first else f" {segment.text}"
+                )
                 is_first = False
     except Refusal as refusal:
         if is_first:
             raise
-        yield _event(error=openai_error(refusal))
+        yield _format_event(error=openai_error(refusal))
         return
-    yield _event(type="transcript.text.done", text=transcript.text)
+    yield _format_event(type="transcript.text.done", text=transcript.text)
 
 
-def _event(**fields: Any) -> str:  # noqa: ANN401  JSON
+def _format_event(**fields: Any) -> str:  # noqa: ANN401  JSON
     return f"data: {json.dumps(fields)}\n\n"

@@ -58,9 +58,9 @@ class Usage:
         self._sessions = Sessions(store)
         self._metrics = metrics
         self._seconds_per_day = 60 * minutes_per_day
-        self._settling: set[asyncio.Task[None]] = set()
+        self._report_tasks: set[asyncio.Task[None]] = set()
 
-    async def check(self, caller: str) -> None:
+    async def check_quota(self, caller: str) -> None:
         """Raise an error if a caller may not send any more audio today.
 
         Raises:
@@ -68,7 +68,7 @@ class Usage:
         """
         if not self._seconds_per_day:
             return
-        used: Any = await self._store.hget(state.caller_usage(caller, _day()), "audio_s")
+        used: Any = await self._store.hget(state.caller_usage_key(caller, _current_day()), "audio_s")
         if float(used or 0) >= self._seconds_per_day:
             headers = {"Retry-After": str(86_400 - int(time.time()) % 86_400)}
             raise Refusal(429, "daily quota", self.quota_message, headers)
@@ -81,7 +81,7 @@ class Usage:
     async def count_audio(self, session: Session, audio_s: float) -> bool:
         """Count audio of a session, and return True if the caller may send more audio today."""
         await self._sessions.add_audio(session, audio_s)
-        used = await self._add(session.caller, UsageAmounts(audio_s=audio_s))
+        used = await self._add_amounts(session.caller, UsageAmounts(audio_s=audio_s))
         return not self._seconds_per_day or used < self._seconds_per_day
 
     def schedule_report(self, session: Session, timeout_s: float) -> None:
@@ -93,8 +93,8 @@ class Usage:
             timeout_s: Time after which the session ends unless the caller reconnects.
         """
         task = asyncio.get_running_loop().create_task(self._report_usage(session, timeout_s + FINALS_TIMEOUT_S))
-        self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
+        self._report_tasks.add(task)
+        task.add_done_callback(self._report_tasks.discard)
 
     async def count_file(self, caller: str, channels: Sequence[FileTranscript]) -> None:
         """Count the transcribed part of a caller's file."""
@@ -105,8 +105,8 @@ class Usage:
         )
         if used.audio_s:
             with contextlib.suppress(RedisError):
-                await self._add(caller, used)
-            self._report(caller, "", used)
+                await self._add_amounts(caller, used)
+            self._log_usage(caller, "", used)
 
     async def _report_usage(self, session: Session, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
@@ -124,36 +124,36 @@ class Usage:
                 return
             # A gateway's sockets have counted their audio on arrival.
             already_counted_s = used.audio_s if record.kind is SessionKind.GATEWAY else 0.0
-            await self._add(session.caller, replace(used, audio_s=used.audio_s - already_counted_s))
-            self._report(session.caller, session.id, used)
+            await self._add_amounts(session.caller, replace(used, audio_s=used.audio_s - already_counted_s))
+            self._log_usage(session.caller, session.id, used)
 
-    async def _add(self, caller: str, used: UsageAmounts) -> float:
+    async def _add_amounts(self, caller: str, amounts: UsageAmounts) -> float:
         """Add to a caller's usage of the day, and return the day's total audio in seconds."""
-        day = _day()
-        key, callers = state.caller_usage(caller, day), state.day_callers(day)
+        day = _current_day()
+        key, callers = state.caller_usage_key(caller, day), state.day_callers_key(day)
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.hincrbyfloat(key, "audio_s", used.audio_s)
-            pipe.hincrbyfloat(key, "speech_s", used.speech_s)
-            pipe.hincrby(key, "characters", used.characters)
+            pipe.hincrbyfloat(key, "audio_s", amounts.audio_s)
+            pipe.hincrbyfloat(key, "speech_s", amounts.speech_s)
+            pipe.hincrby(key, "characters", amounts.characters)
             pipe.sadd(callers, caller)
             for each in (key, callers):
                 pipe.expire(each, state.USAGE_RETENTION_S)
             total, *_ = await pipe.execute()
         return float(total)
 
-    def _report(self, caller: str, session: str, used: UsageAmounts) -> None:
-        self._metrics.observe("AudioSeconds", used.audio_s)
-        self._metrics.observe("SpeechSeconds", used.speech_s)
-        self._metrics.observe("TranscribedCharacters", used.characters)
+    def _log_usage(self, caller: str, session_id: str, amounts: UsageAmounts) -> None:
+        self._metrics.observe("AudioSeconds", amounts.audio_s)
+        self._metrics.observe("SpeechSeconds", amounts.speech_s)
+        self._metrics.observe("TranscribedCharacters", amounts.characters)
         fields = {
             "caller": caller,
-            "session": session,
-            "audio_s": round(used.audio_s, 2),
-            "speech_s": round(used.speech_s, 2),
-            "characters": used.characters,
+            "session": session_id,
+            "audio_s": round(amounts.audio_s, 2),
+            "speech_s": round(amounts.speech_s, 2),
+            "characters": amounts.characters,
         }
         log.info("usage", extra={"fields": fields})
 
 
-def _day() -> str:
+def _current_day() -> str:
     return datetime.now(UTC).date().isoformat()

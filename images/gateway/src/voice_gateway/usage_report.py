@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from voice_gateway.archive import Archive
 from voice_runtime import state
-from voice_runtime.replies import text, texts
+from voice_runtime.replies import decode_fields, decode_text
 
 INTERVAL_S = 60.0
 REPORT_DELAY = timedelta(minutes=15)
@@ -63,25 +63,25 @@ class UsageReport:
         newest = (now - REPORT_DELAY).date()
         for days in range(MAX_DAYS, 0, -1):
             day = newest - timedelta(days=days)
-            claim = state.day_report(day.isoformat())
+            claim = state.day_report_key(day.isoformat())
             if not await self._store.set(claim, "1", nx=True, ex=CLAIM_TTL_S):
                 continue
-            if rows := await self._rows(day.isoformat()):
+            if rows := await self._read_rows(day.isoformat()):
                 async with asyncio.timeout(CLAIM_TTL_S / 2):
                     await self._archive.write_usage(day, to_csv(rows))
             await self._store.expire(claim, state.USAGE_RETENTION_S)
 
-    async def _rows(self, day: str) -> list[dict[str, str]]:
-        members: Any = await self._store.sunion([state.day_callers(day), state.agent_day_callers(day)])
-        callers = sorted(map(text, members))
+    async def _read_rows(self, day: str) -> list[dict[str, str]]:
+        members: Any = await self._store.sunion([state.day_callers_key(day), state.agent_day_callers_key(day)])
+        callers = sorted(map(decode_text, members))
         rows = []
         for begin in range(0, len(callers), BATCH_SIZE):
             batch = callers[begin : begin + BATCH_SIZE]
             async with self._store.pipeline(transaction=False) as pipe:
                 for caller in batch:
-                    pipe.hgetall(state.caller_usage(caller, day))
-                    pipe.hgetall(state.agent_usage(caller, day))
-                records = [texts(record) for record in await pipe.execute()]
+                    pipe.hgetall(state.caller_usage_key(caller, day))
+                    pipe.hgetall(state.agent_usage_key(caller, day))
+                records = [decode_fields(record) for record in await pipe.execute()]
             rows += [
                 {"date": day, "caller": caller, **audio_fields, **agent_fields}
                 for caller, audio_fields, agent_fields in zip(batch, records[::2], records[1::2], strict=True)

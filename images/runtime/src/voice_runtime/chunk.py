@@ -18,7 +18,7 @@ from voice_blueprint.contract.chunk import (
 
 DATAGRAM_BYTES = CHUNK_HEADER.size + CHUNK_PAYLOAD_BYTES
 ALL_FLAGS = sum(ChunkFlag)
-CAPACITY = {ChunkKind.LOG_MEL: CHUNK_MEL_FRAMES, ChunkKind.PCM16: CHUNK_SAMPLES}
+MAX_COUNT = {ChunkKind.LOG_MEL: CHUNK_MEL_FRAMES, ChunkKind.PCM16: CHUNK_SAMPLES}
 """Maximum ``count`` of each kind."""
 
 
@@ -76,21 +76,21 @@ class AudioChunk:
         if len(datagram) != DATAGRAM_BYTES:
             raise MalformedChunkError(MalformedReason.LENGTH)
         session, number, sequence, kind, flags, count = CHUNK_HEADER.unpack_from(datagram)
-        if kind not in CAPACITY:
+        if kind not in MAX_COUNT:
             raise MalformedChunkError(MalformedReason.KIND)
         if flags & ~ALL_FLAGS:
             raise MalformedChunkError(MalformedReason.FLAGS)
-        if count > CAPACITY[kind]:
+        if count > MAX_COUNT[kind]:
             raise MalformedChunkError(MalformedReason.COUNT)
-        return cls(session, sequence, ChunkFlag(flags), _values(datagram, ChunkKind(kind), count), number)
+        return cls(session, sequence, ChunkFlag(flags), _read_values(datagram, ChunkKind(kind), count), number)
 
-    def datagram(self) -> bytes:
+    def to_datagram(self) -> bytes:
         """Return the chunk in wire format. The unused part of ``values`` is zero."""
         header = CHUNK_HEADER.pack(self.session, self.number, self.sequence, self.kind, self.flags, len(self.values))
         return (header + self.values.tobytes()).ljust(DATAGRAM_BYTES, b"\0")
 
 
-def _values(datagram: bytes | memoryview, kind: ChunkKind, count: int) -> NDArray[np.float32] | NDArray[np.int16]:
+def _read_values(datagram: bytes | memoryview, kind: ChunkKind, count: int) -> NDArray[np.float32] | NDArray[np.int16]:
     if kind is ChunkKind.PCM16:
         return np.frombuffer(datagram, "<i2", count, CHUNK_HEADER.size)
     mel = np.frombuffer(datagram, "<f4", count * CHUNK_MEL_BINS, CHUNK_HEADER.size).reshape(count, CHUNK_MEL_BINS)

@@ -12,26 +12,26 @@ EXIT_CODE = 2
 SettingsType = TypeVar("SettingsType", bound=BaseSettings)
 
 
-def read(kind: type[SettingsType]) -> SettingsType:
+def read_settings(settings_type: type[SettingsType]) -> SettingsType:
     """Return settings from the environment, or report each invalid variable and exit.
 
     Raises:
         SystemExit: A variable is missing or invalid.
     """
     try:
-        return kind()
+        return settings_type()
     except ValidationError as error:
-        for problem in problems(kind, error):
+        for problem in describe_problems(settings_type, error):
             sys.stderr.write(f"{problem}\n")
         raise SystemExit(EXIT_CODE) from None
 
 
-def problems(kind: type[BaseSettings], error: ValidationError) -> list[str]:
+def describe_problems(settings_type: type[BaseSettings], error: ValidationError) -> list[str]:
     """Return a description of each invalid variable with its permitted values.
 
     The value of a secret is not included.
     """
-    prefix = kind.model_config.get("env_prefix", "")
+    prefix = settings_type.model_config.get("env_prefix", "")
     messages = []
     for detail in error.errors(include_url=False, include_context=False):
         message = detail["msg"].removeprefix("Value error, ")
@@ -42,7 +42,7 @@ def problems(kind: type[BaseSettings], error: ValidationError) -> list[str]:
         variable = f"{prefix}{field}".upper()
         if detail["type"] == "missing":
             messages.append(f"{variable} is not set")
-        elif "Secret" in str(kind.model_fields[field].annotation):
+        elif "Secret" in str(settings_type.model_fields[field].annotation):
             messages.append(f"{variable}: {message}")
         else:
             messages.append(f"{variable}={str(detail['input'])[:80]!r}: {message}")

@@ -16,14 +16,14 @@ SAMPLE_RATE = 16000
 WINDOW_SAMPLES = 400
 HOP_SAMPLES = 160
 HOP_MS = 10
-PADDING = WINDOW_SAMPLES // 2
+PADDING_SAMPLES = WINDOW_SAMPLES // 2
 MIN_ENERGY = 1e-10
 
-Rows = NDArray[np.float32]
+FeatureRows = NDArray[np.float32]
 """Features of shape (rows, bins), one row every 10 ms."""
 
 
-class LogMel:
+class LogMelExtractor:
     """Extractor of features from an utterance, whose samples arrive in pieces of any length.
 
     A row is centred on every 160th sample and extends 200 samples to both sides: before the utterance the signal is
@@ -35,21 +35,21 @@ class LogMel:
         self._buffer: NDArray[np.float32] = np.empty(0, np.float32)
         self._reflected = False
 
-    def push(self, samples: NDArray[np.int16]) -> Rows:
+    def push(self, samples: NDArray[np.int16]) -> FeatureRows:
         """Return the rows that these samples complete."""
         self._buffer = np.concatenate([self._buffer, samples.astype(np.float32) / 32768])
         if not self._reflected:
-            if len(self._buffer) < PADDING:
+            if len(self._buffer) < PADDING_SAMPLES:
                 return np.empty((0, self._bins), np.float32)
             self._reflect()
         due = max(0, (len(self._buffer) - WINDOW_SAMPLES) // HOP_SAMPLES + 1)
         return self._rows(due)
 
-    def flush(self) -> Rows:
+    def flush(self) -> FeatureRows:
         """Return the last rows of the utterance, and reset the state for the next one."""
-        samples = len(self._buffer) - (PADDING if self._reflected else 0)
+        samples = len(self._buffer) - (PADDING_SAMPLES if self._reflected else 0)
         remaining = samples // HOP_SAMPLES + 1 if len(self._buffer) else 0
-        missing = WINDOW_SAMPLES + HOP_SAMPLES * (remaining - 1) - PADDING - samples
+        missing = WINDOW_SAMPLES + HOP_SAMPLES * (remaining - 1) - PADDING_SAMPLES - samples
         self._buffer = np.pad(self._buffer, (0, max(0, missing)))
         if remaining and not self._reflected:
             self._reflect()
@@ -59,18 +59,18 @@ class LogMel:
 
     def _reflect(self) -> None:
         # The window's first sample has weight 0.
-        before = np.concatenate([np.zeros(1, np.float32), self._buffer[PADDING - 1 : 0 : -1]])
+        before = np.concatenate([np.zeros(1, np.float32), self._buffer[PADDING_SAMPLES - 1 : 0 : -1]])
         self._buffer = np.concatenate([before, self._buffer])
         self._reflected = True
 
-    def _rows(self, count: int) -> Rows:
+    def _rows(self, count: int) -> FeatureRows:
         if count == 0:
             return np.empty((0, self._bins), np.float32)
         windows = sliding_window_view(self._buffer, WINDOW_SAMPLES)[::HOP_SAMPLES][:count]
         self._buffer = self._buffer[count * HOP_SAMPLES :]
         power = np.abs(np.fft.rfft(windows * _hann_window())) ** 2
         energy = power.astype(np.float32) @ mel_filters(self._bins).T
-        rows: Rows = np.log10(np.maximum(energy, MIN_ENERGY)).astype(np.float32)
+        rows: FeatureRows = np.log10(np.maximum(energy, MIN_ENERGY)).astype(np.float32)
         return rows
 
 
@@ -85,7 +85,7 @@ def mel_filters(bins: int) -> NDArray[np.float32]:
 
     Source: librosa's default mel scale, on which Whisper's models were trained.
     """
-    hz = _hz(np.linspace(0, _mel(SAMPLE_RATE / 2), bins + 2))
+    hz = _mel_to_hz(np.linspace(0, _hz_to_mel(SAMPLE_RATE / 2), bins + 2))
     at = np.linspace(0, SAMPLE_RATE / 2, WINDOW_SAMPLES // 2 + 1)
     low, centre, high = hz[:-2, None], hz[1:-1, None], hz[2:, None]
     heights = np.minimum((at - low) / (centre - low), (high - at) / (high - centre))
@@ -100,10 +100,10 @@ _LOG_FROM_MEL = _LOG_FROM_HZ / _HZ_PER_MEL
 _LOG_STEP = np.log(6.4) / 27
 
 
-def _hz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mel_to_hz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
     above = _LOG_FROM_HZ * np.exp(_LOG_STEP * (mel - _LOG_FROM_MEL))
     return np.where(mel < _LOG_FROM_MEL, mel * _HZ_PER_MEL, above)
 
 
-def _mel(hz: float) -> float:
+def _hz_to_mel(hz: float) -> float:
     return hz / _HZ_PER_MEL if hz < _LOG_FROM_HZ else float(_LOG_FROM_MEL + np.log(hz / _LOG_FROM_HZ) / _LOG_STEP)

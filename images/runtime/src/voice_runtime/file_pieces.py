@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 
 from voice_blueprint.contract.state import PieceField
 from voice_runtime import state
-from voice_runtime.replies import text
+from voice_runtime.replies import decode_text
 from voice_runtime.transcripts import TimedWord
 
 
@@ -33,7 +33,7 @@ class PieceTranscript(BaseModel):
 
 
 @dataclass(frozen=True)
-class Piece:
+class FilePiece:
     """A piece as received by a host.
 
     Attributes:
@@ -48,7 +48,7 @@ class Piece:
     prompt: str = ""
 
 
-class FilePieces:
+class FilePieceQueue:
     """The queued pieces, and those in progress."""
 
     def __init__(self, store: Redis) -> None:
@@ -60,8 +60,8 @@ class FilePieces:
         """Return the number of queued pieces of all files."""
         return int(await self._store.llen(state.FILE_PIECES))
 
-    async def put(self, piece: Piece) -> None:
-        key = state.file_piece(piece.name)
+    async def put(self, piece: FilePiece) -> None:
+        key = state.file_piece_key(piece.name)
         fields: dict[Any, bytes | str] = {
             PieceField.AUDIO: piece.audio,
             PieceField.LANGUAGE: piece.language or "",
@@ -73,9 +73,9 @@ class FilePieces:
             await pipe.execute()
         await self._enqueue(piece.name)
 
-    async def result(self, name: str) -> PieceTranscript | None:
+    async def read_result(self, name: str) -> PieceTranscript | None:
         """Return the transcript of a piece once it is available."""
-        answer = await self._store.hget(state.file_piece(name), PieceField.TRANSCRIPT)
+        answer = await self._store.hget(state.file_piece_key(name), PieceField.TRANSCRIPT)
         return PieceTranscript.model_validate_json(answer) if answer else None
 
     async def refresh(self, name: str) -> bool:
@@ -83,18 +83,18 @@ class FilePieces:
 
         A piece whose host has failed is queued again.
         """
-        if not await self._store.expire(state.file_piece(name), state.FILE_PIECE_RETENTION_S):
+        if not await self._store.expire(state.file_piece_key(name), state.FILE_PIECE_RETENTION_S):
             return False
         # In this order, since a host removes it from the list after it has written the lease.
         waits = await self._store.lpos(state.FILE_PIECES, name)
-        if waits is None and not await self._store.exists(state.file_piece_lease(name)):
+        if waits is None and not await self._store.exists(state.file_piece_lease_key(name)):
             await self._enqueue(name)
         return True
 
     async def delete(self, name: str) -> None:
         """Remove a piece in any state."""
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.delete(state.file_piece(name))
+            pipe.delete(state.file_piece_key(name))
             pipe.lrem(state.FILE_PIECES, 0, name)
             await pipe.execute()
 
@@ -106,30 +106,32 @@ class FilePieces:
 
     # --- For hosts --------------------------------------------------------------------------------------------
 
-    async def claim(self, host: str) -> Piece | None:
+    async def claim(self, host: str) -> FilePiece | None:
         """Claim and return the oldest piece, or ``None`` if there is none or another host was faster."""
         first = await self._store.lindex(state.FILE_PIECES, 0)
         if first is None:
             return None
-        name = text(first)
-        if not await self._store.set(state.file_piece_lease(name), host, ex=state.FILE_PIECE_LEASE_S, nx=True):
+        name = decode_text(first)
+        if not await self._store.set(state.file_piece_lease_key(name), host, ex=state.FILE_PIECE_LEASE_S, nx=True):
             return None
         await self._store.lrem(state.FILE_PIECES, 0, name)
         fields = [PieceField.AUDIO, PieceField.LANGUAGE, PieceField.PROMPT]
-        read: Any = await self._store.hmget(state.file_piece(name), fields)
+        read: Any = await self._store.hmget(state.file_piece_key(name), fields)
         audio, language, prompt = read
-        return Piece(name, audio, text(language or b"") or None, text(prompt or b"")) if audio else None
+        return (
+            FilePiece(name, audio, decode_text(language or b"") or None, decode_text(prompt or b"")) if audio else None
+        )
 
     async def renew(self, name: str) -> bool:
         """Renew the lease of a piece, and return True if its transcript is still needed."""
-        await self._store.expire(state.file_piece_lease(name), state.FILE_PIECE_LEASE_S)
-        return bool(await self._store.exists(state.file_piece(name)))
+        await self._store.expire(state.file_piece_lease_key(name), state.FILE_PIECE_LEASE_S)
+        return bool(await self._store.exists(state.file_piece_key(name)))
 
     async def complete(self, name: str, transcript: PieceTranscript) -> None:
         """Store the transcript of a piece."""
-        key = state.file_piece(name)
+        key = state.file_piece_key(name)
         # A piece that is no longer needed is not recreated.
         if await self._store.exists(key):
             await self._store.hset(key, PieceField.TRANSCRIPT, transcript.model_dump_json(exclude_defaults=True))
             await self._store.expire(key, state.FILE_PIECE_RETENTION_S)
-        await self._store.delete(state.file_piece_lease(name))
+        await self._store.delete(state.file_piece_lease_key(name))

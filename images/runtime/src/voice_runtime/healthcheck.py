@@ -14,7 +14,7 @@ from voice_blueprint.contract.session_api import HEALTH_PATH
 TIMEOUT_S = 3
 
 
-def answers(port: int) -> bool:
+def is_healthy(port: int) -> bool:
     """Return True if a port of this container is healthy."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     try:
@@ -29,7 +29,7 @@ def answers(port: int) -> bool:
 def main() -> int:
     """Request the health of each port in the environment, and return the exit code."""
     ports = [os.environ[HTTP_PORT.name], os.environ.get(MEDIA_PORT.name)]
-    return 0 if all(answers(int(port)) for port in ports if port) else 1
+    return 0 if all(is_healthy(int(port)) for port in ports if port) else 1
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_EXPIRES_S, HostField
 from voice_runtime import state
-from voice_runtime.replies import text, texts
+from voice_runtime.replies import decode_fields, decode_text
 
 
 class HostKind(StrEnum):
@@ -81,10 +81,10 @@ class HostRegistry:
         self._heartbeats: dict[str, tuple[str, float]] = {}
 
     async def send_heartbeat(self, host: Host) -> None:
-        key = state.host(self._tier, host.id)
+        key = state.host_key(self._tier, host.id)
         async with self._store.pipeline(transaction=True) as pipe:
             # Readers remove ids with an expired record from the set.
-            pipe.sadd(state.hosts(self._tier), host.id)
+            pipe.sadd(state.hosts_key(self._tier), host.id)
             pipe.hset(
                 key,
                 mapping={
@@ -103,25 +103,27 @@ class HostRegistry:
 
     async def remove(self, host_id: str) -> None:
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.delete(state.host(self._tier, host_id))
-            pipe.srem(state.hosts(self._tier), host_id)
+            pipe.delete(state.host_key(self._tier, host_id))
+            pipe.srem(state.hosts_key(self._tier), host_id)
             await pipe.execute()
 
     async def is_registered(self, host_id: str) -> bool:
         """Return True if a host is in the registry, even if the host has failed."""
-        return bool(await self._store.sismember(state.hosts(self._tier), host_id))
+        return bool(await self._store.sismember(state.hosts_key(self._tier), host_id))
 
     async def live_hosts(self) -> list[Host]:
         """Return the hosts with a recent heartbeat, sorted by id.
 
         A host that is seen for the first time counts as alive.
         """
-        ids = sorted(map(text, await self._store.smembers(state.hosts(self._tier))))
+        ids = sorted(map(decode_text, await self._store.smembers(state.hosts_key(self._tier))))
         async with self._store.pipeline(transaction=False) as pipe:
             for host_id in ids:
-                pipe.hgetall(state.host(self._tier, host_id))
+                pipe.hgetall(state.host_key(self._tier, host_id))
             records = await pipe.execute()
-        candidates = (Host.from_fields(host_id, texts(fields)) for host_id, fields in zip(ids, records, strict=True))
+        candidates = (
+            Host.from_fields(host_id, decode_fields(fields)) for host_id, fields in zip(ids, records, strict=True)
+        )
         hosts = [host for host in candidates if host is not None and self._is_alive(host)]
         self._heartbeats = {host.id: self._heartbeats[host.id] for host in hosts}
         return hosts

@@ -16,15 +16,15 @@ from voice_runtime.websocket import MIN_PAUSE_S, PAUSE_FACTOR, SLICE_BYTES, Pace
 
 HEAD_TIMEOUT_S = 10.0
 """Timeout for the head of a request, from the start of the connection or the first byte of the head."""
-HEAD_BYTES = 16 * 1024
+MAX_HEAD_BYTES = 16 * 1024
 KEEP_ALIVE_S = 75
 """Idle timeout of a connection. Clients keep an idle connection for a minute, so that no client sends a request into a
 closing connection."""
 MAX_IDLE_CONNECTIONS = 1024
 """Maximum number of connections of a server without a request in progress."""
-MAX_TURN_S = 0.005
+MAX_TURN_CPU_S = 0.005
 """Maximum CPU time of a connection before it is paused."""
-REQUEST_S = 0.001
+REQUEST_CPU_S = 0.001
 """Assumed CPU time of a request and its response, for the pause after each request."""
 
 _PORT = re.compile(r"^(\d+\.\d+\.\d+\.\d+|\[.+\]):\d+$")
@@ -45,7 +45,7 @@ def client_address(connection: HTTPConnection, *, forwarded: bool) -> str:
     return _PORT.sub(r"\1", forwarded_address) or (connection.client.host if connection.client else "")
 
 
-class PromptProtocol(SlowReaderLimit, H11Protocol):
+class HeadTimeoutProtocol(SlowReaderLimit, H11Protocol):
     """Closes connections that send no complete request head in time.
 
     Uvicorn itself waits indefinitely after the first byte.
@@ -58,7 +58,7 @@ class PromptProtocol(SlowReaderLimit, H11Protocol):
     Such a connection is paused after each turn, like a ``PacedWebSocket``, and after each request.
     """
 
-    waiting: SourceLimitedSet["PromptProtocol"]
+    waiting: SourceLimitedSet["HeadTimeoutProtocol"]
     _timer: asyncio.TimerHandle | None = None
     _pause_timer: asyncio.TimerHandle | None = None
 
@@ -68,9 +68,9 @@ class PromptProtocol(SlowReaderLimit, H11Protocol):
         self._is_answered = False
 
     @classmethod
-    def with_connection_limit(cls, connections: int = MAX_IDLE_CONNECTIONS) -> type["PromptProtocol"]:
+    def with_connection_limit(cls, connections: int = MAX_IDLE_CONNECTIONS) -> type["HeadTimeoutProtocol"]:
         """Return the protocol of a server with this maximum of connections without a request."""
-        return type("PromptProtocol", (cls,), {"waiting": SourceLimitedSet(connections)})
+        return type("HeadTimeoutProtocol", (cls,), {"waiting": SourceLimitedSet(connections)})
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request."""
@@ -116,7 +116,7 @@ class PromptProtocol(SlowReaderLimit, H11Protocol):
                 self._unread.clear()  # a WebSocket's client sends nothing before the response to its request
                 return
             elapsed_s = time.thread_time() - started_at
-            if elapsed_s >= MAX_TURN_S:
+            if elapsed_s >= MAX_TURN_CPU_S:
                 self._pause_reading_for(elapsed_s)
                 return
         if not self.flow.read_paused:
@@ -129,12 +129,12 @@ class PromptProtocol(SlowReaderLimit, H11Protocol):
 
     def _pause_reading_for(self, elapsed_s: float) -> None:
         self.transport.pause_reading()
-        PacedWebSocket.resting.add(self)
-        rest_s = max(MIN_PAUSE_S, elapsed_s * PAUSE_FACTOR * len(PacedWebSocket.resting))
+        PacedWebSocket.paused_connections.add(self)
+        rest_s = max(MIN_PAUSE_S, elapsed_s * PAUSE_FACTOR * len(PacedWebSocket.paused_connections))
         self._pause_timer = self.loop.call_later(rest_s, self.continue_reading)
 
     def _end_pause(self) -> None:
-        PacedWebSocket.resting.discard(self)
+        PacedWebSocket.paused_connections.discard(self)
         if self._pause_timer is not None:
             self._pause_timer.cancel()
             self._pause_timer = None
@@ -152,7 +152,7 @@ class PromptProtocol(SlowReaderLimit, H11Protocol):
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Pass the connection to the WebSocket protocol."""
         self._stop_waiting()
-        self.stop_unread_limit()
+        self.stop_unread_timeout()
         super().handle_websocket_upgrade(event)
 
     def on_response_complete(self) -> None:
@@ -163,7 +163,7 @@ class PromptProtocol(SlowReaderLimit, H11Protocol):
             return
         self._is_answered = True
         if self._pause_timer is None:
-            self._pause_reading_for(REQUEST_S)
+            self._pause_reading_for(REQUEST_CPU_S)
 
     def _update_state(self) -> None:
         if self.transport.get_protocol() is not self:
@@ -188,7 +188,7 @@ class PromptProtocol(SlowReaderLimit, H11Protocol):
     def _start_timer(self) -> None:
         # A weak reference: otherwise, the timer would keep the connection with all of its buffers for seconds after its
         # end.
-        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, _close, weakref.ref(self))
+        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, _close_referenced, weakref.ref(self))
 
     def _stop_waiting(self) -> None:
         self.waiting.discard(self)
@@ -200,7 +200,7 @@ class PromptProtocol(SlowReaderLimit, H11Protocol):
 class _Flow(FlowControl):
     """Flow control of a connection that processes received data before it receives more."""
 
-    def __init__(self, transport: asyncio.Transport, protocol: PromptProtocol) -> None:
+    def __init__(self, transport: asyncio.Transport, protocol: HeadTimeoutProtocol) -> None:
         super().__init__(transport)
         self._protocol = protocol
 
@@ -211,7 +211,7 @@ class _Flow(FlowControl):
             self._protocol.loop.call_soon(self._protocol.continue_reading_unless_resting)
 
 
-def _close(reference: weakref.ref[PromptProtocol]) -> None:
+def _close_referenced(reference: weakref.ref[HeadTimeoutProtocol]) -> None:
     protocol = reference()
     if protocol:
         _close_or_abort(protocol.transport)

@@ -5,8 +5,8 @@ import contextlib
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LINGER_S = 2.0
-LINGER_BYTES = 8 << 20
+MAX_LINGER_S = 2.0
+MAX_LINGER_BYTES = 8 << 20
 
 
 class LingeringClose:
@@ -44,13 +44,13 @@ class _Connection:
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
         if is_last and self._closes_connection and self._is_incomplete:
             await self._send({**message, "more_body": True})
-            await self._discard()
+            await self._discard_body()
             message = {"type": "http.response.body"}
         await self._send(message)
 
-    async def _discard(self) -> None:
+    async def _discard_body(self) -> None:
         discarded = 0
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LINGER_S):
-                while self._is_incomplete and discarded < LINGER_BYTES:
+            async with asyncio.timeout(MAX_LINGER_S):
+                while self._is_incomplete and discarded < MAX_LINGER_BYTES:
                     discarded += len((await self.receive()).get("body", b""))

@@ -25,7 +25,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line)
 
 
-def set_up() -> None:
+def set_up_logging() -> None:
     """Send all logs of the process to stdout, which also contains the metrics."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)

@@ -6,10 +6,10 @@ from typing import Self
 from voice_blueprint.contract.media import (
     CODECS,
     COMFORT_NOISE,
-    DYNAMIC,
+    DYNAMIC_PAYLOAD_TYPES,
     MAX_PAYLOAD_BYTES,
     MAX_TELEPHONE_EVENTS,
-    PACKET_MS,
+    PACKET_MS_RANGE,
     TELEPHONE_EVENT,
     TELEPHONE_HZ,
     Codec,
@@ -17,7 +17,7 @@ from voice_blueprint.contract.media import (
 
 
 @dataclass(frozen=True)
-class Media:
+class MediaFormat:
     """Codec and packets of a session.
 
     Attributes:
@@ -57,17 +57,20 @@ class Media:
             return f"{self.codec} at {self.rate} Hz is not taken; {_list_numbers(spec.rates)} are"
         if self.channels not in spec.channels:
             return f"{self.codec} with {self.channels} channels is not taken; {_list_numbers(spec.channels)} are"
-        if self.packet_ms not in PACKET_MS or self.rate * self.packet_ms % 1000:
+        if self.packet_ms not in PACKET_MS_RANGE or self.rate * self.packet_ms % 1000:
             return f"packets of {self.packet_ms} ms at {self.rate} Hz are not taken: whole samples in 10 to 60 ms are"
         size = self.rate * self.packet_ms // 1000 * self.channels * spec.sample_bytes
         if size > MAX_PAYLOAD_BYTES:
             return f"a packet would have {size} bytes, and holds {MAX_PAYLOAD_BYTES}; name a smaller packet_ms"
-        if any(number not in DYNAMIC for number in self.telephone_events):
+        if any(number not in DYNAMIC_PAYLOAD_TYPES for number in self.telephone_events):
             types = _list_numbers(self.telephone_events)
             return f"telephone events of payload type {types} are not supported: use 96 to 127"
         if not 0 < len(self.telephone_events) <= MAX_TELEPHONE_EVENTS:
             return f"{len(self.telephone_events)} payload types of telephone events: name 1 to {MAX_TELEPHONE_EVENTS}"
-        if self.payload_type in self.telephone_events or self.payload_type not in (*DYNAMIC, *spec.payload_types):
+        if self.payload_type in self.telephone_events or self.payload_type not in (
+            *DYNAMIC_PAYLOAD_TYPES,
+            *spec.payload_types,
+        ):
             events = _list_numbers(self.telephone_events)
             return f"payload type {self.payload_type} is not taken; 96 to 127 are, but for {events} of telephone events"
         return ""
@@ -96,7 +99,7 @@ class Media:
         return "".join(f"{line}\r\n" for line in lines)
 
 
-GATEWAY_MEDIA = Media()
+DEFAULT_MEDIA = MediaFormat()
 """Format of plain RTP, which is also the default of a session's record."""
 
 

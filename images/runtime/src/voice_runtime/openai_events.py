@@ -6,7 +6,7 @@ MAX_ID_CHARACTERS = 512
 """Maximum length of a client's ``event_id``. A longer id is not repeated."""
 
 
-def event_id(text: str | bytes) -> str | None:
+def parse_event_id(text: str | bytes) -> str | None:
     """Return the id of a client's event, which an ``error`` repeats, or ``None`` if the event has none."""
     try:
         event = json.loads(text)

@@ -16,13 +16,13 @@ from starlette.websockets import WebSocket
 
 from voice_blueprint.contract.session_api import HEALTH_PATH, LIVENESS_PATH
 
-OPEN_PATHS = (HEALTH_PATH, LIVENESS_PATH)
+UNCHECKED_PATHS = (HEALTH_PATH, LIVENESS_PATH)
 """Paths that are not checked, since their responses contain no secrets, and load balancers send arbitrary host
 names."""
 
 
 class OriginCheck:
-    """Middleware that refuses requests of foreign pages to a local program.
+    """Middleware that rejects requests that a page of another origin sends to a local program.
 
     Args:
         allowed: Origins of pages that may send requests anyway.
@@ -46,31 +46,31 @@ class OriginCheck:
             await WebSocket(scope, receive, send).send_denial_response(response)
 
     def _problem(self, scope: Scope) -> str:
-        if scope["path"] in OPEN_PATHS:
+        if scope["path"] in UNCHECKED_PATHS:
             return ""
         headers = Headers(scope=scope)
-        host, origin = _name(f"//{headers.get('Host', '')}"), headers.get("Origin")
+        host, origin = _host_name(f"//{headers.get('Host', '')}"), headers.get("Origin")
         server_address = (scope.get("server") or ("",))[0]
-        if is_local(server_address) and not is_local(host):
+        if is_local_host(server_address) and not is_local_host(host):
             return f"Host {host!r} is not this machine; use localhost or {server_address}"
         if origin is None or origin in self._allowed:
             return ""
-        page = _name(origin)
-        if is_local(host) and not is_local(page):
+        page = _host_name(origin)
+        if is_local_host(host) and not is_local_host(page):
             return f"pages of {origin!r} may not use this machine's programs; allow the origin, or send none"
-        if self._same_origin and not is_local(host) and page != host:
+        if self._same_origin and not is_local_host(host) and page != host:
             return f"pages of {origin!r} may not use {host!r}; allow the origin, or send none"
         return ""
 
 
-def _name(address: str) -> str:
+def _host_name(address: str) -> str:
     try:
         return urlsplit(address).hostname or ""
     except ValueError:
         return ""
 
 
-def is_local(name: str) -> bool:
+def is_local_host(name: str) -> bool:
     """Return True if a name or an address refers to the local machine.
 
     See RFC 6761, section 6.3, and RFC 1122, section 3.2.1.3.

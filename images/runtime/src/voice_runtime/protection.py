@@ -30,8 +30,8 @@ MAX_PROTECTION_AFTER_REPLACEMENT_S = 3600.0
 """Maximum time for which a task of an older deployment keeps its protection: the default duration of a session. Load
 balancers continue to send it new calls, so it is never idle in a busy fleet; CloudFormation waits three hours at
 most."""
-TIMEOUT_S = 5.0
-AGENT_URI, METADATA_URI = "ECS_AGENT_URI", "ECS_CONTAINER_METADATA_URI_V4"
+REQUEST_TIMEOUT_S = 5.0
+AGENT_URI_VARIABLE, METADATA_URI_VARIABLE = "ECS_AGENT_URI", "ECS_CONTAINER_METADATA_URI_V4"
 """Variables that ECS sets in each container."""
 
 log = logging.getLogger(__name__)
@@ -43,14 +43,17 @@ class TaskProtection:
     Args:
         store: The state store, in which the newest task stores its revision.
         tier: Tier of the process.
-        busy: Returns whether the process has calls.
+        is_busy: Returns whether the process has calls.
     """
 
     def __init__(
-        self, store: Redis, tier: Tier, busy: Callable[[], bool], environment: Mapping[str, str] = os.environ
+        self, store: Redis, tier: Tier, is_busy: Callable[[], bool], environment: Mapping[str, str] = os.environ
     ) -> None:
-        self._store, self._key, self._busy = store, state.REVISIONS[tier], busy
-        self._agent, self._metadata = environment.get(AGENT_URI, ""), environment.get(METADATA_URI, "")
+        self._store, self._key, self._busy = store, state.REVISIONS[tier], is_busy
+        self._agent, self._metadata = (
+            environment.get(AGENT_URI_VARIABLE, ""),
+            environment.get(METADATA_URI_VARIABLE, ""),
+        )
         self._protected_at: float | None = None
         self._replaced_at: float | None = None
 
@@ -65,26 +68,30 @@ class TaskProtection:
 
     async def update(self, revision: str, now: float) -> None:
         """Set, renew or remove the protection according to the current state."""
-        await self._compare(revision, now)
+        await self._compare_revision(revision, now)
         within_limit = self._replaced_at is None or now - self._replaced_at < MAX_PROTECTION_AFTER_REPLACEMENT_S
         needs_protection = self._busy() and within_limit
         if needs_protection and (self._protected_at is None or now - self._protected_at >= RENEW_INTERVAL_S):
-            if await self._call({"ProtectionEnabled": True, "ExpiresInMinutes": EXPIRES_MINUTES}):
+            if await self._set_protection({"ProtectionEnabled": True, "ExpiresInMinutes": EXPIRES_MINUTES}):
                 self._protected_at = now
-        elif not needs_protection and self._protected_at is not None and await self._call({"ProtectionEnabled": False}):
+        elif (
+            not needs_protection
+            and self._protected_at is not None
+            and await self._set_protection({"ProtectionEnabled": False})
+        ):
             self._protected_at = None
 
     async def publish_revision(self) -> str:
         """Store and return the revision of this task, which belongs to the current deployment when it starts."""
         while True:
             with contextlib.suppress(OSError, HTTPException, ValueError, RedisError):
-                metadata = await asyncio.to_thread(_fetch, Request(f"{self._metadata}/task"))  # noqa: S310  ECS's own
+                metadata = await asyncio.to_thread(_fetch_json, Request(f"{self._metadata}/task"))  # noqa: S310  ECS's own
                 revision = str(metadata.get("Revision", ""))
                 await self._store.set(self._key, revision, ex=state.REVISION_RETENTION_S)
                 return revision
             await asyncio.sleep(CHECK_INTERVAL_S)
 
-    async def _compare(self, revision: str, now: float) -> None:
+    async def _compare_revision(self, revision: str, now: float) -> None:
         try:
             stored = await self._store.get(self._key)
             newest = stored.decode() if isinstance(stored, bytes) else revision
@@ -97,7 +104,7 @@ class TaskProtection:
         elif self._replaced_at is None:
             self._replaced_at = now
 
-    async def _call(self, body: dict[str, bool | int]) -> bool:
+    async def _set_protection(self, body: dict[str, bool | int]) -> bool:
         request = Request(  # noqa: S310  ECS's own
             f"{self._agent}/task-protection/v1/state",
             data=json.dumps(body).encode(),
@@ -105,7 +112,7 @@ class TaskProtection:
             method="PUT",
         )
         try:
-            response = await asyncio.to_thread(_fetch, request)
+            response = await asyncio.to_thread(_fetch_json, request)
         except (OSError, HTTPException, ValueError) as error:
             log.warning("protection failed", extra={"fields": {"error": type(error).__name__}})
             return False
@@ -116,6 +123,6 @@ class TaskProtection:
         return True
 
 
-def _fetch(request: Request) -> dict[str, object]:
-    with urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310  ECS's own
+def _fetch_json(request: Request) -> dict[str, object]:
+    with urlopen(request, timeout=REQUEST_TIMEOUT_S) as response:  # noqa: S310  ECS's own
         return dict(json.load(response))

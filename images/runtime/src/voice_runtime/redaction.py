@@ -11,16 +11,18 @@ from enum import StrEnum
 
 from voice_runtime.transcripts import EventKind, TimedWord, Transcript
 
-CARD_DIGITS = 12
+MIN_CARD_DIGITS = 12
 """Minimum number of digits of a card number, for Maestro (ISO/IEC 7812-1: up to 19)."""
-PARTIAL_CARD_DIGITS = 7
+MIN_PARTIAL_CARD_DIGITS = 7
 """Minimum number of digits at the end of a final that may start a card number, which continues in the next final."""
-DIGITS = frozenset(["zero", "oh", "o", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
-REPEATERS = frozenset({"double", "triple"})
-SEPARATORS = frozenset(["dot", "underscore", "dash", "hyphen", "minus", "plus"])
+DIGIT_WORDS = frozenset(["zero", "oh", "o", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
+REPEAT_WORDS = frozenset({"double", "triple"})
+SEPARATOR_WORDS = frozenset(["dot", "underscore", "dash", "hyphen", "minus", "plus"])
 DOMAIN = re.compile(r"[\w-]+(\.[\w-]+)*\.[a-z]{2,}")
-ADDRESS = re.compile(r"[\w.+-]+@" + DOMAIN.pattern)
-TOP_LEVELS = re.compile("com|org|net|edu|gov|io|co|ai|de|fr|uk|eu|es|it|nl|at|ch|us|ca|au|in|jp|info|biz|me|app|dev")
+EMAIL_ADDRESS = re.compile(r"[\w.+-]+@" + DOMAIN.pattern)
+TOP_LEVEL_DOMAINS = re.compile(
+    "com|org|net|edu|gov|io|co|ai|de|fr|uk|eu|es|it|nl|at|ch|us|ca|au|in|jp|info|biz|me|app|dev"
+)
 """Top-level domains that end a domain read aloud, so that "at the dot" is not redacted."""
 
 
@@ -60,12 +62,12 @@ def find_spans(
     plain = [word.strip().strip(".,;:!?()\"'").lower() for word in words]
     spans: list[RedactedSpan] = []
     if Redaction.EMAIL in redactions:
-        spans += _addresses(plain)
+        spans += _find_addresses(plain)
     if Redaction.CARD in redactions:
         redacted_indexes = {index for each in spans for index in range(each.begin, each.end)}
         spans += (
             each
-            for each in _cards(plain, is_final=is_final, digits_before=digits_before)
+            for each in _find_cards(plain, is_final=is_final, digits_before=digits_before)
             if redacted_indexes.isdisjoint(range(each.begin, each.end))
         )
     return sorted(spans, key=lambda each: each.begin)
@@ -87,7 +89,7 @@ def redact_transcript(transcript: Transcript, redactions: frozenset[Redaction], 
         parts[each.begin : each.end] = [each.label] if each.label else []
         if timed:
             redacted_words = timed[each.begin : each.end]
-            timed[each.begin : each.end] = [_merge(redacted_words, each.label)] if each.label else []
+            timed[each.begin : each.end] = [_merge_words(redacted_words, each.label)] if each.label else []
     committed_spans = [each for each in spans if each.begin < len(transcript.committed.split())]
     committed = parts[: _committed_length(committed_spans, len(transcript.committed.split()))]
     return transcript.model_copy(update={"text": " ".join(parts), "words": timed, "committed": " ".join(committed)})
@@ -97,7 +99,7 @@ def redact_words(words: Sequence[TimedWord], redactions: frozenset[Redaction]) -
     """Return the words of a complete transcript after redaction."""
     result = list(words)
     for each in reversed(find_spans([word.text for word in words], redactions, is_final=True)):
-        result[each.begin : each.end] = [_merge(result[each.begin : each.end], each.label)]
+        result[each.begin : each.end] = [_merge_words(result[each.begin : each.end], each.label)]
     return result
 
 
@@ -108,18 +110,18 @@ def _committed_length(committed_spans: Sequence[RedactedSpan], committed: int) -
     return cut - sum(each.end - each.begin - bool(each.label) for each in complete_spans)
 
 
-def _merge(words: Sequence[TimedWord], label: str) -> TimedWord:
+def _merge_words(words: Sequence[TimedWord], label: str) -> TimedWord:
     confidence = min(word.confidence for word in words)
     return TimedWord(text=label, start_ms=words[0].start_ms, end_ms=words[-1].end_ms, confidence=confidence)
 
 
-def digits_at_end(words: Sequence[str], before: int = 0) -> int:
+def count_trailing_digits(words: Sequence[str], before: int = 0) -> int:
     """Return the number of digits at the end of a final.
 
     The digits of the previous final are included if the final contains nothing else.
     """
     plain = [word.strip().strip(".,;:!?()\"'").lower() for word in words]
-    *_, last = [(0, 0, 0), *_runs(plain)]
+    *_, last = [(0, 0, 0), *_digit_runs(plain)]
     begin, end, digits = last
     if end < len(plain) or not digits:
         return 0 if plain else before
@@ -133,21 +135,21 @@ def redact_text(text: str, redactions: frozenset[Redaction], *, is_final: bool =
     return " ".join(words)
 
 
-def _cards(plain: Sequence[str], *, is_final: bool, digits_before: int) -> Iterator[RedactedSpan]:
-    for begin, end, digits in _runs(plain):
+def _find_cards(plain: Sequence[str], *, is_final: bool, digits_before: int) -> Iterator[RedactedSpan]:
+    for begin, end, digits in _digit_runs(plain):
         is_last = end == len(plain)
         total_digits = digits + (digits_before if begin == 0 else 0)
-        if total_digits >= CARD_DIGITS or (is_last and is_final and digits >= PARTIAL_CARD_DIGITS):
+        if total_digits >= MIN_CARD_DIGITS or (is_last and is_final and digits >= MIN_PARTIAL_CARD_DIGITS):
             yield RedactedSpan(begin, end, "[card]")
         elif is_last and not is_final:
             yield RedactedSpan(begin, end, "")
 
 
-def _runs(plain: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+def _digit_runs(plain: Sequence[str]) -> Iterator[tuple[int, int, int]]:
     """Yield the ranges of digits as the first word, the index after the last word, and the number of digits."""
     begin = digits = 0
     for index, word in enumerate([*plain, ""]):
-        size = _digits(word)
+        size = _count_digits(word)
         if size is None:
             if digits:
                 yield begin, index, digits
@@ -156,36 +158,40 @@ def _runs(plain: Sequence[str]) -> Iterator[tuple[int, int, int]]:
             digits += size
 
 
-def _digits(word: str) -> int | None:
-    if word in DIGITS:
+def _count_digits(word: str) -> int | None:
+    if word in DIGIT_WORDS:
         return 1
-    if word in REPEATERS:
+    if word in REPEAT_WORDS:
         return 1
     digits = word.replace("-", "").replace(".", "")
     return len(digits) if digits.isdigit() else None
 
 
-def _addresses(plain: Sequence[str]) -> Iterator[RedactedSpan]:
+def _find_addresses(plain: Sequence[str]) -> Iterator[RedactedSpan]:
     for index, word in enumerate(plain):
-        if ADDRESS.search(word):
+        if EMAIL_ADDRESS.search(word):
             yield RedactedSpan(index, index + 1, "[email]")
         elif word == "at" and index and (end := _domain_end(plain, index + 1)):
             begin = index - 1
-            while begin > 1 and plain[begin - 1] in SEPARATORS:
+            while begin > 1 and plain[begin - 1] in SEPARATOR_WORDS:
                 begin -= 2
             yield RedactedSpan(begin, end, "[email]")
 
 
 def _domain_end(plain: Sequence[str], begin: int) -> int | None:
     """Return the index after a domain that is read aloud or written, or ``None`` if there is none."""
-    if begin < len(plain) and DOMAIN.fullmatch(plain[begin]) and TOP_LEVELS.fullmatch(plain[begin].rpartition(".")[2]):
+    if (
+        begin < len(plain)
+        and DOMAIN.fullmatch(plain[begin])
+        and TOP_LEVEL_DOMAINS.fullmatch(plain[begin].rpartition(".")[2])
+    ):
         return begin + 1
     end = begin + 1
-    while end + 1 < len(plain) and plain[end] in SEPARATORS:
+    while end + 1 < len(plain) and plain[end] in SEPARATOR_WORDS:
         end += 2
         if (
             plain[end - 2] == "dot"
-            and TOP_LEVELS.fullmatch(plain[end - 1])
+            and TOP_LEVEL_DOMAINS.fullmatch(plain[end - 1])
             and (end == len(plain) or plain[end] != "dot")
         ):
             return end

@@ -12,9 +12,9 @@ from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
 from voice_blueprint.contract.session_api import END_OF_TURN_MS, SRTP_SUITES
 from voice_blueprint.contract.state import SessionField, ShippedField, TranscribedField
 from voice_runtime import state
-from voice_runtime.media import GATEWAY_MEDIA, Media
+from voice_runtime.media import DEFAULT_MEDIA, MediaFormat
 from voice_runtime.redaction import Redaction
-from voice_runtime.replies import text, texts
+from voice_runtime.replies import decode_fields, decode_text
 from voice_runtime.transcribed import write_transcribed
 
 FRAME_S = CHUNK_FRAME_SAMPLES / 16_000
@@ -71,7 +71,7 @@ class Session:
     reconnect_by: int = 0
     refused_at: int = 0
     srtp_key: str | None = None
-    media: Media = GATEWAY_MEDIA
+    media: MediaFormat = DEFAULT_MEDIA
     language: str | None = None
     end_of_turn_ms: int = END_OF_TURN_MS
     last_sequence: int = -1
@@ -133,7 +133,7 @@ class Session:
                 expires_at=int(fields[SessionField.EXPIRES_AT]),
                 reconnect_by=int(fields.get(SessionField.RECONNECT_BY, 0)),
                 refused_at=int(transcribed.get(TranscribedField.REFUSED_AT, 0)),
-                media=Media.parse(fields.get(SessionField.MEDIA, str(GATEWAY_MEDIA))),
+                media=MediaFormat.parse(fields.get(SessionField.MEDIA, str(DEFAULT_MEDIA))),
                 language=fields.get(SessionField.LANGUAGE),
                 end_of_turn_ms=int(fields.get(SessionField.END_OF_TURN_MS, END_OF_TURN_MS)),
                 archived_from=int(fields.get(SessionField.ARCHIVED_FROM, 0)),
@@ -178,7 +178,7 @@ class Sessions:
         """
         now = int(time.time())
         key_expires_at = session.expires_at + state.SESSION_RETENTION_S
-        key, caller_key = state.session(session.ssrc), state.caller_sessions(session.caller)
+        key, caller_key = state.session_key(session.ssrc), state.caller_sessions_key(session.caller)
         # The identity is written first: the writer owns the SSRC, and the VAD tier admits nothing without the other
         # fields. It has an expiry from the start, since the client may repeat a completed command, or fail before the
         # other fields.
@@ -199,9 +199,9 @@ class Sessions:
             await self._delete(session)
             raise TooManySessionsError(f"{max_sessions} sessions are open, the maximum; close one")
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.hset(key, mapping=_fields(session))
+            pipe.hset(key, mapping=_gateway_fields(session))
             if session.srtp_key:
-                pipe.set(state.srtp_key(session.ssrc), session.srtp_key, exat=key_expires_at)
+                pipe.set(state.srtp_entry_key(session.ssrc), session.srtp_key, exat=key_expires_at)
             if session.archived_from:
                 pipe.zadd(state.ARCHIVE, {str(session.ssrc): session.expires_at})
                 pipe.expireat(state.ARCHIVE, key_expires_at, gt=True)
@@ -212,14 +212,14 @@ class Sessions:
     async def read(self, ssrc: int) -> Session | None:
         """Return a session, or ``None`` if the SSRC has none."""
         async with self._store.pipeline(transaction=False) as pipe:
-            for key in (state.session(ssrc), state.shipped(ssrc), state.transcribed(ssrc)):
+            for key in (state.session_key(ssrc), state.shipped_key(ssrc), state.transcribed_key(ssrc)):
                 pipe.hgetall(key)
-            return Session.from_fields(ssrc, *map(texts, await pipe.execute()))
+            return Session.from_fields(ssrc, *map(decode_fields, await pipe.execute()))
 
     async def srtp_key(self, ssrc: int) -> str | None:
         """Return the SRTP key of an open external session, as Base64."""
-        key = await self._store.get(state.srtp_key(ssrc))
-        return text(key) if key else None
+        key = await self._store.get(state.srtp_entry_key(ssrc))
+        return decode_text(key) if key else None
 
     async def set_gateway(self, session: Session, gateway: str, begins_at: int) -> None:
         """Accept plain RTP only from a gateway's address.
@@ -227,7 +227,7 @@ class Sessions:
         Args:
             begins_at: RTP timestamp of the first frame of this socket; that of the session's first socket is kept.
         """
-        key = state.session(session.ssrc)
+        key = state.session_key(session.ssrc)
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hsetnx(key, SessionField.BEGINS_AT, str(begins_at))
             pipe.hset(key, SessionField.GATEWAY, gateway)
@@ -235,69 +235,69 @@ class Sessions:
 
     async def update(self, session: Session, **fields: str) -> None:
         """Write fields that change during a session, such as ``language`` and ``last_sent_event``."""
-        key = state.session(session.ssrc)
+        key = state.session_key(session.ssrc)
         # An expired record is not recreated, since it would never expire.
         if await self._store.exists(key):
             await self._store.hset(key, mapping={SessionField(name): value for name, value in fields.items()})
 
     async def add_audio(self, session: Session, audio_s: float) -> None:
         """Count audio received by a session's socket."""
-        key = state.session(session.ssrc)
+        key = state.session_key(session.ssrc)
         if await self._store.exists(key):
             await self._store.hincrbyfloat(key, SessionField.AUDIO_S, audio_s)
 
     async def mark_settled(self, session: Session) -> bool:
         """Mark a session's usage as reported, and return True if it was not before."""
-        key = state.session(session.ssrc)
+        key = state.session_key(session.ssrc)
         return bool(await self._store.exists(key) and await self._store.hsetnx(key, SessionField.SETTLED, "1"))
 
     async def start_grace_period(self, session: Session, grace_s: int) -> None:
         """Let a session expire unless its caller reconnects within the grace period."""
         reconnect_by = int(time.time()) + grace_s
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.hset(state.session(session.ssrc), SessionField.RECONNECT_BY, str(reconnect_by))
+            pipe.hset(state.session_key(session.ssrc), SessionField.RECONNECT_BY, str(reconnect_by))
             ends_at = {str(session.ssrc): min(reconnect_by, session.expires_at)}
-            pipe.zadd(state.caller_sessions(session.caller), ends_at)
+            pipe.zadd(state.caller_sessions_key(session.caller), ends_at)
             pipe.zadd(state.ARCHIVE, ends_at, xx=True)
             await pipe.execute()
 
     async def resume(self, session: Session) -> None:
         """Continue a session whose caller has reconnected."""
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.hdel(state.session(session.ssrc), SessionField.RECONNECT_BY)
-            pipe.hdel(state.transcribed(session.ssrc), TranscribedField.REFUSED_AT)
-            pipe.zadd(state.caller_sessions(session.caller), {str(session.ssrc): session.expires_at})
+            pipe.hdel(state.session_key(session.ssrc), SessionField.RECONNECT_BY)
+            pipe.hdel(state.transcribed_key(session.ssrc), TranscribedField.REFUSED_AT)
+            pipe.zadd(state.caller_sessions_key(session.caller), {str(session.ssrc): session.expires_at})
             pipe.zadd(state.ARCHIVE, {str(session.ssrc): session.expires_at}, xx=True)
             await pipe.execute()
 
     async def mark_refused(self, ssrc: int) -> None:
         """Record that a full host rejects a session's audio, so that the gateway can inform its caller."""
-        if await self._store.exists(state.session(ssrc)):
+        if await self._store.exists(state.session_key(ssrc)):
             await write_transcribed(self._store, ssrc, {TranscribedField.REFUSED_AT: str(int(time.time()))})
 
     async def clear_refusal(self, ssrc: int) -> None:
         """Record that a host accepts the audio of a session that another one had rejected."""
-        await self._store.hdel(state.transcribed(ssrc), TranscribedField.REFUSED_AT)
+        await self._store.hdel(state.transcribed_key(ssrc), TranscribedField.REFUSED_AT)
 
     async def close(self, session: Session) -> None:
         """Reject further audio. Speech so far is still transcribed."""
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.hset(state.session(session.ssrc), SessionField.STATE, SessionState.CLOSED)
-            pipe.expire(state.session(session.ssrc), state.SESSION_RETENTION_S)
-            pipe.delete(state.srtp_key(session.ssrc))
-            pipe.zrem(state.caller_sessions(session.caller), str(session.ssrc))
+            pipe.hset(state.session_key(session.ssrc), SessionField.STATE, SessionState.CLOSED)
+            pipe.expire(state.session_key(session.ssrc), state.SESSION_RETENTION_S)
+            pipe.delete(state.srtp_entry_key(session.ssrc))
+            pipe.zrem(state.caller_sessions_key(session.caller), str(session.ssrc))
             # A second request has no effect, since the session ended at the first.
             pipe.zadd(state.ARCHIVE, {str(session.ssrc): int(time.time())}, xx=True, lt=True)
             await pipe.execute()
 
     async def _delete(self, session: Session) -> None:
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.delete(state.session(session.ssrc), state.srtp_key(session.ssrc))
-            pipe.zrem(state.caller_sessions(session.caller), str(session.ssrc))
+            pipe.delete(state.session_key(session.ssrc), state.srtp_entry_key(session.ssrc))
+            pipe.zrem(state.caller_sessions_key(session.caller), str(session.ssrc))
             await pipe.execute()
 
 
-def _fields(session: Session) -> dict[Any, str]:
+def _gateway_fields(session: Session) -> dict[Any, str]:
     """Return the fields that the gateway writes. The other fields belong to other tiers."""
     fields: dict[str, str | None] = {
         SessionField.STATE: session.state,

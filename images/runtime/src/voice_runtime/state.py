@@ -52,14 +52,14 @@ MAX_TRANSCRIPT_EVENTS = 4096
 """Maximum number of events of a transcript: about twenty minutes of partial transcripts at three per second. There are
 far fewer finals."""
 
-FINALS = 20_000
+MAX_FINALS = 20_000
 """Maximum number of finals of an archived session: one every four seconds for a day, the maximum duration in a
 deployment file."""
 
 ARCHIVE_INDEX_RETENTION_S = 86_400
 """Time for which index entries wait for an unavailable archive."""
 
-AUDIO_CHUNKS = 1024
+MAX_AUDIO_CHUNKS = 1024
 """Maximum number of chunks of a session without a final transcript, 3.2 kB each: twice an utterance that is cut at 30
 s, and its overlap with the next."""
 
@@ -83,111 +83,111 @@ FILE_PIECE_LEASE_S = 5
 """Time without renewal after which another host transcribes a piece again."""
 
 
-def session(ssrc: int) -> str:
+def session_key(ssrc: int) -> str:
     """Return the key of a session's record."""
     return SESSION_KEY.format(ssrc=ssrc)
 
 
-def srtp_key(ssrc: int) -> str:
+def srtp_entry_key(ssrc: int) -> str:
     """Return the key of a session's SRTP key."""
     return SRTP_KEY_KEY.format(ssrc=ssrc)
 
 
-def shipped(ssrc: int) -> str:
+def shipped_key(ssrc: int) -> str:
     """Return the key of a session's progress in the VAD tier."""
     return SHIPPED_KEY.format(ssrc=ssrc)
 
 
-def transcribed(ssrc: int) -> str:
+def transcribed_key(ssrc: int) -> str:
     """Return the key of a session's progress in the ASR tier."""
     return TRANSCRIBED_KEY.format(ssrc=ssrc)
 
 
-def lease(ssrc: int) -> str:
+def lease_key(ssrc: int) -> str:
     """Return the key of a session's lease by an ASR host."""
     return SESSION_LEASE_KEY.format(ssrc=ssrc)
 
 
-def caller_sessions(caller: str) -> str:
+def caller_sessions_key(caller: str) -> str:
     """Return the key of a caller's active sessions."""
     return CALLER_SESSIONS_KEY.format(caller=caller)
 
 
-def socket(ssrc: int) -> str:
+def socket_lease_key(ssrc: int) -> str:
     """Return the key of a session's lease by an audio socket."""
-    return f"{session(ssrc)}:socket"
+    return f"{session_key(ssrc)}:socket"
 
 
-def caller_creations(caller: str) -> str:
+def caller_creations_key(caller: str) -> str:
     """Return the key that counts the sessions opened by a caller in one second."""
     return f"session:rate:{caller}"
 
 
-def caller_usage(caller: str, day: str) -> str:
+def caller_usage_key(caller: str, day: str) -> str:
     """Return the key of a caller's usage on a day, such as ``2026-11-26``."""
     return CALLER_USAGE_KEY.format(caller=caller, day=day)
 
 
-def day_callers(day: str) -> str:
+def day_callers_key(day: str) -> str:
     """Return the key of the callers with usage on a day."""
     return DAY_CALLERS_KEY.format(day=day)
 
 
-def day_report(day: str) -> str:
+def day_report_key(day: str) -> str:
     """Return the key of the claim of the gateway that reports the usage of a day."""
     return DAY_REPORT_KEY.format(day=day)
 
 
-def agent_usage(caller: str, day: str) -> str:
+def agent_usage_key(caller: str, day: str) -> str:
     """Return the key of a caller's usage of the agents' engines on a day."""
     return AGENT_USAGE_KEY.format(caller=caller, day=day)
 
 
-def agent_day_callers(day: str) -> str:
+def agent_day_callers_key(day: str) -> str:
     """Return the key of the callers with usage of the agents' engines on a day."""
     return AGENT_DAY_CALLERS_KEY.format(day=day)
 
 
-def transcript(ssrc: int) -> str:
+def transcript_key(ssrc: int) -> str:
     """Return the key of a session's transcript."""
     return TRANSCRIPT_KEY.format(ssrc=ssrc)
 
 
-def finals(ssrc: int) -> str:
+def finals_key(ssrc: int) -> str:
     """Return the key of an archived session's finals."""
     return FINALS_KEY.format(ssrc=ssrc)
 
 
-def archive_claim(ssrc: int) -> str:
+def archive_claim_key(ssrc: int) -> str:
     """Return the key of the claim of the gateway that archives a session."""
     return ARCHIVE_CLAIM_KEY.format(ssrc=ssrc)
 
 
-def audio(ssrc: int) -> str:
+def audio_key(ssrc: int) -> str:
     """Return the key of a session's unfinished audio."""
     return AUDIO_KEY.format(ssrc=ssrc)
 
 
-def file_piece(piece: str) -> str:
+def file_piece_key(piece: str) -> str:
     """Return the key of a piece of an audio file."""
     return FILE_PIECE_KEY.format(piece=piece)
 
 
-def file_piece_lease(piece: str) -> str:
+def file_piece_lease_key(piece: str) -> str:
     """Return the key of a piece's lease by an ASR host."""
     return FILE_PIECE_LEASE_KEY.format(piece=piece)
 
 
-def hosts(tier: Tier) -> str:
+def hosts_key(tier: Tier) -> str:
     """Return the key of the set of a tier's hosts."""
     return HOSTS_KEY.format(tier=tier)
 
 
-def host(tier: Tier, host_id: str) -> str:
+def host_key(tier: Tier, host_id: str) -> str:
     """Return the key of a host's record."""
     return HOST_KEY.format(tier=tier, host=host_id)
 
 
-def host_sessions(host_id: str) -> str:
+def host_sessions_key(host_id: str) -> str:
     """Return the key of the set of sessions that an ASR host transcribes."""
     return HOST_SESSIONS_KEY.format(host=host_id)

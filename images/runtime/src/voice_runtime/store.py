@@ -14,11 +14,11 @@ from redis.exceptions import ConnectionError as StoreConnectionError
 from redis.exceptions import TimeoutError as StoreTimeoutError
 
 TIMEOUT_S = 2.0
-RETRIES = 6
+MAX_RETRIES = 6
 """Number of retries, which take about 5 s with the pauses between them. A failover of the replication group takes
 longer, so callers retry as well."""
 
-CONNECTIONS = 50
+MAX_CONNECTIONS = 50
 """Maximum number of connections of a process. If all of them are busy, a request waits, whereas the client's own pool
 would fail."""
 
@@ -45,7 +45,7 @@ class StoreSettings(BaseSettings):
             raise ValueError("both VOICE_VALKEY_PASSWORD and VOICE_VALKEY_PASSWORD_FILE are set: leave one of them")
         return self
 
-    def address(self) -> str:
+    def read_address(self) -> str:
         """Return the current name or address of the store.
 
         Raises:
@@ -53,7 +53,7 @@ class StoreSettings(BaseSettings):
         """
         return self.host_file.read_text(encoding="utf-8").strip() if self.host_file else self.host or ""
 
-    def secret(self) -> str | None:
+    def read_password(self) -> str | None:
         """Return the password.
 
         Raises:
@@ -76,7 +76,7 @@ class FileCredentials(CredentialProvider):
         Raises:
             OSError: The file cannot be read.
         """
-        return self._settings.user, self._settings.secret() or ""
+        return self._settings.user, self._settings.read_password() or ""
 
     async def get_credentials_async(self) -> tuple[str, str]:
         """Return user and password. The client's own method logs a warning if it is not overridden.
@@ -109,22 +109,22 @@ def connect(settings: StoreSettings) -> "Redis":
     Raises:
         OSError: The password or host file cannot be read.
     """
-    password, _ = settings.secret(), settings.address()
+    password, _ = settings.read_password(), settings.read_address()
     tls_options: dict[str, Any] = {
         "connection_class": ReresolvingTlsConnection,
         "ssl_ca_certs": settings.ca_file and str(settings.ca_file),
     }
     pool = BlockingConnectionPool(
-        max_connections=CONNECTIONS,
+        max_connections=MAX_CONNECTIONS,
         timeout=TIMEOUT_S,
-        address=settings.address,
+        address=settings.read_address,
         port=settings.port,
         credential_provider=FileCredentials(settings) if password else None,
         decode_responses=False,
         socket_timeout=TIMEOUT_S,
         socket_connect_timeout=TIMEOUT_S,
         socket_keepalive=True,
-        retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), RETRIES),
+        retry=Retry(ExponentialWithJitterBackoff(base=0.05, cap=1.0), MAX_RETRIES),
         retry_on_error=[StoreConnectionError, StoreTimeoutError],
         **(tls_options if settings.tls else {"connection_class": ReresolvingConnection}),
     )

@@ -7,7 +7,7 @@ from typing import Any
 RETRY_INTERVAL_S = 0.5
 
 
-async def cancel(tasks: Iterable["asyncio.Future[Any]"]) -> None:
+async def cancel_all(tasks: Iterable["asyncio.Future[Any]"]) -> None:
     """Cancel tasks, and return after all have ended.
 
     The cancellation is repeated: before Python 3.12, `asyncio.wait_for`, with which the store's client sends, may lose

@@ -9,8 +9,8 @@ from voice_runtime import state
 
 async def write_transcribed(store: Redis, ssrc: int, fields: dict[Any, str]) -> None:
     """Write the progress of a session in the ASR tier, which expires with the session's record."""
-    key = state.transcribed(ssrc)
-    retention_s = max(await store.ttl(state.session(ssrc)), state.SESSION_RETENTION_S)
+    key = state.transcribed_key(ssrc)
+    retention_s = max(await store.ttl(state.session_key(ssrc)), state.SESSION_RETENTION_S)
     async with store.pipeline(transaction=True) as pipe:
         pipe.hset(key, mapping=fields)
         pipe.expire(key, retention_s)

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 
 from voice_blueprint.contract.state import TRANSCRIPT_FINAL_NUMBER, SessionField, TranscribedField
 from voice_runtime import state
-from voice_runtime.replies import entries, text
+from voice_runtime.replies import decode_entries, decode_text
 from voice_runtime.transcribed import write_transcribed
 
 _FIELD = b"event"
@@ -40,7 +40,7 @@ MAX_RECENT_EVENTS = 256
 GAP_NUMBER = 2**31
 """Base of the number of a gap inside an utterance, to which the gap's position is added. Gaps follow all partials, and
 precede the end."""
-NUMBERS = {
+FIXED_NUMBERS = {
     EventKind.SPEECH_STARTED: 1,
     EventKind.SPEECH_STOPPED: TRANSCRIPT_FINAL_NUMBER - 1,
     EventKind.FINAL: TRANSCRIPT_FINAL_NUMBER,
@@ -143,14 +143,14 @@ class Transcripts:
             transcript: Transcript. Kinds that occur once per utterance have fixed numbers.
             number: Sequence number of a partial; for a gap ``GAP_NUMBER`` plus its position, or 0 before the utterance.
         """
-        event_id = EventId(transcript.utterance, NUMBERS.get(transcript.kind, number))
+        event_id = EventId(transcript.utterance, FIXED_NUMBERS.get(transcript.kind, number))
         # For an archived session, the final is appended there first: if a host fails in between, nothing has been
         # published, and its successor appends both.
         if transcript.kind is EventKind.FINAL and await self._store.hexists(
-            state.session(ssrc), SessionField.ARCHIVED_FROM
+            state.session_key(ssrc), SessionField.ARCHIVED_FROM
         ):
-            await self._append(ssrc, state.finals(ssrc), event_id, transcript, state.FINALS)
-        return await self._append(ssrc, state.transcript(ssrc), event_id, transcript, state.MAX_TRANSCRIPT_EVENTS)
+            await self._append(ssrc, state.finals_key(ssrc), event_id, transcript, state.MAX_FINALS)
+        return await self._append(ssrc, state.transcript_key(ssrc), event_id, transcript, state.MAX_TRANSCRIPT_EVENTS)
 
     async def _append(self, ssrc: int, key: str, event_id: EventId, transcript: Transcript, maxlen: int) -> bool:
         """Append to a bounded stream, and return True if there were no later events."""
@@ -181,11 +181,11 @@ class Transcripts:
         }
         await write_transcribed(self._store, ssrc, fields)
         if characters:
-            await self._store.hincrby(state.transcribed(ssrc), TranscribedField.CHARACTERS, characters)
+            await self._store.hincrby(state.transcribed_key(ssrc), TranscribedField.CHARACTERS, characters)
 
-    async def add_lost(self, ssrc: int, milliseconds: int) -> None:
+    async def add_lost_audio(self, ssrc: int, milliseconds: int) -> None:
         """Record the duration of a session's lost audio."""
-        key = state.transcribed(ssrc)
+        key = state.transcribed_key(ssrc)
         await self._store.hincrby(key, TranscribedField.LOST_MS, milliseconds)
         await self._extend_retention(ssrc, key)
 
@@ -199,30 +199,30 @@ class Transcripts:
         self, after: Mapping[int, EventId], *, count: int
     ) -> dict[int, list[tuple[EventId, Transcript]]]:
         """Return up to ``count`` events after a position in each of several sessions, in one request."""
-        positions = {state.transcript(ssrc): (ssrc, position) for ssrc, position in after.items()}
+        positions = {state.transcript_key(ssrc): (ssrc, position) for ssrc, position in after.items()}
         answer: Any = await self._store.xread(
             {key: str(position) for key, (_, position) in positions.items()}, count=count
         )
         return {
-            positions[text(key)][0]: [
+            positions[decode_text(key)][0]: [
                 (EventId.parse(entry_id), Transcript.model_validate_json(fields[_FIELD]))
-                for entry_id, fields in entries(stream)
+                for entry_id, fields in decode_entries(stream)
             ]
             for key, stream in answer or ()
         }
 
     async def finals(self, ssrc: int) -> list[Transcript]:
         """Return the finals of an archived session."""
-        answer: Any = await self._store.xrange(state.finals(ssrc))
-        return [Transcript.model_validate_json(fields[_FIELD]) for _, fields in entries(answer)]
+        answer: Any = await self._store.xrange(state.finals_key(ssrc))
+        return [Transcript.model_validate_json(fields[_FIELD]) for _, fields in decode_entries(answer)]
 
     async def last_final(self, ssrc: int) -> Transcript | None:
         """Return the last published final."""
-        answer: Any = await self._store.xrevrange(state.transcript(ssrc), count=MAX_RECENT_EVENTS)
-        events = (Transcript.model_validate_json(fields[_FIELD]) for _, fields in entries(answer))
+        answer: Any = await self._store.xrevrange(state.transcript_key(ssrc), count=MAX_RECENT_EVENTS)
+        events = (Transcript.model_validate_json(fields[_FIELD]) for _, fields in decode_entries(answer))
         return next((event for event in events if event.kind is EventKind.FINAL), None)
 
     async def _extend_retention(self, ssrc: int, key: str) -> None:
         """Set the transcript's lifetime to that of its session's record."""
-        remaining = await self._store.ttl(state.session(ssrc))
+        remaining = await self._store.ttl(state.session_key(ssrc))
         await self._store.expire(key, max(remaining, state.SESSION_RETENTION_S))

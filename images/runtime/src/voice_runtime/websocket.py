@@ -12,7 +12,7 @@ from websockets.http11 import Request
 
 SLICE_BYTES = 4096
 """Bytes per read: 680 empty pings, the smallest frames, take about 10 ms."""
-BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+BAD_REQUEST_RESPONSE = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 MIN_PAUSE_S = 0.001
 PAUSE_FACTOR = 4
 """Ratio of a pause to the preceding processing time. All connections with a backlog together use at most a fifth of the
@@ -21,7 +21,7 @@ MAX_LARGE_BYTES = 256 << 20
 """Maximum total size of incomplete messages above the usual limit in a process."""
 READ_TIMEOUT_S = 20.0
 """Maximum time without reads by a client with pending data, and for closing its connection."""
-UNREAD_BYTES = 64 * 1024
+MAX_UNREAD_BYTES = 64 * 1024
 """Maximum size of unread responses to a client's pings, above which no more data is read from it."""
 
 
@@ -47,45 +47,45 @@ class SlowReaderLimit(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timeout of the lost connection."""
-        self.stop_unread_limit()
+        self.stop_unread_timeout()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         """Start the timeout of the client."""
         super().pause_writing()
-        self._limit_unread()
+        self._start_unread_timeout()
 
     def resume_writing(self) -> None:
         """Stop the timeout, since the client has read everything."""
-        self.stop_unread_limit()
+        self.stop_unread_timeout()
         super().resume_writing()
 
-    def end_unread(self) -> None:
+    def close_if_unread(self) -> None:
         """Close the connection, unless its client has read some data in the meantime."""
         if self._was_closing or self.transport.get_write_buffer_size() >= self._unread_bytes:
             self.transport.abort()
         else:
-            self._limit_unread()
+            self._start_unread_timeout()
 
-    def _limit_unread(self) -> None:
-        self.stop_unread_limit()
+    def _start_unread_timeout(self) -> None:
+        self.stop_unread_timeout()
         self._unread_bytes = self.transport.get_write_buffer_size()
         self._was_closing = self.transport.is_closing()
         # A weak reference: otherwise, the timer would keep the connection with all of its buffers for seconds after its
         # end.
-        self._unread_timer = self.loop.call_later(READ_TIMEOUT_S, _end_unread, weakref.ref(self))
+        self._unread_timer = self.loop.call_later(READ_TIMEOUT_S, _close_if_unread, weakref.ref(self))
 
-    def stop_unread_limit(self) -> None:
+    def stop_unread_timeout(self) -> None:
         """Stop the timeout, also when another protocol takes over the connection."""
         if self._unread_timer is not None:
             self._unread_timer.cancel()
             self._unread_timer = None
 
 
-def _end_unread(reference: weakref.ref[SlowReaderLimit]) -> None:
+def _close_if_unread(reference: weakref.ref[SlowReaderLimit]) -> None:
     protocol = reference()
     if protocol:
-        protocol.end_unread()
+        protocol.close_if_unread()
 
 
 class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
@@ -95,9 +95,9 @@ class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
     real time is never delayed, since the next frame arrives long after the pause.
     """
 
-    resting: ClassVar[set[asyncio.Protocol]] = set()
+    paused_connections: ClassVar[set[asyncio.Protocol]] = set()
     """Connections of all protocols with a backlog."""
-    large: ClassVar[dict["PacedWebSocket", int]] = {}
+    large_message_bytes: ClassVar[dict["PacedWebSocket", int]] = {}
     """Received bytes of incomplete messages above the usual limit."""
     max_bytes: ClassVar[Mapping[str, int]] = {}
 
@@ -121,11 +121,11 @@ class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
         if not self.handshake_initiated:
             super().data_received(data)
             if not self.handshake_initiated:
-                self._refuse()
+                self._refuse_malformed()
             return
         self._unread += data
         if self._timer is None:
-            self._read()
+            self._process_slice()
 
     def send_receive_event_to_app(self) -> None:
         """Close the connection if a text is not UTF-8; uvicorn would log an error of this program with a traceback."""
@@ -154,7 +154,7 @@ class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
         """Resume reading once the client has read its responses."""
         super().resume_writing()
         if self._unread and self._timer is None:
-            self._read()
+            self._process_slice()
 
     async def receive(self) -> Any:  # noqa: ANN401  uvicorn's
         """Return the next message; in the meantime, no more data is received than can be processed."""
@@ -165,24 +165,24 @@ class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Discard unread data."""
-        self._stop()
+        self._end_pause()
         self._unread.clear()
-        self.large.pop(self, None)
+        self.large_message_bytes.pop(self, None)
         super().connection_lost(exc)
 
-    def _refuse(self) -> None:
+    def _refuse_malformed(self) -> None:
         """Respond with an error and close, if ``websockets`` cannot parse the request head.
 
         uvicorn, which passes the head in one call, would neither respond nor close, and would count the connection
         among those of callers.
         """
         answer = b"".join(self.conn.data_to_send())
-        self.transport.write(answer or BAD_REQUEST)
+        self.transport.write(answer or BAD_REQUEST_RESPONSE)
         self.transport.close()
 
-    def _read(self) -> None:
-        self._stop()
-        if self.transport.get_write_buffer_size() > UNREAD_BYTES:
+    def _process_slice(self) -> None:
+        self._end_pause()
+        if self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
             # A client that does not read the responses to its pings would fill this process's memory with them.
             self.transport.pause_reading()
             return
@@ -191,32 +191,34 @@ class PacedWebSocket(SlowReaderLimit, WebSocketsSansIOProtocol):
             piece = bytes(self._unread[:SLICE_BYTES])
             del self._unread[:SLICE_BYTES]
             super().data_received(piece)
-            self._check_large()
+            self._limit_large_messages()
             ended_at = time.perf_counter()
-            self._paused_until = ended_at + (ended_at - started_at) * PAUSE_FACTOR * max(1, len(self.resting))
+            self._paused_until = ended_at + (ended_at - started_at) * PAUSE_FACTOR * max(
+                1, len(self.paused_connections)
+            )
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
             return
         if self._unread:
             self.transport.pause_reading()
-            self.resting.add(self)
+            self.paused_connections.add(self)
             rest_s = max(MIN_PAUSE_S, self._paused_until - time.perf_counter())
-            self._timer = self.loop.call_later(rest_s, self._read)
+            self._timer = self.loop.call_later(rest_s, self._process_slice)
         elif not self.read_paused:
             self.transport.resume_reading()
 
-    def _check_large(self) -> None:
+    def _limit_large_messages(self) -> None:
         """Close the connection if incomplete messages of all connections exceed ``MAX_LARGE_BYTES``."""
         buffered_bytes = len(self.conn.reader.buffer) + (self.conn.current_size or 0)
         if buffered_bytes <= self.config.ws_max_size:
-            self.large.pop(self, None)
+            self.large_message_bytes.pop(self, None)
             return
-        self.large[self] = buffered_bytes
-        if sum(self.large.values()) > MAX_LARGE_BYTES:
+        self.large_message_bytes[self] = buffered_bytes
+        if sum(self.large_message_bytes.values()) > MAX_LARGE_BYTES:
             self.conn.fail(1013, "too many large messages arrive at a time; send smaller ones, or try again")
             self.handle_parser_exception()
 
-    def _stop(self) -> None:
-        self.resting.discard(self)
+    def _end_pause(self) -> None:
+        self.paused_connections.discard(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -13,15 +13,15 @@ from pydantic import ValidationError
 from voice_runtime import environment
 from voice_runtime.store import StoreSettings, connect
 from voice_telemetry.cloudwatch import CloudWatch
-from voice_telemetry.prometheus import LatestValues, serve
+from voice_telemetry.prometheus import LatestValues, start_server
 from voice_telemetry.sample import Sample
 from voice_telemetry.settings import Settings, SourceName
 from voice_telemetry.sources import Source, SourceError
-from voice_telemetry.sources.dataplane import DataPlane
-from voice_telemetry.sources.engine import Engine
-from voice_telemetry.sources.gpu import Gpu
-from voice_telemetry.sources.neuron import Neuron
-from voice_telemetry.sources.nic import Nic
+from voice_telemetry.sources.dataplane import DataPlaneSource
+from voice_telemetry.sources.engine import EngineSource
+from voice_telemetry.sources.gpu import GpuSource
+from voice_telemetry.sources.neuron import NeuronSource
+from voice_telemetry.sources.nic import NicSource
 
 MAX_VALUE_AGE_S = 10.0
 """Maximum age of values for Prometheus. The source of older values no longer responds."""
@@ -30,26 +30,26 @@ _CALL_TIMEOUT_S = 5
 log = logging.getLogger("voice_telemetry")
 
 
-def make(name: SourceName, settings: Settings, store: StoreSettings) -> Source:
+def create_source(name: SourceName, settings: Settings, store: StoreSettings) -> Source:
     match name:
         case SourceName.DATAPLANE:
-            return DataPlane(settings.control_socket)
+            return DataPlaneSource(settings.control_socket)
         case SourceName.NIC:
-            return Nic()
+            return NicSource()
         case SourceName.NEURON:
-            return Neuron(settings.neuron_monitor)
+            return NeuronSource(settings.neuron_monitor)
         case SourceName.GPU:
-            return Gpu()
+            return GpuSource()
         case SourceName.ENGINE:
-            return Engine(settings.engine_metrics_url, connect(store), settings.host, settings.start_phases)
+            return EngineSource(settings.engine_metrics_url, connect(store), settings.host, settings.start_phases)
 
 
-class Readers:
+class SourceReader:
     """Reads all sources concurrently, so that a source that hangs or fails does not delay the others."""
 
-    def __init__(self, sources: dict[str, Source], *, limit_s: float) -> None:
+    def __init__(self, sources: dict[str, Source], *, timeout_s: float) -> None:
         self._sources = sources
-        self._limit_s = limit_s
+        self._limit_s = timeout_s
         self._failing: set[str] = set()
 
     async def read(self) -> list[Sample]:
@@ -77,34 +77,38 @@ class Readers:
 
 
 async def run(
-    settings: Settings, store: StoreSettings, cloudwatch: CloudWatch | None, newest: LatestValues, stop: asyncio.Event
+    settings: Settings,
+    store: StoreSettings,
+    cloudwatch: CloudWatch | None,
+    latest_values: LatestValues,
+    stop: asyncio.Event,
 ) -> None:
     """Read and publish values until stopped, and then send the remaining values."""
-    sources = {name.value: make(name, settings, store) for name in settings.telemetry_sources}
-    readers = Readers(sources, limit_s=settings.read_every_s)
-    publishing = asyncio.create_task(_publish(settings, cloudwatch, stop)) if cloudwatch else None
+    sources = {name.value: create_source(name, settings, store) for name in settings.telemetry_sources}
+    readers = SourceReader(sources, timeout_s=settings.read_every_s)
+    publishing = asyncio.create_task(_publish_periodically(settings, cloudwatch, stop)) if cloudwatch else None
     next_at = time.monotonic()
     while not stop.is_set():
         samples = await readers.read()
-        newest.update(samples, time.time() - MAX_VALUE_AGE_S)
+        latest_values.update(samples, time.time() - MAX_VALUE_AGE_S)
         if cloudwatch:
             cloudwatch.add(samples)
         # Missed readings are skipped.
         next_at = max(next_at + settings.read_every_s, time.monotonic())
-        await _sleep(stop, next_at - time.monotonic())
+        await _sleep_until_stopped(stop, next_at - time.monotonic())
     if cloudwatch and publishing:
         await publishing
         await cloudwatch.publish()
     await readers.close()
 
 
-async def _publish(settings: Settings, cloudwatch: CloudWatch, stop: asyncio.Event) -> None:
+async def _publish_periodically(settings: Settings, cloudwatch: CloudWatch, stop: asyncio.Event) -> None:
     while not stop.is_set():
-        await _sleep(stop, cloudwatch.pause_s(settings.publish_every_s))
+        await _sleep_until_stopped(stop, cloudwatch.next_pause_s(settings.publish_every_s))
         await cloudwatch.publish()
 
 
-async def _sleep(stop: asyncio.Event, seconds: float) -> None:
+async def _sleep_until_stopped(stop: asyncio.Event, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             await stop.wait()
@@ -112,7 +116,7 @@ async def _sleep(stop: asyncio.Event, seconds: float) -> None:
         return
 
 
-def _cloudwatch(settings: Settings) -> CloudWatch:
+def _create_cloudwatch(settings: Settings) -> CloudWatch:
     # The pauses between calls are longer than the library's own.
     config = Config(connect_timeout=_CALL_TIMEOUT_S, read_timeout=_CALL_TIMEOUT_S, retries={"total_max_attempts": 1})
     client = boto3.client("cloudwatch", region_name=settings.region, config=config)
@@ -123,9 +127,9 @@ async def _main(settings: Settings, store: StoreSettings) -> None:
     stop = asyncio.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
-    cloudwatch = _cloudwatch(settings) if settings.region else None
+    cloudwatch = _create_cloudwatch(settings) if settings.region else None
     newest = LatestValues(deployment=settings.deployment, fleet=settings.fleet)
-    server = serve(newest, settings.prometheus_port, settings.prometheus_address)
+    server = start_server(newest, settings.prometheus_port, settings.prometheus_address)
     try:
         await run(settings, store, cloudwatch, newest, stop)
     finally:
@@ -135,8 +139,8 @@ async def _main(settings: Settings, store: StoreSettings) -> None:
 def main() -> int:
     """Run telemetry until SIGTERM, and return the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
-    settings = environment.read(Settings)
-    store = environment.read(StoreSettings)
+    settings = environment.read_settings(Settings)
+    store = environment.read_settings(StoreSettings)
     try:
         asyncio.run(_main(settings, store))
     except OSError as error:

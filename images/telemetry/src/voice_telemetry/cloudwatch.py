@@ -16,13 +16,13 @@ MAX_VALUES_PER_REQUEST = 1000
 """Maximum number of values per PutMetricData.
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricData.html"""
 
-MAX_KEPT = 36_000
+MAX_BUFFERED = 36_000
 """Maximum number of buffered values: half an hour of a VAD host's twenty values per second, which is about 20 MB."""
 
 MAX_PAUSE_S = 60.0
-_REFUSED = 400
+_BAD_REQUEST = 400
 _TOO_MANY_REQUESTS = 429
-_THROTTLED = {"Throttling", "ThrottlingException", "RequestLimitExceeded"}
+_THROTTLING_CODES = {"Throttling", "ThrottlingException", "RequestLimitExceeded"}
 _CREDENTIAL_ERRORS = {"AccessDenied", "AccessDeniedException", "ExpiredToken", "ExpiredTokenException",
                    "InvalidClientTokenId", "UnrecognizedClientException"}  # fmt: skip
 """Errors of the credentials. The values are accepted after the credentials are fixed."""
@@ -42,16 +42,18 @@ class CloudWatch:
             them.
     """
 
-    def __init__(self, client: "CloudWatchClient", *, deployment: str, fleet: str, max_kept: int = MAX_KEPT) -> None:
+    def __init__(
+        self, client: "CloudWatchClient", *, deployment: str, fleet: str, max_buffered: int = MAX_BUFFERED
+    ) -> None:
         self._client = client
-        self._own = {DEPLOYMENT_DIMENSION: deployment, FLEET_DIMENSION: fleet}
+        self._host_dimensions = {DEPLOYMENT_DIMENSION: deployment, FLEET_DIMENSION: fleet}
         self._waiting: deque[Sample] = deque()
-        self._max_waiting = max_kept
+        self._max_waiting = max_buffered
         self._failures = 0
-        self.lost = 0
+        self.lost_count = 0
 
     @property
-    def waiting(self) -> int:
+    def waiting_count(self) -> int:
         """Number of unsent values."""
         return len(self._waiting)
 
@@ -60,7 +62,7 @@ class CloudWatch:
         self._waiting.extend(samples)
         while len(self._waiting) > self._max_waiting:
             self._waiting.popleft()
-            self.lost += 1
+            self.lost_count += 1
 
     async def publish(self) -> None:
         """Send all buffered values. Values that cannot be sent remain in the buffer."""
@@ -68,11 +70,13 @@ class CloudWatch:
             batch = [self._waiting.popleft() for _ in range(min(MAX_VALUES_PER_REQUEST, len(self._waiting)))]
             try:
                 await asyncio.to_thread(
-                    self._client.put_metric_data, Namespace=NAMESPACE, MetricData=[self._datum(each) for each in batch]
+                    self._client.put_metric_data,
+                    Namespace=NAMESPACE,
+                    MetricData=[self._build_datum(each) for each in batch],
                 )
             except ClientError as error:
                 if _is_value_error(error):
-                    self.lost += len(batch)
+                    self.lost_count += len(batch)
                     log.error("CloudWatch refuses %d values: %s", len(batch), error)  # noqa: TRY400  an answer, no bug
                     continue
                 self._requeue(batch, error)
@@ -82,21 +86,21 @@ class CloudWatch:
                 return
             self._failures = 0
 
-    def pause_s(self, every_s: float) -> float:
+    def next_pause_s(self, interval_s: float) -> float:
         """Return the pause before the next call. While calls fail, the pause increases, and has jitter."""
         if not self._failures:
-            return every_s
-        longest = min(MAX_PAUSE_S, every_s * 2**self._failures)
+            return interval_s
+        longest = min(MAX_PAUSE_S, interval_s * 2**self._failures)
         return random.uniform(longest / 2, longest)  # noqa: S311  spreads hosts
 
     def _requeue(self, batch: list[Sample], error: Exception) -> None:
         self._failures += 1
         self._waiting.extendleft(reversed(batch))
         self.add([])
-        log.warning("CloudWatch is away, %d values wait: %s", self.waiting, error)
+        log.warning("CloudWatch is away, %d values wait: %s", self.waiting_count, error)
 
-    def _datum(self, sample: Sample) -> "MetricDatumTypeDef":
-        dimensions = self._own | ({sample.part_dimension: sample.part} if sample.part_dimension else {})
+    def _build_datum(self, sample: Sample) -> "MetricDatumTypeDef":
+        dimensions = self._host_dimensions | ({sample.part_dimension: sample.part} if sample.part_dimension else {})
         return {
             "MetricName": sample.name,
             "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
@@ -110,4 +114,8 @@ class CloudWatch:
 def _is_value_error(error: ClientError) -> bool:
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     code = error.response.get("Error", {}).get("Code", "")
-    return _REFUSED <= status < 500 and status != _TOO_MANY_REQUESTS and code not in _THROTTLED | _CREDENTIAL_ERRORS  # noqa: PLR2004
+    return (
+        _BAD_REQUEST <= status < 500  # noqa: PLR2004  4xx
+        and status != _TOO_MANY_REQUESTS
+        and code not in _THROTTLING_CODES | _CREDENTIAL_ERRORS
+    )

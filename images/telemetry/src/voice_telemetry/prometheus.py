@@ -24,7 +24,7 @@ class LatestValues(Collector):
     """
 
     def __init__(self, *, deployment: str, fleet: str) -> None:
-        self._own = {DEPLOYMENT_DIMENSION: deployment, FLEET_DIMENSION: fleet}
+        self._host_labels = {DEPLOYMENT_DIMENSION: deployment, FLEET_DIMENSION: fleet}
         self._samples: dict[tuple[str, str], Sample] = {}
         self._sums: defaultdict[tuple[str, str], float] = defaultdict(float)
 
@@ -39,21 +39,23 @@ class LatestValues(Collector):
         families: dict[str, Family] = {}
         for (name, part), sample in self._samples.items():
             metric = METRICS[name]
-            labels = self._own | ({sample.part_dimension: part} if sample.part_dimension else {})
+            labels = self._host_labels | ({sample.part_dimension: part} if sample.part_dimension else {})
             if name not in families:
-                kind = CounterMetricFamily if metric.adds else GaugeMetricFamily
+                kind = CounterMetricFamily if metric.is_summable else GaugeMetricFamily
                 families[name] = kind(metric.series, metric.meaning, labels=list(labels))
-            families[name].add_metric(list(labels.values()), self._sums[name, part] if metric.adds else sample.value)
+            families[name].add_metric(
+                list(labels.values()), self._sums[name, part] if metric.is_summable else sample.value
+            )
         yield from families.values()
 
 
-def serve(newest: LatestValues, port: int, address: str = LOOPBACK) -> WSGIServer:
+def start_server(latest_values: LatestValues, port: int, address: str = LOOPBACK) -> WSGIServer:
     """Start a server for scrapes, and return it.
 
     Raises:
         OSError: The port is in use.
     """
     registry = CollectorRegistry()
-    registry.register(newest)
+    registry.register(latest_values)
     server, _ = start_http_server(port, addr=address, registry=registry)
     return server

@@ -22,7 +22,7 @@ class SourceName(StrEnum):
     ENGINE = "engine"
 
 
-def _split(value: object) -> object:
+def _split_list(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
@@ -36,7 +36,7 @@ class Settings(BaseSettings):
     host: str = Field(min_length=1)
     region: str = ""
     """Region of CloudWatch. If it is empty, values are only exported to Prometheus."""
-    telemetry_sources: Annotated[tuple[SourceName, ...], NoDecode, BeforeValidator(_split)] = Field(min_length=1)
+    telemetry_sources: Annotated[tuple[SourceName, ...], NoDecode, BeforeValidator(_split_list)] = Field(min_length=1)
     prometheus_port: int = Field(ge=1, le=65535)
     prometheus_address: str = LOOPBACK
     control_socket: Path = Path(CONTROL_SOCKET)

@@ -6,13 +6,13 @@ import subprocess
 from running import DataPlane
 
 from voice_blueprint.contract.media import Codec
-from voice_runtime.media import Media
+from voice_runtime.media import MediaFormat
 
 ENCODERS = {Codec.L16: "pcm_s16be", Codec.PCMU: "pcm_mulaw", Codec.PCMA: "pcm_alaw", Codec.OPUS: "libopus"}
 
 
 def send(
-    plane: DataPlane, ssrc: int, media: Media, audio: bytes, *, key: str = "", sequence: int = 1000, port: int = 0
+    plane: DataPlane, ssrc: int, media: MediaFormat, audio: bytes, *, key: str = "", sequence: int = 1000, port: int = 0
 ) -> None:
     """Send 16 kHz samples at three times real time, as RTP, or as SRTP with a base64 key.
 

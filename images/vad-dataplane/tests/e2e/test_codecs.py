@@ -11,7 +11,7 @@ from opus import NOT_SENT_BYTES, Encoder, has_copy
 from running import CONCEALED, FRAME_SAMPLES, AsrHost, Caller, Chunk, DataPlane, Store, frames, wait_for
 from srtp import master, text_of
 
-from voice_runtime.media import Media
+from voice_runtime.media import MediaFormat
 
 pytestmark = pytest.mark.parametrize("path", ["socket"], indirect=True, scope="session")
 KEY = master(3)
@@ -55,7 +55,7 @@ def test_audio_from_ffmpeg_is_accepted(store: Store, plane: DataPlane, media: st
     said = speech()
     # From a known port: of an unknown one, the data plane takes 50 packets until it has authenticated the first.
     secret, port = text_of(key) if key else "", caller.leave()
-    ffmpeg.send(plane, SSRC, Media.parse(media), silence(4) + said + silence(2), key=secret, port=port)
+    ffmpeg.send(plane, SSRC, MediaFormat.parse(media), silence(4) + said + silence(2), key=secret, port=port)
     wait_for("the end of the utterance", lambda: host.has_ended(SSRC), 10)
     host.die()
     assert plane.drops() == before, "every packet was taken"

@@ -10,7 +10,7 @@ from running import AsrHost, Caller, Chunk, DataPlane, Store, frames, wait_for
 from srtp import GCM_BYTES, master, text_of
 
 from voice_runtime.chunk import AudioChunk
-from voice_whisper.session_audio import Dropped, SessionAudio
+from voice_whisper.session_audio import DropReason, SessionAudio
 
 pytestmark = pytest.mark.parametrize("path", ["socket"], indirect=True, scope="session")
 SSRC = 0x5678
@@ -81,9 +81,9 @@ def test_an_engine_accepts_all_audio_of_a_moved_call(store: Store, hosts: list[D
     for _, chunks in legs_of(store, hosts, ear, master(2)):
         taken = [audio.add(AudioChunk.parse(chunk.datagram), now) for chunk in chunks]
         assert taken
-        assert not [each for each in taken if isinstance(each, Dropped)]
+        assert not [each for each in taken if isinstance(each, DropReason)]
         now += 60
-        assert audio.finished(now)
+        assert audio.pop_finished(now)
 
 
 def test_an_address_change_loses_packets_until_the_record_is_read(

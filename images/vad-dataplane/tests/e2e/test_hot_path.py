@@ -13,10 +13,10 @@ from network import QUEUES
 from running import BUILD, AsrHost, Caller, DataPlane, Store, wait_for
 from srtp import GCM_BYTES, master, text_of
 
-from voice_runtime.media import Media
+from voice_runtime.media import MediaFormat
 
 ROW = struct.Struct("<qqq")
-PHONES = {3: Media.parse("111 opus/48000/2 20"), 4: Media.parse("96 L16/8000/1 40")}
+PHONES = {3: MediaFormat.parse("111 opus/48000/2 20"), 4: MediaFormat.parse("96 L16/8000/1 40")}
 COUNTING = BUILD.parent / "tests" / "libcounting.so"
 
 

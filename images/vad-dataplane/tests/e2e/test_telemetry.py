@@ -9,8 +9,8 @@ from running import Caller, DataPlane, wait_for
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import METRICS, Allowance, DataPlaneEvent
 from voice_blueprint.contract.network import Tier
-from voice_telemetry.sources.dataplane import SUSTAINED_OVER
-from voice_telemetry.sources.dataplane import DataPlane as Reader
+from voice_telemetry.sources.dataplane import SUSTAINED_READINGS
+from voice_telemetry.sources.dataplane import DataPlaneSource as Reader
 
 
 def test_the_publisher_reads_the_programs_counters(plane: DataPlane, caller: Caller) -> None:
@@ -22,7 +22,7 @@ def test_the_publisher_reads_the_programs_counters(plane: DataPlane, caller: Cal
     assert {name for name, _ in read()} == {"RxRingOccupancy", "VadSessions", "VadStopped", "SlotsTaken"}, (
         "nothing is known of before"
     )
-    for _ in range(SUSTAINED_OVER - 2):  # with the first and the last
+    for _ in range(SUSTAINED_READINGS - 2):  # with the first and the last
         read()
     caller.say(silence(6) + speech() + silence(3))
     caller.is_taken()

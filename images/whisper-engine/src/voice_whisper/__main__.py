@@ -13,13 +13,15 @@ from voice_whisper.settings import EngineSettings, ModelSettings
 
 def main() -> int:
     """Run the engine; exit with 1 if it cannot start."""
-    settings, store = environment.read(EngineSettings), environment.read(StoreSettings)
-    environment.read(ModelSettings)  # the workers' own settings, validated here so that errors are reported once
+    settings, store = environment.read_settings(EngineSettings), environment.read_settings(StoreSettings)
+    environment.read_settings(
+        ModelSettings
+    )  # the workers' own settings, validated here so that errors are reported once
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     problems: list[str] = []
     try:
-        asyncio.run(_run(settings, store))
+        asyncio.run(_run_engine(settings, store))
     except* (CannotStartError, OSError) as errors:
         problems = [str(error) for error in _flatten_errors(errors)]
     for problem in dict.fromkeys(problems):
@@ -27,7 +29,7 @@ def main() -> int:
     return 1 if problems else 0
 
 
-async def _run(settings: EngineSettings, store: StoreSettings) -> None:
+async def _run_engine(settings: EngineSettings, store: StoreSettings) -> None:
     await Engine(settings, store).run()
 
 

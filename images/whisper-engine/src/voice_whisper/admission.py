@@ -25,14 +25,14 @@ FULL_REPORT_INTERVAL_S = 2.0
 MAX_REFUSED = 65_536
 MAX_LOOKUPS = 256
 """Maximum number of sessions that wait for their lookup, and of concurrent lookups."""
-LOOKUPS_PER_S = 250
+MAX_LOOKUPS_PER_S = 250
 """Maximum rate of lookups. A lookup takes about 0.2 ms, so a flood of unknown sessions leaves the engine 95 % of its
 loop."""
 MAX_BUFFERED_CHUNKS = 100
 """Maximum chunks of a session that wait for Valkey: 10 s of speech."""
 
 
-class Refused(StrEnum):
+class RefusalReason(StrEnum):
     """Reason for refusing a datagram's session, which is also the name of a counter."""
 
     UNKNOWN = "unknown-session"
@@ -61,12 +61,12 @@ class Admission:
     """Routes datagrams to their sessions.
 
     Attributes:
-        live: The admitted sessions.
+        live_sessions: The admitted sessions.
         is_closed: Whether new ones are refused.
     """
 
     def __init__(self, slots: int, sessions: Sessions, services: Services) -> None:
-        self.live: dict[int, LiveSession] = {}
+        self.live_sessions: dict[int, LiveSession] = {}
         self.is_closed = False
         self._slots = slots
         self._sessions = sessions
@@ -89,12 +89,12 @@ class Admission:
     @property
     def free_slots(self) -> int:
         """Number of further sessions that can be admitted."""
-        return max(0, self._slots - len(self.live.keys() | self._opening))
+        return max(0, self._slots - len(self.live_sessions.keys() | self._opening))
 
     @property
     def is_empty(self) -> bool:
         """Whether the host has no sessions left, and has released all of their leases."""
-        return not (self.live or self._held or self._releasing)
+        return not (self.live_sessions or self._held or self._releasing)
 
     async def run(self) -> None:
         """Look up unknown sessions until cancelled."""
@@ -108,7 +108,7 @@ class Admission:
             self._start_task(self._admit(ssrc) if ssrc in self._held else self._refuse(ssrc)).add_done_callback(
                 lambda _: self._lookups.release()
             )
-            await asyncio.sleep(1 / LOOKUPS_PER_S)
+            await asyncio.sleep(1 / MAX_LOOKUPS_PER_S)
 
     def receive(self, datagram: bytes, source: str) -> None:
         """Process a datagram of the VAD tier, or count the reason for rejecting it.
@@ -124,7 +124,7 @@ class Admission:
             return
         counters.events["chunks"] += 1
         if chunk.kind not in self._services.transcriber.kinds:
-            counters.refused[Refused.WRONG_KIND] += 1
+            counters.refused[RefusalReason.WRONG_KIND] += 1
         else:
             self._deliver(_Arrival(chunk, datagram, source))
 
@@ -138,19 +138,19 @@ class Admission:
         Raises:
             redis.exceptions.RedisError: The store is unavailable.
         """
-        if ssrc in self.live or ssrc in self._held or not self.free_slots or self.is_closed:
+        if ssrc in self.live_sessions or ssrc in self._held or not self.free_slots or self.is_closed:
             return
         self._unknown.discard(ssrc)
         self._held[ssrc] = []
         try:
             if is_own or await self._services.journal.claim_session(ssrc):
-                await self._open_session(ssrc)
+                await self._adopt_session(ssrc)
         finally:
-            self._lead_held(ssrc)
+            self._deliver_held(ssrc)
 
     def drop(self, ssrc: int) -> None:
         """Drop a session that another host has taken over."""
-        session = self.live.pop(ssrc, None)
+        session = self.live_sessions.pop(ssrc, None)
         if session:
             session.drop()
             self._services.counters.events["lost_leases"] += 1
@@ -161,7 +161,7 @@ class Admission:
         Raises:
             redis.exceptions.RedisError: The store is unavailable; the lease expires by itself.
         """
-        session = self.live.pop(ssrc)
+        session = self.live_sessions.pop(ssrc)
         session.drop()
         self._releasing += 1
         try:
@@ -170,24 +170,24 @@ class Admission:
             self._releasing -= 1
 
     def _deliver(self, arrival: _Arrival) -> None:
-        if session := self.live.get(arrival.chunk.session):
+        if session := self.live_sessions.get(arrival.chunk.session):
             session.add_chunk(arrival.chunk, arrival.datagram)
         elif reason := self._hold(arrival):
             self._services.counters.refused[reason] += 1
 
-    def _hold(self, arrival: _Arrival) -> Refused | None:
+    def _hold(self, arrival: _Arrival) -> RefusalReason | None:
         """Store a datagram until its session has been looked up, or return the reason for rejecting it."""
         ssrc, now = arrival.chunk.session, time.monotonic()
         buffered = self._held.get(ssrc)
         if buffered is not None:
             if len(buffered) >= MAX_BUFFERED_CHUNKS:
-                return Refused.TOO_MANY_BUFFERED
+                return RefusalReason.TOO_MANY_BUFFERED
             buffered.append(arrival)
             return None
         if self._refused_until.get(ssrc, 0.0) > now:
-            return Refused.UNKNOWN
+            return RefusalReason.UNKNOWN
         if self.is_closed:
-            return Refused.DRAINING
+            return RefusalReason.DRAINING
         if self.free_slots:
             self._held[ssrc] = [arrival]
             self._look_up(ssrc, arrival.source)
@@ -195,7 +195,7 @@ class Admission:
         if self._full_report_due.get(ssrc, 0.0) <= now:
             _remember(self._full_report_due, ssrc, now + FULL_REPORT_INTERVAL_S)
             self._look_up(ssrc, arrival.source)
-        return Refused.FULL
+        return RefusalReason.FULL
 
     def _look_up(self, ssrc: int, source: str) -> None:
         """Start the lookup of a session.
@@ -205,7 +205,7 @@ class Admission:
         if ssrc not in self._unknown:
             removed = self._unknown.add(ssrc, source)
             if removed is not None:
-                self._services.counters.refused[Refused.LOOKUPS] += len(self._held.pop(removed, ()))
+                self._services.counters.refused[RefusalReason.LOOKUPS] += len(self._held.pop(removed, ()))
         self._has_unknown.set()
 
     def _start_task(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
@@ -227,30 +227,30 @@ class Admission:
             elif self.free_slots:
                 self._opening.add(ssrc)
                 await retry_until_done("admission", lambda: self._services.journal.acquire(ssrc))
-                await self._open(ssrc, record)
+                await self._start_session(ssrc, record)
         finally:
             self._opening.discard(ssrc)
-            self._lead_held(ssrc)
+            self._deliver_held(ssrc)
 
-    async def _open_session(self, ssrc: int) -> None:
+    async def _adopt_session(self, ssrc: int) -> None:
         record = await self._sessions.read(ssrc)
         if record is None:
             await self._services.journal.release(ssrc)
             return
-        await self._open(ssrc, record)
+        await self._start_session(ssrc, record)
         self._services.counters.events["adopted"] += 1
 
-    def _lead_held(self, ssrc: int) -> None:
+    def _deliver_held(self, ssrc: int) -> None:
         for arrival in self._held.pop(ssrc):
             self._deliver(arrival)
 
-    async def _open(self, ssrc: int, record: Session) -> None:
+    async def _start_session(self, ssrc: int, record: Session) -> None:
         last_final = await retry_until_done("admission", lambda: self._services.transcripts.last_final(ssrc))
         # A final may be published without its coverage, if its host failed in between.
         transcribed_until = max(record.transcribed_to + 1, last_final.end_ms // FRAME_MS if last_final else 0)
         session = LiveSession(record, self._services, transcribed_until=transcribed_until)
         await session.restore()
-        self.live[ssrc] = session
+        self.live_sessions[ssrc] = session
         if record.refused_at:
             self._start_task(retry_until_done("admission", lambda: self._sessions.clear_refusal(ssrc)))
 

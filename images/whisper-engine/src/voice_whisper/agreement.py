@@ -18,12 +18,12 @@ WORD_TIME_TOLERANCE_S = 0.1
 """Uncertainty of a word's times."""
 MAX_OVERLAP = 5
 """Maximum number of committed words that a hypothesis may repeat."""
-MAX_COMPRESSED = 2.4
+MAX_COMPRESSION_RATIO = 2.4
 """Maximum compression ratio of a hypothesis, above which it is discarded as repetitive. This is Whisper's own threshold
 (`compression_ratio_threshold`)."""
 SENTENCE_ENDINGS = (".", "?", "!", "\u3002", "\uff1f", "\uff01", "\u061f", "\u0964")
 """Full stop, question mark and exclamation mark, including those of Chinese, Arabic and Hindi."""
-REPEATS = 3
+MIN_REPEATS = 3
 """Number of consecutive repetitions of a few words, up to the end, that indicate a loop of the model."""
 
 
@@ -51,13 +51,13 @@ class Agreement:
         is_cut = bool(self.tentative) and self.tentative[-1].end > at_s
         return self.committed + self.tentative[: len(self.tentative) - is_cut]
 
-    def rest(self) -> "Agreement":
+    def remainder(self) -> "Agreement":
         """Return the state for the audio after the last committed word, where the utterance is cut."""
         rest = Agreement(self._previous_words + self.committed)
         rest.tentative, rest._last = self.tentative, self._last
         return rest
 
-    def follow(self, before: "Agreement") -> None:
+    def continue_after(self, before: "Agreement") -> None:
         """Continue after the words of another utterance, whose end is transcribed again but not published again."""
         self._previous_words = (before._previous_words + before.committed)[-MAX_OVERLAP:]
 
@@ -68,13 +68,13 @@ class Agreement:
         new_words = self._new_words(hypothesis)
         if counts:
             # The last word may have been cut off.
-            agreed = _common(self._last, new_words[:-1])
+            agreed = _common_prefix_length(self._last, new_words[:-1])
             self.committed += new_words[:agreed]
             new_words = new_words[agreed:]
             self._last = new_words
         self.tentative = new_words
 
-    def end(self, hypothesis: Sequence[Word]) -> None:
+    def finish(self, hypothesis: Sequence[Word]) -> None:
         """Process the final hypothesis, after which nothing is tentative."""
         self.committed += self._new_words(hypothesis)
         self.tentative = self._last = []
@@ -83,19 +83,22 @@ class Agreement:
         """Return the part of a hypothesis after the committed words."""
         words = self._previous_words + self.committed
         if not words:
-            return _without_loop(hypothesis)
+            return _remove_loop(hypothesis)
         new_words = [word for word in hypothesis if word.end > words[-1].end + WORD_TIME_TOLERANCE_S]
         # Times are uncertain, so repetitions at the boundary are detected by their words.
         for count in range(min(MAX_OVERLAP, len(words), len(new_words)), 0, -1):
             # Groups of a number repeat: one is a repetition only if its times overlap.
             slack_s = 0 if all(_normalize_word(word).isdigit() for word in new_words[:count]) else 1
-            if _common(words[-count:], new_words[:count]) == count and new_words[0].start < words[-1].end + slack_s:
+            if (
+                _common_prefix_length(words[-count:], new_words[:count]) == count
+                and new_words[0].start < words[-1].end + slack_s
+            ):
                 new_words = new_words[count:]
                 break
-        return _without_loop(new_words)
+        return _remove_loop(new_words)
 
 
-def sounds_over(text: str) -> bool:
+def ends_sentence(text: str) -> bool:
     """Return True if a text ends like a sentence."""
     return text.endswith(SENTENCE_ENDINGS) and not text.endswith("...")
 
@@ -104,17 +107,17 @@ def join_words(words: Sequence[Word]) -> str:
     return "".join(word.text for word in words).strip()
 
 
-def shifted(words: Sequence[Word], by_s: float) -> list[Word]:
+def shift_words(words: Sequence[Word], by_s: float) -> list[Word]:
     """Return words with shifted times."""
     return [replace(word, start=word.start + by_s, end=word.end + by_s) for word in words]
 
 
 def _is_repetitive(words: Sequence[Word]) -> bool:
     text = join_words(words).encode()
-    return len(text) > MAX_COMPRESSED * len(zlib.compress(text))
+    return len(text) > MAX_COMPRESSION_RATIO * len(zlib.compress(text))
 
 
-def _common(before: Sequence[Word], now: Sequence[Word]) -> int:
+def _common_prefix_length(before: Sequence[Word], now: Sequence[Word]) -> int:
     """Return the length of the common prefix of two hypotheses."""
     pairs = zip(before, now, strict=False)
     return next(
@@ -127,7 +130,7 @@ def _normalize_word(word: Word) -> str:
     return "".join(filter(str.isalnum, word.text.lower()))
 
 
-def _without_loop(words: Sequence[Word]) -> list[Word]:
+def _remove_loop(words: Sequence[Word]) -> list[Word]:
     """Return words without repetitions at the end. A repetition that is followed by other words is kept."""
     plain = [_normalize_word(word) for word in words]
     for length in range(1, MAX_OVERLAP + 1):
@@ -135,6 +138,6 @@ def _without_loop(words: Sequence[Word]) -> list[Word]:
         while plain[-length * (repeats + 1) : -length * repeats] == plain[-length:] and repeats * length < len(plain):
             repeats += 1
         is_number = all(map(str.isdigit, plain[-length:]))  # "1111 1111 1111" occurs in card and telephone numbers
-        if repeats >= REPEATS and not is_number:
+        if repeats >= MIN_REPEATS and not is_number:
             return list(words[: len(words) - length * (repeats - 1)])
     return list(words)

@@ -23,7 +23,7 @@ class Counters:
         self.events: Counter[str] = Counter()
         self._work: deque[tuple[float, float, float]] = deque()
 
-    def worked(self, now: float, processing_s: float, audio_s: float = 0.0) -> None:
+    def record_work(self, now: float, processing_s: float, audio_s: float = 0.0) -> None:
         """Record a transcript with its processing time, and the audio that it completes (0 for a partial)."""
         self._work.append((now, processing_s, audio_s))
 

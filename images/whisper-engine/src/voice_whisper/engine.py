@@ -9,7 +9,7 @@ from typing import Any
 
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
-from voice_runtime.file_pieces import FilePieces
+from voice_runtime.file_pieces import FilePieceQueue
 from voice_runtime.hosts import HostRegistry
 from voice_runtime.journal import Journal
 from voice_runtime.sessions import Sessions
@@ -21,17 +21,17 @@ from voice_whisper.counters import Counters
 from voice_whisper.file_reader import FileReader
 from voice_whisper.journal_batch import JournalBatch
 from voice_whisper.live_session import Services
-from voice_whisper.maintenance import Keeper
+from voice_whisper.maintenance import HostMaintenance
 from voice_whisper.pool import WorkerPool
 from voice_whisper.retries import STORE_ERRORS
 from voice_whisper.settings import EngineSettings
-from voice_whisper.streaming import Streams
+from voice_whisper.streaming import StreamingTranscriber
 from voice_whisper.transcriber import Transcriber
 from voice_whisper.vllm_backend import VllmBackend
 
 RECEIVE_BUFFER_BYTES = 8 << 20
 """Four seconds of 64 sessions, at 32 kB/s each."""
-NOTICE_S = HOST_DEAD_AFTER_S
+DRAIN_NOTICE_S = HOST_DEAD_AFTER_S
 """Time for which the VAD tier may still send new sessions to a draining host, since it reads the registry
 periodically."""
 POLL_INTERVAL_S = 0.1
@@ -62,14 +62,14 @@ class Engine:
         self._settings = settings
         self._store = connect(store)
         self._counters = Counters()
-        self._transcriber = _transcriber(settings)
+        self._transcriber = _create_transcriber(settings)
         journal, sessions = Journal(self._store, settings.host), Sessions(self._store)
         self._batch = JournalBatch(journal, self._counters)
         transcripts = Transcripts(self._store)
         services = Services(self._transcriber, transcripts, journal, self._batch, self._counters, sessions)
         self._admission = Admission(settings.sessions, sessions, services)
         self._registry = HostRegistry(self._store, Tier.ASR)
-        self._keeper = Keeper(
+        self._keeper = HostMaintenance(
             settings,
             self._admission,
             self._registry,
@@ -77,7 +77,7 @@ class Engine:
             sessions,
             is_stuck=lambda: self._transcriber.is_stuck,
         )
-        self._files = FileReader(settings.host, FilePieces(self._store), self._transcriber, self._counters)
+        self._files = FileReader(settings.host, FilePieceQueue(self._store), self._transcriber, self._counters)
 
     async def run(self) -> None:
         """Run until stopped, and complete started work.
@@ -100,10 +100,10 @@ class Engine:
     async def _serve(self) -> None:
         await self._transcriber.ready()
         receiving, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-            lambda: _Receiver(self._admission), sock=_chunk_socket(self._settings)
+            lambda: _Receiver(self._admission), sock=_open_chunk_socket(self._settings)
         )
-        listener = health.listen(self._settings.health_address, self._settings.health_port)
-        server = health.server(self._unready_reason, self.metrics)
+        listener = health.open_health_port(self._settings.health_address, self._settings.health_port)
+        server = health.create_server(self._unready_reason, self.metrics)
         log.info("ready: %d sessions", self._settings.sessions)
         try:
             async with asyncio.TaskGroup() as group:
@@ -141,13 +141,13 @@ class Engine:
         """Complete live utterances. After the timeout, the remaining ones are left to another host."""
         started_at = time.monotonic()
         self._keeper.is_draining = True
-        log.info("draining: %d sessions are live", len(self._admission.live))
+        log.info("draining: %d sessions are live", len(self._admission.live_sessions))
         while time.monotonic() - started_at < self._settings.drain_timeout_s - SHUTDOWN_RESERVE_S:
-            self._admission.is_closed = time.monotonic() - started_at >= NOTICE_S
+            self._admission.is_closed = time.monotonic() - started_at >= DRAIN_NOTICE_S
             if self._admission.is_closed and self._admission.is_empty:
                 break
             await asyncio.sleep(POLL_INTERVAL_S)
-        remaining = len(self._admission.live)
+        remaining = len(self._admission.live_sessions)
         try:
             async with asyncio.timeout(SHUTDOWN_RESERVE_S / 2):
                 await self._batch.flush()
@@ -157,7 +157,7 @@ class Engine:
         log.info("drained: %d sessions are left to other hosts", remaining)
 
 
-def _transcriber(settings: EngineSettings) -> Transcriber:
+def _create_transcriber(settings: EngineSettings) -> Transcriber:
     match settings.engine:
         case "whisper":
             return WorkerPool(settings)
@@ -166,10 +166,10 @@ def _transcriber(settings: EngineSettings) -> Transcriber:
         case "vllm-realtime":
             from voice_whisper.vllm_realtime import VllmRealtime  # noqa: PLC0415  Neuron's image has no websockets
 
-            return Streams(VllmRealtime(settings.vllm_url, settings.vllm_model))
+            return StreamingTranscriber(VllmRealtime(settings.vllm_url, settings.vllm_model))
 
 
-def _chunk_socket(settings: EngineSettings) -> socket.socket:
+def _open_chunk_socket(settings: EngineSettings) -> socket.socket:
     receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
     # The kernel grants at most net.core.rmem_max, and reports twice the granted size.

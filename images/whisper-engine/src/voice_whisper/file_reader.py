@@ -8,12 +8,12 @@ import numpy as np
 
 from voice_blueprint.contract.chunk import CHUNK_SAMPLES, ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
-from voice_runtime.file_pieces import FilePieces, Piece, PieceTranscript
+from voice_runtime.file_pieces import FilePiece, FilePieceQueue, PieceTranscript
 from voice_runtime.state import FILE_PIECE_LEASE_S
 from voice_whisper.counters import Counters
 from voice_whisper.job import JobFailedError, Priority
-from voice_whisper.live_session import timed
-from voice_whisper.retries import PAUSE_S, STORE_ERRORS
+from voice_whisper.live_session import to_timed_word
+from voice_whisper.retries import RETRY_PAUSE_S, STORE_ERRORS
 from voice_whisper.transcriber import Transcriber
 from voice_whisper.utterance import CHUNK_FRAMES, Utterance
 
@@ -25,25 +25,25 @@ log = logging.getLogger(__name__)
 class FileReader:
     """Transcribes one piece at a time, since a piece in progress delays live calls."""
 
-    def __init__(self, host: str, pieces: FilePieces, transcriber: Transcriber, counters: Counters) -> None:
+    def __init__(self, host: str, pieces: FilePieceQueue, transcriber: Transcriber, counters: Counters) -> None:
         self._host = host
         self._pieces = pieces
         self._transcriber = transcriber
         self._counters = counters
 
-    async def run(self, has_time: Callable[[], bool]) -> None:
+    async def run(self, has_capacity: Callable[[], bool]) -> None:
         """Run until cancelled; while the store is unavailable, pieces wait."""
         while True:
             try:
-                piece = await self._pieces.claim(self._host) if has_time() else None
+                piece = await self._pieces.claim(self._host) if has_capacity() else None
                 if piece is None:
                     await asyncio.sleep(POLL_INTERVAL_S)
                     continue
                 await self._transcribe_piece(piece)
             except STORE_ERRORS:
-                await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(RETRY_PAUSE_S)
 
-    async def _transcribe_piece(self, piece: Piece) -> None:
+    async def _transcribe_piece(self, piece: FilePiece) -> None:
         work = asyncio.create_task(self._transcribe(piece))
         try:
             while not work.done():
@@ -54,8 +54,8 @@ class FileReader:
         finally:
             work.cancel()
 
-    async def _transcribe(self, piece: Piece) -> PieceTranscript:
-        utterance = utterance_of(piece.audio)
+    async def _transcribe(self, piece: FilePiece) -> PieceTranscript:
+        utterance = create_utterance(piece.audio)
         self._counters.events["file_pieces"] += 1
         if utterance.is_stationary_noise(utterance.frames):
             return PieceTranscript()
@@ -69,11 +69,11 @@ class FileReader:
         if not any(map(str.isalnum, transcript.text)):
             return PieceTranscript(language=transcript.language)
         return PieceTranscript(
-            text=transcript.text, language=transcript.language, words=[timed(word) for word in transcript.words]
+            text=transcript.text, language=transcript.language, words=[to_timed_word(word) for word in transcript.words]
         )
 
 
-def utterance_of(audio: bytes) -> Utterance:
+def create_utterance(audio: bytes) -> Utterance:
     """Return PCM16 audio in the form in which the VAD tier sends it."""
     samples = np.frombuffer(audio, "<i2")
     utterance = Utterance(0, ChunkKind.PCM16, opened=True)

@@ -24,7 +24,7 @@ class HealthServer(uvicorn.Server):
         yield
 
 
-def listen(address: str, port: int) -> socket.socket:
+def open_health_port(address: str, port: int) -> socket.socket:
     """Open the health port.
 
     Raises:
@@ -33,16 +33,16 @@ def listen(address: str, port: int) -> socket.socket:
     return socket.create_server((address, port))
 
 
-def server(unready: Callable[[], str], metrics: Callable[[], dict[str, Any]]) -> HealthServer:
+def create_server(unready_reason: Callable[[], str], metrics: Callable[[], dict[str, Any]]) -> HealthServer:
     """Return a server for a listening socket.
 
     Args:
-        unready: Returns the reason why the engine is not ready, or an empty text.
+        unready_reason: Returns the reason why the engine is not ready, or an empty text.
         metrics: Returns the metrics.
     """
 
     async def health(_: Request) -> Response:
-        problem = unready()
+        problem = unready_reason()
         return PlainTextResponse(problem, 503) if problem else PlainTextResponse("ok")
 
     async def show(_: Request) -> Response:

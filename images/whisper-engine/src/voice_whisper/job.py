@@ -10,14 +10,14 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from voice_whisper.backends.base import Decoded, Word
-from voice_whisper.messages import States
+from voice_whisper.backends.base import DecodedText, Word
+from voice_whisper.messages import StatesLayout
 
 MAX_ATTEMPTS = 3
 """Number of crashed workers after which a window is given up."""
 
 
-STALE_S = 3.0
+MAX_PARTIAL_WAIT_S = 3.0
 """Maximum time for which a partial waits for a worker. After that, the partial is skipped, since the next one covers
 more audio."""
 
@@ -79,7 +79,7 @@ class Job:
     language: str | None
     result: asyncio.Future[WindowTranscript]
     slot: int | None = None
-    states: States | None = None
+    states: StatesLayout | None = None
     attempts: int = 0
     requested_at: float = field(default_factory=time.monotonic)
     stages_ms: dict[str, float] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Job:
         self.stages_ms |= stages_ms
         self.processing_s += sum(stages_ms.values()) / 1000 / batch
 
-    def answer(self, decoded: Decoded) -> None:
+    def set_result(self, decoded: DecodedText) -> None:
         """Set the result, unless it was cancelled."""
         total_ms = 1000 * (time.monotonic() - self.requested_at)
         stages_ms = {"queue": total_ms - sum(self.stages_ms.values()), **self.stages_ms}
@@ -133,10 +133,10 @@ class JobQueue:
         A job that may have crashed a worker is processed alone, so that it cannot affect others again.
         """
         batch: list[Job] = []
-        self.add_to(batch, max_jobs)
+        self.extend_batch(batch, max_jobs)
         return batch
 
-    def add_to(self, batch: list[Job], max_jobs: int) -> None:
+    def extend_batch(self, batch: list[Job], max_jobs: int) -> None:
         """Move matching jobs from the queue to a batch, up to a total of ``max_jobs``."""
         for queue in self._queues.values():
             for job in list(queue):

@@ -8,10 +8,10 @@ from voice_runtime.journal import Journal
 from voice_whisper.counters import Counters
 from voice_whisper.utterance import Utterance
 
-EVERY_S = 0.05
+FLUSH_INTERVAL_S = 0.05
 """Interval between two batches, which is the maximum duration of the chunks that a failing host loses."""
 
-MAX_WAITING = 8192
+MAX_WAITING_CHUNKS = 8192
 """Maximum number of chunks that wait for an unavailable store, 3.2 kB each. Above it, the oldest chunks are discarded,
 but their session's host still keeps them."""
 
@@ -27,7 +27,7 @@ class JournalBatch:
 
     def add(self, ssrc: int, utterance: Utterance, chunk: AudioChunk, datagram: bytes) -> None:
         """Add a chunk of an utterance, to which the id of the journal entry is added later."""
-        if len(self._waiting) >= MAX_WAITING:
+        if len(self._waiting) >= MAX_WAITING_CHUNKS:
             self._waiting.popleft()
             self._counters.events["not_journalled"] += 1
         self._waiting.append((ssrc, utterance, chunk, datagram))

@@ -13,26 +13,26 @@ from typing import Any, TypeVar
 from voice_blueprint.contract.chunk import ChunkFlag
 from voice_runtime.chunk import AudioChunk, MalformedChunkError
 from voice_runtime.journal import Journal
-from voice_runtime.redaction import digits_at_end, redact_transcript
+from voice_runtime.redaction import count_trailing_digits, redact_transcript
 from voice_runtime.sessions import Session, Sessions, primary_language
 from voice_runtime.transcripts import GAP_NUMBER, EventKind, TimedWord, Transcript, Transcripts
-from voice_whisper.agreement import MIN_AUDIO_S, join_words, shifted, sounds_over
+from voice_whisper.agreement import MIN_AUDIO_S, ends_sentence, join_words, shift_words
 from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
 from voice_whisper.job import JobFailedError, Priority, StaleError, WindowTranscript
 from voice_whisper.journal_batch import JournalBatch
 from voice_whisper.retries import STORE_ERRORS, retry_until_done
-from voice_whisper.session_audio import Dropped, SessionAudio
+from voice_whisper.session_audio import DropReason, SessionAudio
 from voice_whisper.transcriber import Transcriber
-from voice_whisper.utterance import LONG_FRAMES, OVERLAP_FRAMES, STEADY_FRAMES, Utterance
+from voice_whisper.utterance import MIN_STEADY_FRAMES, OVERLAP_FRAMES, SPLIT_THRESHOLD_FRAMES, Utterance
 from voice_whisper.window import FRAME_MS
 
 FIRST_PARTIAL_FRAMES = 700 // FRAME_MS
 """Duration of speech before the first partial transcript of an utterance."""
-PARTIAL_EVERY_FRAMES = 1000 // FRAME_MS
+PARTIAL_INTERVAL_FRAMES = 1000 // FRAME_MS
 """Duration of additional speech before each further partial transcript."""
 
-LONG_QUEUE = 8
+LONG_QUEUE_WINDOWS = 8
 """Number of waiting windows above which partials are half as frequent."""
 MAX_PARTIAL_INTERVAL_FACTOR = 2
 FRAME_S = FRAME_MS / 1000
@@ -66,12 +66,12 @@ class _PendingEvent:
 
     Attributes:
         number: Number of the event, if its kind does not determine it.
-        over: The utterance that ends with the event.
+        ended_utterance: The utterance that ends with the event.
     """
 
     transcript: Transcript | None = None
     number: int = 1
-    over: Utterance | None = None
+    ended_utterance: Utterance | None = None
 
 
 @dataclass(eq=False)
@@ -132,14 +132,14 @@ class LiveSession:
         """Process a chunk that was sent here."""
         self.is_assigned_to_host = True
         self.last_audio_at = time.monotonic()
-        utterance = self._add(chunk)
+        utterance = self._assign_chunk(chunk)
         if utterance is not None:
             self._services.batch.add(self._ssrc, utterance, chunk, datagram)
             self.advance()
 
     async def restore(self) -> None:
         """Process the session's chunks in the journal."""
-        entries = await retry_until_done("a journal", lambda: self._services.journal.entries(self._ssrc))
+        entries = await retry_until_done("a journal", lambda: self._services.journal.read_entries(self._ssrc))
         expired: list[str] = []
         for entry_id, datagram in entries:
             try:
@@ -147,7 +147,7 @@ class LiveSession:
             except MalformedChunkError:
                 expired.append(entry_id)
                 continue
-            if utterance := self._add(chunk):
+            if utterance := self._assign_chunk(chunk):
                 utterance.add_entry(entry_id, chunk.sequence)
             else:
                 expired.append(entry_id)
@@ -157,12 +157,12 @@ class LiveSession:
     def advance(self) -> None:
         """Start the transcripts that are due: finals of completed utterances, and a partial of the current one."""
         now = time.monotonic()
-        for utterance in self._audio.finished(now):
+        for utterance in self._audio.pop_finished(now):
             self._stop_partial(utterance)
             self._complete_utterance(utterance)
-        if silent := self._audio.next_utterance(now):
+        if silent := self._audio.silent_utterance(now):
             self._transcribe_early(silent)
-        if started := self._audio.next_to_announce():
+        if started := self._audio.utterance_to_announce():
             self._announce(started)
         self._start_partial_if_due()
 
@@ -172,7 +172,7 @@ class LiveSession:
         self._prompt, self._redact = record.prompt, record.redact
         self._audio.end_of_turn_s = record.end_of_turn_ms / 1000
 
-    async def _refresh(self) -> None:
+    async def _refresh_settings(self) -> None:
         with contextlib.suppress(*STORE_ERRORS):  # the previous settings remain
             if record := await self._services.sessions.read(self._ssrc):
                 self._apply_settings(record)
@@ -182,9 +182,9 @@ class LiveSession:
         for task in self._tasks:
             task.cancel()
 
-    def _add(self, chunk: AudioChunk) -> Utterance | None:
+    def _assign_chunk(self, chunk: AudioChunk) -> Utterance | None:
         added = self._audio.add(chunk, time.monotonic())
-        if isinstance(added, Dropped):
+        if isinstance(added, DropReason):
             self._services.counters.dropped[added] += 1
             return None
         return added
@@ -195,7 +195,7 @@ class LiveSession:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _tell(self, kind: EventKind, utterance: Utterance, begins: int, ends: int, number: int = 1) -> None:
+    def _queue_event(self, kind: EventKind, utterance: Utterance, begins: int, ends: int, number: int = 1) -> None:
         """Queue an event without text."""
         event = Transcript(
             kind=kind, utterance=utterance.start, start_ms=begins * FRAME_MS, end_ms=ends * FRAME_MS
@@ -204,29 +204,29 @@ class LiveSession:
         self._start_task(self._publish())
 
     def _announce(self, utterance: Utterance) -> None:
-        utterance.announced = True
-        self._start_task(self._refresh())
+        utterance.is_announced = True
+        self._start_task(self._refresh_settings())
         if utterance.gap_before:
-            self._tell(EventKind.GAP, utterance, *utterance.gap_before, number=0)
-        self._tell(EventKind.SPEECH_STARTED, utterance, utterance.start, utterance.start)
+            self._queue_event(EventKind.GAP, utterance, *utterance.gap_before, number=0)
+        self._queue_event(EventKind.SPEECH_STARTED, utterance, utterance.start, utterance.start)
 
     def _complete_utterance(self, utterance: Utterance) -> None:
         """Start the transcript of a completed utterance, and queue its events in order."""
         end = utterance.start + utterance.frames
-        self._services.counters.events["lost_chunks"] += utterance.lost
+        self._services.counters.events["lost_chunks"] += utterance.lost_chunks
         if utterance.is_mark and utterance.gap_before:
-            self._tell(EventKind.GAP, utterance, *utterance.gap_before, number=0)
+            self._queue_event(EventKind.GAP, utterance, *utterance.gap_before, number=0)
         if not utterance.is_mark:
-            if not utterance.announced:
+            if not utterance.is_announced:
                 self._announce(utterance)
             for begins, ends in utterance.gaps:
-                self._tell(EventKind.GAP, utterance, begins, ends, GAP_NUMBER + begins - utterance.start)
-            self._tell(EventKind.SPEECH_STOPPED, utterance, end, end)
-        final = _PendingEvent(over=utterance)
+                self._queue_event(EventKind.GAP, utterance, begins, ends, GAP_NUMBER + begins - utterance.start)
+            self._queue_event(EventKind.SPEECH_STOPPED, utterance, end, end)
+        final = _PendingEvent(ended_utterance=utterance)
         self._outbox.append(final)
         if utterance.marks & ChunkFlag.LAST:
-            self._tell(EventKind.END, utterance, end, end)
-        self._last = self._start_task(self._transcribe(final, utterance, self._last if utterance.before else None))
+            self._queue_event(EventKind.END, utterance, end, end)
+        self._last = self._start_task(self._transcribe(final, utterance, self._last if utterance.split_from else None))
 
     async def _transcribe(self, final: _PendingEvent, utterance: Utterance, before: asyncio.Task[None] | None) -> None:
         counters = self._services.counters
@@ -244,20 +244,22 @@ class LiveSession:
         ingest_ms = 1000 * (started_at - utterance.last_audio_at)
         if before:  # its transcript depends on that of the previous one
             await asyncio.wait({before})
-        self._join(utterance)
-        result = await self._without_cut_word(utterance, result)
-        utterance.agreement.end(shifted(result.words, utterance.begin * FRAME_S))
-        counters.worked(time.monotonic(), 0.0, utterance.frames * FRAME_MS / 1000)
-        final.transcript = self._redacted(_transcript(EventKind.FINAL, utterance, utterance.frames, result, ingest_ms))
+        self._join_agreement(utterance)
+        result = await self._remove_cut_word(utterance, result)
+        utterance.agreement.finish(shift_words(result.words, utterance.begin * FRAME_S))
+        counters.record_work(time.monotonic(), 0.0, utterance.frames * FRAME_MS / 1000)
+        final.transcript = self._apply_redaction(
+            _create_transcript(EventKind.FINAL, utterance, utterance.frames, result, ingest_ms)
+        )
         await self._publish()
 
-    def _join(self, utterance: Utterance) -> None:
+    def _join_agreement(self, utterance: Utterance) -> None:
         """Continue the words of the utterance from which an utterance was split."""
-        if utterance.before:
-            utterance.agreement.follow(utterance.before.agreement)
-            utterance.before = None
+        if utterance.split_from:
+            utterance.agreement.continue_after(utterance.split_from.agreement)
+            utterance.split_from = None
 
-    async def _without_cut_word(self, utterance: Utterance, result: WindowTranscript) -> WindowTranscript:
+    async def _remove_cut_word(self, utterance: Utterance, result: WindowTranscript) -> WindowTranscript:
         """Return the result without its last word, if a commit has cut the word and speech continues.
 
         In this case, the next utterance contains the word.
@@ -265,7 +267,7 @@ class LiveSession:
         if not (
             utterance.is_cut
             and result.words
-            and result.words[-1].end >= utterance.received_frames * FRAME_S - CUT_WORD_MARGIN_S
+            and result.words[-1].end >= utterance.transcribed_frames * FRAME_S - CUT_WORD_MARGIN_S
         ):
             return result
         limit = utterance.last_audio_at + CONTINUATION_GAP_S
@@ -278,7 +280,7 @@ class LiveSession:
 
     def _continues_after(self, utterance: Utterance) -> bool:
         current = self._audio.current
-        return bool(current and current.before is utterance)
+        return bool(current and current.split_from is utterance)
 
     def _stop_partial(self, utterance: Utterance) -> None:
         if self._partial and self._partial_utterance is utterance:
@@ -294,7 +296,7 @@ class LiveSession:
         except JobFailedError as error:
             log.error("session %s: utterance %s has no transcript: %s", self._ssrc, utterance.start, error)  # noqa: TRY400  an answer
             return None
-        self._services.counters.worked(time.monotonic(), result.processing_s)
+        self._services.counters.record_work(time.monotonic(), result.processing_s)
         return result
 
     def _transcribe_early(self, utterance: Utterance) -> None:
@@ -308,16 +310,16 @@ class LiveSession:
 
     async def _transcribe_during_silence(self, ahead: _EarlyTranscript, frames: int) -> WindowTranscript | None:
         utterance = ahead.utterance
-        begin_s, received_s = utterance.begin * FRAME_S, utterance.received_frames * FRAME_S
+        begin_s, received_s = utterance.begin * FRAME_S, utterance.transcribed_frames * FRAME_S
         result = await self._transcribe_utterance(utterance)
         ahead.completed_at = time.monotonic()
         if result is None:
             return None
         if frames == utterance.frames:
-            utterance.is_transcript_complete = sounds_over(result.text) or result is EMPTY_TRANSCRIPT
+            utterance.is_transcript_complete = ends_sentence(result.text) or result is EMPTY_TRANSCRIPT
         if not utterance.marks:
-            self._join(utterance)
-            utterance.agreement.add_hypothesis(shifted(result.words, begin_s), counts=received_s >= MIN_AUDIO_S)
+            self._join_agreement(utterance)
+            utterance.agreement.add_hypothesis(shift_words(result.words, begin_s), counts=received_s >= MIN_AUDIO_S)
             await self._publish_partial(utterance, frames, replace(result, stages_ms={}))  # the final contains them
         return result
 
@@ -329,14 +331,14 @@ class LiveSession:
                 self._outbox.popleft()
 
     async def _publish_one(self, due: _PendingEvent, transcript: Transcript) -> None:
-        services, ssrc, utterance, is_new = self._services, self._ssrc, due.over, False
+        services, ssrc, utterance, is_new = self._services, self._ssrc, due.ended_utterance, False
         # A LAST mark during silence has no final, unless the transcript was requested.
         if utterance is None or not utterance.is_mark or transcript.commit:
             publishing = partial(services.transcripts.publish, ssrc, transcript, due.number)
             is_new = await retry_until_done("an event", publishing)
             if transcript.kind is EventKind.GAP and is_new:
                 lost_ms = transcript.end_ms - transcript.start_ms
-                await retry_until_done("a gap", lambda: services.transcripts.add_lost(ssrc, lost_ms))
+                await retry_until_done("a gap", lambda: services.transcripts.add_lost_audio(ssrc, lost_ms))
         if utterance is None:
             return
         if not utterance.is_mark:
@@ -351,7 +353,7 @@ class LiveSession:
         utterance = self._audio.current
         if (
             utterance is None
-            or not utterance.announced  # an earlier one still waits for late chunks
+            or not utterance.is_announced  # an earlier one still waits for late chunks
             or utterance.end is not None
             or self._outbox
             or (self._partial and not self._partial.done())
@@ -361,16 +363,16 @@ class LiveSession:
             self._partial_utterance, self._partial_frames = utterance, 0
         # Under load, all partials are slightly delayed, rather than some skipped.
         waiting = sum(self._services.transcriber.depths)
-        frames = PARTIAL_EVERY_FRAMES if self._partial_frames else FIRST_PARTIAL_FRAMES
-        due = frames * min(MAX_PARTIAL_INTERVAL_FACTOR, 1 + waiting / LONG_QUEUE)
+        frames = PARTIAL_INTERVAL_FRAMES if self._partial_frames else FIRST_PARTIAL_FRAMES
+        due = frames * min(MAX_PARTIAL_INTERVAL_FACTOR, 1 + waiting / LONG_QUEUE_WINDOWS)
         if utterance.frames - self._partial_frames < due:
             return
         self._partial_frames = utterance.frames
-        if not utterance.is_stationary_noise(STEADY_FRAMES):
+        if not utterance.is_stationary_noise(MIN_STEADY_FRAMES):
             self._partial = self._start_task(self._transcribe_partial(utterance, utterance.frames))
 
     async def _transcribe_partial(self, utterance: Utterance, frames: int) -> None:
-        begin_s, received_s = utterance.begin * FRAME_S, utterance.received_frames * FRAME_S
+        begin_s, received_s = utterance.begin * FRAME_S, utterance.transcribed_frames * FRAME_S
         try:
             result = await self._services.transcriber.transcribe(
                 utterance, self._language, Priority.PARTIAL, self._prompt
@@ -380,17 +382,17 @@ class LiveSession:
             return
         except JobFailedError:
             return
-        self._services.counters.worked(time.monotonic(), result.processing_s)
-        self._join(utterance)
-        utterance.agreement.add_hypothesis(shifted(result.words, begin_s), counts=received_s >= MIN_AUDIO_S)
+        self._services.counters.record_work(time.monotonic(), result.processing_s)
+        self._join_agreement(utterance)
+        utterance.agreement.add_hypothesis(shift_words(result.words, begin_s), counts=received_s >= MIN_AUDIO_S)
         await self._publish_partial(utterance, frames, result)
         self._publish_stable_part(utterance)
 
     async def _publish_partial(self, utterance: Utterance, frames: int, result: WindowTranscript) -> None:
-        transcript = self._redacted(_transcript(EventKind.PARTIAL, utterance, frames, result))
+        transcript = self._apply_redaction(_create_transcript(EventKind.PARTIAL, utterance, frames, result))
         async with self._publishing:
             # After a partial of a later utterance, Valkey would reject the final of an earlier one.
-            if self._outbox or not utterance.announced or not transcript.text:
+            if self._outbox or not utterance.is_announced or not transcript.text:
                 return
             try:
                 # The number is the amount of audio, so another host's partials of less audio never follow it.
@@ -399,14 +401,14 @@ class LiveSession:
                 return
             self._services.counters.events["partials"] += 1
 
-    def _redacted(self, transcript: Transcript) -> Transcript:
+    def _apply_redaction(self, transcript: Transcript) -> Transcript:
         """Return a transcript with the session's redactions."""
         if not self._redact:
             return transcript
         is_final = transcript.kind is EventKind.FINAL
         redactions = redact_transcript(transcript, self._redact, self._previous_digits)
         if is_final and transcript.text:
-            self._previous_digits = digits_at_end(transcript.text.split(), self._previous_digits)
+            self._previous_digits = count_trailing_digits(transcript.text.split(), self._previous_digits)
         return redactions
 
     def _publish_stable_part(self, utterance: Utterance) -> None:
@@ -416,20 +418,22 @@ class LiveSession:
             return
         at = round(committed[-1].end / FRAME_S)
         if (
-            utterance.received_frames <= LONG_FRAMES
-            or not 2 * OVERLAP_FRAMES <= at - utterance.begin <= utterance.received_frames
+            utterance.transcribed_frames <= SPLIT_THRESHOLD_FRAMES
+            or not 2 * OVERLAP_FRAMES <= at - utterance.begin <= utterance.transcribed_frames
         ):
             return
         self._audio.split(utterance, at)
         self._partial_utterance = self._audio.current
         self._partial_frames = self._partial_utterance.frames if self._partial_utterance else 0
         utterance.agreement.tentative = []
-        final = self._redacted(_transcript(EventKind.FINAL, utterance, utterance.frames, EMPTY_TRANSCRIPT))
-        self._outbox.append(_PendingEvent(final.model_copy(update={"speech_final": False}), over=utterance))
+        final = self._apply_redaction(
+            _create_transcript(EventKind.FINAL, utterance, utterance.frames, EMPTY_TRANSCRIPT)
+        )
+        self._outbox.append(_PendingEvent(final.model_copy(update={"speech_final": False}), ended_utterance=utterance))
         self._start_task(self._publish())
 
 
-def _transcript(
+def _create_transcript(
     kind: EventKind, utterance: Utterance, frames: int, result: WindowTranscript, ingest_ms: float | None = None
 ) -> Transcript:
     stages_ms = result.stages_ms if ingest_ms is None else {"ingest": ingest_ms, **result.stages_ms}
@@ -445,7 +449,7 @@ def _transcript(
         utterance=utterance.start,
         text=text if is_speech else "",
         committed=join_words(agreement.committed) if is_speech else "",
-        words=[timed(word) for word in words] if is_speech else [],
+        words=[to_timed_word(word) for word in words] if is_speech else [],
         start_ms=utterance.start * FRAME_MS,
         end_ms=(utterance.start + frames) * FRAME_MS,
         commit=kind is EventKind.FINAL and bool(utterance.marks & ChunkFlag.COMMIT),
@@ -454,7 +458,7 @@ def _transcript(
     )
 
 
-def timed(word: Word) -> TimedWord:
+def to_timed_word(word: Word) -> TimedWord:
     return TimedWord(
         text=word.text.strip(),
         start_ms=round(1000 * word.start),

@@ -10,21 +10,21 @@ from voice_runtime.hosts import Host, HostRegistry
 from voice_runtime.journal import Journal
 from voice_runtime.sessions import Sessions
 from voice_whisper.admission import Admission
-from voice_whisper.journal_batch import EVERY_S as JOURNAL_EVERY_S
+from voice_whisper.journal_batch import FLUSH_INTERVAL_S as JOURNAL_EVERY_S
 from voice_whisper.journal_batch import JournalBatch
 from voice_whisper.retries import retry_until_done, run_every
 from voice_whisper.settings import EngineSettings
 
-ADVANCE_EVERY_S = 0.05
-IDLE_S = 120.0
+ADVANCE_INTERVAL_S = 0.05
+IDLE_TIMEOUT_S = 120.0
 """Time without audio after which a session is released. The VAD tier forgets the session's host after the same time."""
-QUIET_S = 2.0
+QUIET_TIMEOUT_S = 2.0
 """Time without speech after which the record of a session is read, since the session may have been closed."""
 
 log = logging.getLogger(__name__)
 
 
-class Keeper:
+class HostMaintenance:
     """The periodic work of a host.
 
     A host whose transcriber is stuck behaves as if it had failed until the transcriber works again: it is not in the
@@ -60,12 +60,12 @@ class Keeper:
         await retry_until_done("what was left here", self._resume)
         async with asyncio.TaskGroup() as group:
             group.create_task(run_every(HOST_HEARTBEAT_S, "the heartbeat", self.send_heartbeat))
-            group.create_task(run_every(HOST_HEARTBEAT_S, "the leases", self._renew))
-            group.create_task(run_every(HOST_HEARTBEAT_S, "the search for orphans", self._adopt))
-            group.create_task(run_every(QUIET_S, "the search for closed sessions", self._release_closed))
+            group.create_task(run_every(HOST_HEARTBEAT_S, "the leases", self._renew_leases))
+            group.create_task(run_every(HOST_HEARTBEAT_S, "the search for orphans", self._adopt_orphans))
+            group.create_task(run_every(QUIET_TIMEOUT_S, "the search for closed sessions", self._release_closed))
             group.create_task(run_every(HOST_HEARTBEAT_S / 4, "the release of sessions", self._release_idle))
             group.create_task(run_every(JOURNAL_EVERY_S, "the journal", batch.flush))
-            group.create_task(run_every(ADVANCE_EVERY_S, "the clock", self._advance))
+            group.create_task(run_every(ADVANCE_INTERVAL_S, "the clock", self._advance_sessions))
 
     async def send_heartbeat(self) -> None:
         """Update this host's record in the registry."""
@@ -90,48 +90,52 @@ class Keeper:
 
     async def _leave_registry(self) -> None:
         if not self._admission.is_closed:
-            log.warning("%d sessions are left to other hosts until this one works", len(self._admission.live))
+            log.warning("%d sessions are left to other hosts until this one works", len(self._admission.live_sessions))
         self._admission.is_closed = True
-        for ssrc in list(self._admission.live):
+        for ssrc in list(self._admission.live_sessions):
             self._admission.drop(ssrc)
         await self._registry.remove(self._settings.host)
 
     async def _resume(self) -> None:
         """Continue the sessions from before a restart or a stuck transcriber."""
-        session_ids = await self._journal.sessions_on(self._settings.host)
+        session_ids = await self._journal.sessions_on_host(self._settings.host)
         others = await self._journal.renew(session_ids)
         for ssrc in set(session_ids) - set(others):
             await self._admission.adopt(ssrc, is_own=True)
 
-    async def _renew(self) -> None:
+    async def _renew_leases(self) -> None:
         if self._is_stuck():
             return
-        for ssrc in await self._journal.renew(list(self._admission.live)):
+        for ssrc in await self._journal.renew(list(self._admission.live_sessions)):
             self._admission.drop(ssrc)
 
-    async def _adopt(self) -> None:
+    async def _adopt_orphans(self) -> None:
         if self._is_stuck():
             return
-        for ssrc in await self._journal.orphans():
+        for ssrc in await self._journal.orphaned_sessions():
             await self._admission.adopt(ssrc)
 
-    async def _advance(self) -> None:
-        for session in self._admission.live.values():
+    async def _advance_sessions(self) -> None:
+        for session in self._admission.live_sessions.values():
             session.advance()
 
     async def _release_idle(self) -> None:
         now = time.monotonic()
-        for ssrc, session in list(self._admission.live.items()):
-            idle = now - session.last_audio_at >= IDLE_S or not session.is_assigned_to_host
+        for ssrc, session in list(self._admission.live_sessions.items()):
+            idle = now - session.last_audio_at >= IDLE_TIMEOUT_S or not session.is_assigned_to_host
             if not session.is_busy and (idle or self._admission.is_closed):
                 await self._admission.release(ssrc)
 
     async def _release_closed(self) -> None:
         now = time.monotonic()
-        for ssrc, session in list(self._admission.live.items()):
-            if session.is_busy or now - session.last_audio_at < QUIET_S:
+        for ssrc, session in list(self._admission.live_sessions.items()):
+            if session.is_busy or now - session.last_audio_at < QUIET_TIMEOUT_S:
                 continue
             record = await self._sessions.read(ssrc)
             # A chunk may have arrived during the query.
-            if (record is None or record.is_over) and not session.is_busy and self._admission.live.get(ssrc) is session:
+            if (
+                (record is None or record.is_over)
+                and not session.is_busy
+                and self._admission.live_sessions.get(ssrc) is session
+            ):
                 await self._admission.release(ssrc)

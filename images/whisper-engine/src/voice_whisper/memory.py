@@ -39,12 +39,12 @@ class SharedSlots:
         self.descriptor = descriptor
         self._memory = mmap.mmap(descriptor, count * SLOT_BYTES)
 
-    def features(self, slot: int, bins: int, rows: int) -> NDArray[np.float32]:
+    def features_view(self, slot: int, bins: int, rows: int) -> NDArray[np.float32]:
         """Return the features of a slot, of shape (bins, rows), in place."""
         offset = slot * SLOT_BYTES
         return np.frombuffer(self._memory, np.float32, bins * rows, offset).reshape(bins, rows)
 
-    def hidden(self, slot: int, shape: tuple[int, int], dtype: str) -> Array:
+    def hidden_view(self, slot: int, shape: tuple[int, int], dtype: str) -> Array:
         """Return the hidden states of a slot, in place."""
         offset = slot * SLOT_BYTES + FEATURE_BYTES
         states = np.frombuffer(self._memory, np.dtype(dtype), shape[0] * shape[1], offset)

@@ -2,14 +2,14 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from voice_whisper.backends.base import Decoded
+from voice_whisper.backends.base import DecodedText
 
 
 class _Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Ready(_Message):
+class ReadyMessage(_Message):
     """A worker has loaded its model. The fields describe the backend."""
 
     bins: int
@@ -17,20 +17,20 @@ class Ready(_Message):
     encodes_batches: bool = False
 
 
-class Failed(_Message):
+class FailedMessage(_Message):
     """A worker cannot load its model."""
 
     why: str
 
 
-class States(_Message):
+class StatesLayout(_Message):
     """Shape and type of hidden states."""
 
     shape: tuple[int, int]
     dtype: str
 
 
-class Request(_Message):
+class BatchRequest(_Message):
     """A batch: slots with features of the same length, or with hidden states of the same shape.
 
     Attributes:
@@ -43,13 +43,13 @@ class Request(_Message):
     slots: list[int]
     bins: int
     rows: int
-    states: States | None = None
+    states: StatesLayout | None = None
     languages: list[str | None]
     audio_rows: list[int]
     prompt: str = ""
 
 
-class Reply(_Message):
+class BatchReply(_Message):
     """Result of a batch, in its order.
 
     Attributes:
@@ -58,6 +58,6 @@ class Reply(_Message):
         stages_ms: Duration of each stage.
     """
 
-    states: States | None = None
-    texts: list[Decoded] = []
+    states: StatesLayout | None = None
+    texts: list[DecodedText] = []
     stages_ms: dict[str, float]

@@ -6,17 +6,17 @@ from functools import partial
 
 from voice_blueprint.contract.chunk import CHUNK_MEL_BINS, ChunkKind
 from voice_whisper.backends.base import Role
-from voice_whisper.job import STALE_S, Job, Priority, StaleError, WindowTranscript
+from voice_whisper.job import MAX_PARTIAL_WAIT_S, Job, Priority, StaleError, WindowTranscript
 from voice_whisper.memory import SharedSlots
-from voice_whisper.messages import Request
+from voice_whisper.messages import BatchRequest
 from voice_whisper.process import Process
-from voice_whisper.settings import DECODER_BATCH, ENCODER_BATCH, EngineSettings, Layout, threads_per_worker
-from voice_whisper.stage import Stage, Start
-from voice_whisper.utterance import LONG_FRAMES, OVERLAP_FRAMES, Utterance
-from voice_whisper.window import MAX_FRAMES, window_of
+from voice_whisper.settings import MAX_DECODER_BATCH, MAX_ENCODER_BATCH, EngineSettings, Layout, threads_per_worker
+from voice_whisper.stage import Stage, StartWorker
+from voice_whisper.utterance import OVERLAP_FRAMES, SPLIT_THRESHOLD_FRAMES, Utterance
+from voice_whisper.window import MAX_FRAMES, create_window
 from voice_whisper.word_times import tighten_words
 
-STALLED_S = 30
+STALL_TIMEOUT_S = 30
 """Time without a completed batch after which a stage with work is stuck. A batch takes seconds; a worker that hangs is
 killed after a minute, and a restarted one takes as long as loading its model."""
 POLL_INTERVAL_S = 1.0
@@ -36,16 +36,16 @@ class StageWorkers:
     batch: int
 
 
-def worker_crews(settings: EngineSettings) -> tuple[StageWorkers, ...]:
+def stage_workers(settings: EngineSettings) -> tuple[StageWorkers, ...]:
     """Return the workers of each stage for a layout.
 
     Both layouts have the same number of processes, and therefore use the same cores.
     """
     if settings.layout is Layout.COLOCATED:
-        return (StageWorkers(Role.COLOCATED, settings.encoders + settings.decoders, ENCODER_BATCH),)
+        return (StageWorkers(Role.COLOCATED, settings.encoders + settings.decoders, MAX_ENCODER_BATCH),)
     return (
-        StageWorkers(Role.ENCODER, settings.encoders, ENCODER_BATCH),
-        StageWorkers(Role.DECODER, settings.decoders, DECODER_BATCH),
+        StageWorkers(Role.ENCODER, settings.encoders, MAX_ENCODER_BATCH),
+        StageWorkers(Role.DECODER, settings.decoders, MAX_DECODER_BATCH),
     )
 
 
@@ -65,7 +65,7 @@ class WorkerPool:
     overlap_frames = OVERLAP_FRAMES
 
     def __init__(self, settings: EngineSettings) -> None:
-        crews = worker_crews(settings)
+        crews = stage_workers(settings)
         self._threads = threads_per_worker(settings)
         # While every worker has a full batch, the next windows wait in as many slots.
         self._count = 2 * sum(crew.count * crew.batch for crew in crews)
@@ -74,7 +74,7 @@ class WorkerPool:
         self._workers = {crew.role: crew.count for crew in crews}
         self.stages: dict[Role, Stage] = {}
         for crew in crews:
-            start, work = self._starter(crew.role), partial(self._work, crew.role)
+            start, work = self._process_starter(crew.role), partial(self._process_batch, crew.role)
             before = next(reversed(self.stages.values()), None)
             self.stages[crew.role] = Stage(crew.role, crew.batch, start, work, self.release, follows=before)
         self._bins = 0
@@ -87,7 +87,7 @@ class WorkerPool:
     @property
     def is_stuck(self) -> bool:
         """Whether a stage that has work has completed nothing for too long."""
-        return any(polls * POLL_INTERVAL_S >= STALLED_S for polls in self._stalled_polls.values())
+        return any(polls * POLL_INTERVAL_S >= STALL_TIMEOUT_S for polls in self._stalled_polls.values())
 
     @property
     def depths(self) -> tuple[int, int]:
@@ -114,8 +114,8 @@ class WorkerPool:
         async with asyncio.TaskGroup() as workers:
             for role, count in self._workers.items():
                 for number in range(count):
-                    workers.create_task(self.stages[role].run_worker(number, self._has_model))
-            workers.create_task(self._watch())
+                    workers.create_task(self.stages[role].run_worker(number, self._on_model_loaded))
+            workers.create_task(self._watch_stalls())
 
     async def ready(self) -> None:
         """Return once every worker has its model."""
@@ -131,21 +131,21 @@ class WorkerPool:
             StaleError: A partial has waited too long.
         """
         rows = utterance.features(self._bins, until_end=priority is not Priority.PARTIAL)
-        window = window_of(rows)
+        window = create_window(rows)
         audio_rows = min(len(rows), window.shape[1])
         job = Job(window, audio_rows, priority, language, asyncio.get_running_loop().create_future(), prompt=prompt)
-        self._admit(job)
+        self._assign_slot(job)
         try:
             # Partials of a long utterance allow its stable part to be split off. Without them, its windows grow, so
             # that all other utterances wait longer and lose their partials.
-            if priority is Priority.PARTIAL and utterance.received_frames <= LONG_FRAMES:
-                await asyncio.wait({job.result}, timeout=STALE_S)
-                if self._withdraw(job):
+            if priority is Priority.PARTIAL and utterance.transcribed_frames <= SPLIT_THRESHOLD_FRAMES:
+                await asyncio.wait({job.result}, timeout=MAX_PARTIAL_WAIT_S)
+                if self._withdraw_job(job):
                     raise StaleError
             result = await job.result
             return replace(result, words=tighten_words(result.words, rows))
         finally:
-            self._withdraw(job)
+            self._withdraw_job(job)
 
     def release(self, job: Job) -> None:
         """Release a job's slot for the next waiting job."""
@@ -155,27 +155,27 @@ class WorkerPool:
         while self._free and self._waiting_for_slot:
             next_job = min(self._waiting_for_slot, key=lambda waiting: waiting.priority)
             self._waiting_for_slot.remove(next_job)
-            self._admit(next_job)
+            self._assign_slot(next_job)
 
-    async def _watch(self) -> None:
+    async def _watch_stalls(self) -> None:
         """Count the polls in which a stage with work completes nothing.
 
         Polls are counted instead of seconds, since a suspended process has not waited for its workers.
         """
-        done = {role: stage.done for role, stage in self.stages.items()}
+        done = {role: stage.completed_batches for role, stage in self.stages.items()}
         while True:
             await asyncio.sleep(POLL_INTERVAL_S)
             for role, stage in self.stages.items():
-                is_stalled = stage.is_busy and stage.done == done[role]
+                is_stalled = stage.is_busy and stage.completed_batches == done[role]
                 self._stalled_polls[role] = self._stalled_polls[role] + 1 if is_stalled else 0
-                done[role] = stage.done
+                done[role] = stage.completed_batches
 
-    async def _work(self, role: Role, process: Process, batch: list[Job]) -> None:
+    async def _process_batch(self, role: Role, process: Process, batch: list[Job]) -> None:
         bins, rows = batch[0].window.shape
         slots = [job.slot for job in batch if job.slot is not None]
         languages = [job.language for job in batch]
         reply = await process.send_request(
-            Request(
+            BatchRequest(
                 slots=slots,
                 bins=bins,
                 rows=rows,
@@ -189,7 +189,7 @@ class WorkerPool:
             job.add_durations(reply.stages_ms, len(batch))
         if role is not Role.ENCODER:
             for job, decoded in zip(batch, reply.texts, strict=True):
-                job.answer(decoded)
+                job.set_result(decoded)
                 self.release(job)
             return
         for job in batch:
@@ -200,25 +200,25 @@ class WorkerPool:
             else:
                 self.stages[Role.DECODER].put(job)
 
-    def _starter(self, role: Role) -> Start:
+    def _process_starter(self, role: Role) -> StartWorker:
         return lambda number: Process.start(role, self._memory, self._count, threads=self._threads, number=number)
 
-    def _has_model(self, process: Process) -> None:
+    def _on_model_loaded(self, process: Process) -> None:
         self._bins, self.languages = process.model.bins, process.model.languages
         self._starting -= 1
         if self._starting == 0:
             self._ready.set()
 
-    def _admit(self, job: Job) -> None:
+    def _assign_slot(self, job: Job) -> None:
         if not self._free:
             self._waiting_for_slot.append(job)
             return
         job.slot = self._free.pop()
         bins, rows = job.window.shape
-        self._memory.features(job.slot, bins, rows)[:] = job.window
+        self._memory.features_view(job.slot, bins, rows)[:] = job.window
         next(iter(self.stages.values())).put(job)
 
-    def _withdraw(self, job: Job) -> bool:
+    def _withdraw_job(self, job: Job) -> bool:
         """Remove a job that is no longer needed from its queue, and return True if it was still queued.
 
         A worker that is processing the job drops it afterwards.

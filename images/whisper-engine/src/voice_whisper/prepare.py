@@ -3,14 +3,14 @@
 import os
 import sys
 
-from voice_whisper.backends.base import ModelLoadError, Role, load
+from voice_whisper.backends.base import ModelLoadError, Role, load_backend
 from voice_whisper.settings import ModelSettings
 
 
 def main() -> int:
     """Load both parts of the model once; exit with 1 on failure."""
     try:
-        load(ModelSettings(), Role.COLOCATED, os.cpu_count() or 1, 0)
+        load_backend(ModelSettings(), Role.COLOCATED, os.cpu_count() or 1, 0)
     except ModelLoadError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -9,17 +9,17 @@ from pydantic import TypeAdapter
 
 from voice_whisper.backends.base import Role
 from voice_whisper.memory import SharedSlots
-from voice_whisper.messages import Failed, Ready, Reply, Request
+from voice_whisper.messages import BatchReply, BatchRequest, FailedMessage, ReadyMessage
 
 START_TIMEOUT_S = 1800
 """Timeout of a worker's start. The first start downloads or compiles the weights."""
 
-ANSWER_TIMEOUT_S = 60
+BATCH_TIMEOUT_S = 60
 """Timeout of a batch."""
 
 STOP_TIMEOUT_S = 5
 
-_START_MESSAGE: TypeAdapter[Ready | Failed] = TypeAdapter(Ready | Failed)
+_START_MESSAGE: TypeAdapter[ReadyMessage | FailedMessage] = TypeAdapter(ReadyMessage | FailedMessage)
 T = TypeVar("T")
 
 
@@ -41,7 +41,7 @@ class Process:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._ended = asyncio.ensure_future(process.wait())
-        self.model = Ready(bins=0, languages=())
+        self.model = ReadyMessage(bins=0, languages=())
 
     @property
     def pid(self) -> int:
@@ -69,13 +69,13 @@ class Process:
             )
         )
         try:
-            worker.model = _model(await worker._hear(START_TIMEOUT_S))
+            worker.model = _parse_start_message(await worker._read_line(START_TIMEOUT_S))
         except BaseException:
             await worker.stop()
             raise
         return worker
 
-    async def send_request(self, request: Request) -> Reply:
+    async def send_request(self, request: BatchRequest) -> BatchReply:
         """Send a request, and return the response of the worker.
 
         Raises:
@@ -86,7 +86,7 @@ class Process:
             await self._input.drain()
         except (BrokenPipeError, ConnectionResetError):
             raise WorkerDiedError(f"worker {self.pid} is gone") from None
-        return Reply.model_validate_json(await self._hear(ANSWER_TIMEOUT_S))
+        return BatchReply.model_validate_json(await self._read_line(BATCH_TIMEOUT_S))
 
     async def wait_while_alive(self, waiting: Coroutine[Any, Any, T]) -> T:
         """Wait for another operation while the process is alive, and return its result.
@@ -119,7 +119,7 @@ class Process:
             raise RuntimeError("the worker was started without a pipe")
         return self._process.stdin
 
-    async def _hear(self, timeout_s: float) -> bytes:
+    async def _read_line(self, timeout_s: float) -> bytes:
         if self._process.stdout is None:
             raise RuntimeError("the worker was started without a pipe")
         try:
@@ -132,8 +132,8 @@ class Process:
         return line
 
 
-def _model(first_words: bytes) -> Ready:
+def _parse_start_message(first_words: bytes) -> ReadyMessage:
     words = _START_MESSAGE.validate_json(first_words)
-    if isinstance(words, Failed):
+    if isinstance(words, FailedMessage):
         raise CannotStartError(words.why)
     return words

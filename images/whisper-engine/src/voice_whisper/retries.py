@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from redis.exceptions import RedisError
 
-PAUSE_S = 0.5
+RETRY_PAUSE_S = 0.5
 
 STORE_ERRORS = (RedisError, OSError, TimeoutError)
 """Errors of a store that is unavailable, starting, or failing over."""
@@ -30,7 +30,7 @@ async def retry_until_done(name: str, operation: Callable[[], Awaitable[T]]) -> 
             if attempts == 0:
                 log.warning("%s waits for the store: %s", name, error)
             attempts += 1
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(RETRY_PAUSE_S)
 
 
 async def run_every(seconds: float, name: str, operation: Callable[[], Awaitable[None]]) -> None:

@@ -8,10 +8,10 @@ from enum import StrEnum
 
 from voice_blueprint.contract.chunk import ChunkFlag
 from voice_runtime.chunk import AudioChunk
-from voice_whisper.utterance import LARGEST_GAP_FRAMES, Utterance, is_mark
+from voice_whisper.utterance import MAX_GAP_FRAMES, Utterance, is_mark
 from voice_whisper.window import FRAME_MS, MAX_FRAMES
 
-STARTED_FRAMES = 500 // FRAME_MS
+MAX_START_DELAY_FRAMES = 500 // FRAME_MS
 """Number of frames after which a missing start of an utterance is no longer expected."""
 INCOMPLETE_SENTENCE_FACTOR = 2
 """Factor for the silence that ends an incomplete sentence."""
@@ -20,16 +20,16 @@ TRANSCRIBE_AFTER_S = 0.24
 TRANSCRIBE_SOON_AFTER_S = 0.08
 """Silence after which the utterance is transcribed for callers that commit and wait. An agent commits 0.2 s into a
 silence, and the transcript takes about as long."""
-CUT_OFF_FRAMES = 300 // FRAME_MS
+MAX_CONTINUATION_FRAMES = 300 // FRAME_MS
 """Maximum pause after an utterance for speech that continues it, and would be transcribed wrongly on its own."""
-REORDER_S = 0.1
+MAX_REORDER_S = 0.1
 """Maximum wait for a chunk that later chunks have overtaken."""
 
 MAX_CHUNK_GAP_S = 2.0
 """Time after which an utterance without an end is over, since chunks of speech arrive every 100 ms."""
 
 
-class Dropped(StrEnum):
+class DropReason(StrEnum):
     """Reason for dropping a chunk, which is also the name of a counter."""
 
     DUPLICATE = "duplicate"
@@ -76,28 +76,33 @@ class SessionAudio:
         """The utterance that is being spoken."""
         return self._utterances[-1] if self._utterances else None
 
-    def next_to_announce(self) -> Utterance | None:
+    def utterance_to_announce(self) -> Utterance | None:
         """Return the oldest utterance to announce, once its start has arrived or is lost.
 
         Earlier chunks are rejected from then on.
         """
         first = self._utterances[0] if self._utterances else None
-        if first is None or first.announced or first.is_mark or not (first.opened or first.frames >= STARTED_FRAMES):
+        if (
+            first is None
+            or first.is_announced
+            or first.is_mark
+            or not (first.has_start or first.frames >= MAX_START_DELAY_FRAMES)
+        ):
             return None
         self._detect_gap(first)
         self.transcribed_until = max(self.transcribed_until, first.start)
         return first
 
-    def add(self, chunk: AudioChunk, now: float) -> Utterance | Dropped:
+    def add(self, chunk: AudioChunk, now: float) -> Utterance | DropReason:
         """Add a chunk, and return its utterance, or the reason for dropping it."""
         # A mark has the position of the last frame, which may have ended an utterance.
         if chunk.sequence < self.transcribed_until - is_mark(chunk):
-            return Dropped.LATE
+            return DropReason.LATE
         utterance = self._utterance_for(chunk)
         if chunk.sequence in utterance or (is_mark(chunk) and chunk.sequence == self._last_mark):
-            return Dropped.DUPLICATE
+            return DropReason.DUPLICATE
         if chunk.kind is not utterance.kind:
-            return Dropped.MIXED_KIND
+            return DropReason.MIXED_KIND
         utterance.add(chunk, now)
         if chunk.flags & ChunkFlag.COMMIT:
             self._transcribe_after_s = TRANSCRIBE_SOON_AFTER_S
@@ -105,21 +110,21 @@ class SessionAudio:
             self._last_mark = chunk.sequence
         return utterance
 
-    def next_utterance(self, now: float) -> Utterance | None:
+    def silent_utterance(self, now: float) -> Utterance | None:
         """Return the current utterance if its speaker is silent, so that it may have ended."""
         last = self.current
         if last is None or last.is_mark or self.end_of_turn_s <= TRANSCRIBE_AFTER_S:
             return None
         return last if last.end is not None and now - last.last_audio_at >= self._transcribe_after_s else None
 
-    def finished(self, now: float) -> list[Utterance]:
+    def pop_finished(self, now: float) -> list[Utterance]:
         """Remove and return the completed utterances, in order."""
         if self._before and now - self._before.last_audio_at > MAX_CHUNK_GAP_S:
             self._before = None  # the next utterance does not continue this one
         ended: list[Utterance] = []
         while self._utterances and self._is_over(self._utterances[0], now):
             utterance = self._utterances.pop(0)
-            if not utterance.announced:
+            if not utterance.is_announced:
                 self._detect_gap(utterance)
             self._next_number = utterance.next_number
             utterance.end = utterance.start + utterance.frames
@@ -136,7 +141,7 @@ class SessionAudio:
 
     def _detect_gap(self, utterance: Utterance) -> None:
         """Record a loss before an utterance whose number is not the expected one."""
-        first, _ = utterance.numbers or (0, 0)
+        first, _ = utterance.chunk_numbers or (0, 0)
         if first > self._next_number and self._completed_until < utterance.start:
             utterance.gap_before = (self._completed_until, utterance.start)
 
@@ -144,7 +149,7 @@ class SessionAudio:
         silence_s, is_last = now - utterance.last_audio_at, utterance is self._utterances[-1]
         if utterance.end is None and is_last:
             return silence_s >= MAX_CHUNK_GAP_S
-        if silence_s < REORDER_S and not utterance.is_whole:
+        if silence_s < MAX_REORDER_S and not utterance.is_whole:
             return False
         sounds_over = utterance.is_transcript_complete or self.end_of_turn_s <= TRANSCRIBE_AFTER_S
         required_silence_s = self.end_of_turn_s * (1 if sounds_over else INCOMPLETE_SENTENCE_FACTOR)
@@ -155,7 +160,7 @@ class SessionAudio:
         # The newest utterance to which the chunk can belong.
         for index in range(len(self._utterances) - 1, -1, -1):
             utterance = self._utterances[index]
-            if chunk.sequence >= (utterance.begin if utterance.continues else utterance.start):
+            if chunk.sequence >= (utterance.begin if utterance.is_continuation else utterance.start):
                 return self._utterance_at_or_before(index, chunk, starts=starts)
             if utterance.may_begin_with(chunk):
                 return utterance
@@ -167,7 +172,7 @@ class SessionAudio:
             return utterance
         another = starts and chunk.sequence != utterance.start
         ended = utterance.end is not None and chunk.sequence >= utterance.end
-        gap = chunk.sequence - utterance.last > LARGEST_GAP_FRAMES
+        gap = chunk.sequence - utterance.last > MAX_GAP_FRAMES
         if (another or ended or gap) and not self._continues_utterance(index, chunk):
             return self._begin_utterance(index + 1, chunk, starts=starts)
         pieces = (chunk.sequence - utterance.begin) // self._longest_frames
@@ -193,8 +198,8 @@ class SessionAudio:
         before = self._utterances[index - 1] if index else self._before
         if before and before.end is not None and before.kind is chunk.kind and not is_mark(chunk):
             pause = chunk.sequence - before.end
-            if 0 <= pause <= CUT_OFF_FRAMES:
-                utterance.follow(before, self._overlap_frames)
+            if 0 <= pause <= MAX_CONTINUATION_FRAMES:
+                utterance.prepend_overlap(before, self._overlap_frames)
         return self._insert_utterance(index, utterance)
 
     def _insert_utterance(self, index: int, utterance: Utterance) -> Utterance:

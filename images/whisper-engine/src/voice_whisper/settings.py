@@ -12,8 +12,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from voice_blueprint.contract.network import VLLM
 from voice_runtime.hosts import HostKind
 
-ENCODER_BATCH = 4
-DECODER_BATCH = 8
+MAX_ENCODER_BATCH = 4
+MAX_DECODER_BATCH = 8
 """Maximum number of utterances per batch of an encoder or decoder."""
 
 

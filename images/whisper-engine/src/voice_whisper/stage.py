@@ -12,15 +12,15 @@ from voice_whisper.process import CannotStartError, Process, WorkerDiedError
 RESTART_PAUSE_S = 1.0
 """Pause before a worker that could not start is restarted."""
 
-GATHER_S = 0.03
+BATCH_GATHER_S = 0.03
 """Time for which a decoder waits for windows of the preceding stage. Four windows at a time take half as long per token
 as one."""
 
 log = logging.getLogger(__name__)
 
-Start = Callable[[int], Awaitable[Process]]
-Work = Callable[[Process, list[Job]], Awaitable[None]]
-Drop = Callable[[Job], None]
+StartWorker = Callable[[int], Awaitable[Process]]
+ProcessBatch = Callable[[Process, list[Job]], Awaitable[None]]
+DropJob = Callable[[Job], None]
 
 
 class Stage:
@@ -33,15 +33,22 @@ class Stage:
         queue: Waiting jobs.
         restarts: Number of restarted workers.
         pids: Process ids of the running workers.
-        done: Number of completed batches.
+        completed_batches: Number of completed batches.
     """
 
     def __init__(
-        self, role: Role, batch: int, start: Start, work: Work, drop: Drop, *, follows: "Stage | None" = None
+        self,
+        role: Role,
+        batch: int,
+        start: StartWorker,
+        work: ProcessBatch,
+        drop: DropJob,
+        *,
+        follows: "Stage | None" = None,
     ) -> None:
         self.queue = JobQueue()
         self.restarts = 0
-        self.done = 0
+        self.completed_batches = 0
         self.pids: set[int] = set()
         self._role = role
         self._batch = batch
@@ -105,9 +112,9 @@ class Stage:
                 if self._role is not Role.ENCODER:
                     await self._extend_batch(process, batch, max_jobs)
                 await self._work(process, batch)
-                self.done += 1
+                self.completed_batches += 1
             except WorkerDiedError:
-                self._retry(batch)
+                self._retry_batch(batch)
                 raise
             finally:
                 self._active_batches -= 1
@@ -115,13 +122,13 @@ class Stage:
     async def _extend_batch(self, process: Process, batch: list[Job], max_jobs: int) -> None:
         """Add the jobs that arrive within a moment to a batch."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GATHER_S):
+            async with asyncio.timeout(BATCH_GATHER_S):
                 while len(batch) < max_jobs and (self._follows is None or self._follows.is_busy):
                     self._changed.clear()
                     await process.wait_while_alive(self._changed.wait())
-                    self.queue.add_to(batch, max_jobs)
+                    self.queue.extend_batch(batch, max_jobs)
 
-    def _retry(self, batch: list[Job]) -> None:
+    def _retry_batch(self, batch: list[Job]) -> None:
         for job in batch:
             job.attempts += 1
             if job.attempts >= MAX_ATTEMPTS and not job.result.done():

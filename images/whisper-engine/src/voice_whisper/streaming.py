@@ -19,11 +19,11 @@ from voice_whisper.window import FRAME_MS
 
 MAX_FRAMES = 300_000 // FRAME_MS
 """Maximum length of an utterance. Its audio is kept until its final, for another stream or host."""
-OVERLAP = 2 * SAMPLE_RATE
+OVERLAP_SAMPLES = 2 * SAMPLE_RATE
 """Number of samples that the next stream repeats, so that a word at the boundary is complete in one of the streams."""
-SEAM_WORDS = 16
+MAX_SEAM_WORDS = 16
 """Maximum number of words in an overlap."""
-LATE_FRAMES = 200 // FRAME_MS
+MAX_DELAY_FRAMES = 200 // FRAME_MS
 """Time after which a missing chunk counts as lost. Until then, a partial ends before the chunk."""
 RETRY_PAUSE_S = 1.0
 MAX_ATTEMPTS = 60
@@ -99,8 +99,8 @@ class _UtteranceProgress:
     Attributes:
         begin: First frame of the utterance when it was first sent. If the first frame changes, all audio is sent again.
         text: Text of completed streams.
-        at: Number of sent samples.
-        since: Start of the open stream.
+        sent_samples: Number of sent samples.
+        stream_start: Start of the open stream.
         overlaps: Whether the open stream overlaps with the previous one.
     """
 
@@ -108,12 +108,12 @@ class _UtteranceProgress:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     stream: Stream | None = None
     text: str = ""
-    at: int = 0
-    since: int = 0
+    sent_samples: int = 0
+    stream_start: int = 0
     overlaps: bool = False
 
 
-class Streams:
+class StreamingTranscriber:
     """A transcriber for an engine with streaming input.
 
     Each utterance is sent once, in one stream or in several consecutive streams.
@@ -160,14 +160,16 @@ class Streams:
         self._finals += not is_partial
         try:
             # A partial message must not be left behind if a partial is cancelled.
-            transcription = asyncio.ensure_future(self._hear(utterance, 1 if is_partial else MAX_ATTEMPTS, is_partial))
+            transcription = asyncio.ensure_future(
+                self._transcribe_audio(utterance, 1 if is_partial else MAX_ATTEMPTS, is_partial)
+            )
             text = await asyncio.shield(transcription)
         finally:
             self._finals -= not is_partial
         duration_s = time.monotonic() - started_at
         return WindowTranscript(text, language, {"decode": 1000 * duration_s}, duration_s)
 
-    async def _hear(self, utterance: Utterance, attempts: int, is_partial: bool) -> str:
+    async def _transcribe_audio(self, utterance: Utterance, attempts: int, is_partial: bool) -> str:
         if (progress := self._progress.get(utterance)) is None:
             progress = self._progress[utterance] = _UtteranceProgress(utterance.begin)
             # The final of a session that another host has taken over is never requested.
@@ -192,25 +194,29 @@ class Streams:
     async def _reset(self, progress: _UtteranceProgress, utterance: Utterance) -> None:
         if progress.stream:
             await progress.stream.close()
-        progress.begin, progress.stream, progress.text, progress.at = utterance.begin, None, "", 0
+        progress.begin, progress.stream, progress.text, progress.sent_samples = utterance.begin, None, "", 0
 
     async def _send_audio(self, progress: _UtteranceProgress, utterance: Utterance, is_partial: bool) -> str:
         if progress.begin != utterance.begin:
             await self._reset(progress, utterance)
         samples, longest = utterance.samples(), round(SAMPLE_RATE * self._recognizer.longest_s)
-        end = _complete_samples(utterance, len(samples)) if is_partial else len(samples)
-        while progress.at < end:
+        end = _count_complete_samples(utterance, len(samples)) if is_partial else len(samples)
+        while progress.sent_samples < end:
             if progress.stream is None:
-                progress.stream, progress.since, progress.overlaps = await self._recognizer.open(), progress.at, False
-            elif progress.at - progress.since >= longest:
-                await self._finish(progress)
-                progress.at = progress.since = progress.at - OVERLAP
+                progress.stream, progress.stream_start, progress.overlaps = (
+                    await self._recognizer.open(),
+                    progress.sent_samples,
+                    False,
+                )
+            elif progress.sent_samples - progress.stream_start >= longest:
+                await self._finish_stream(progress)
+                progress.sent_samples = progress.stream_start = progress.sent_samples - OVERLAP_SAMPLES
                 progress.stream, progress.overlaps = await self._recognizer.open(), True
-            piece = samples[progress.at : min(end, progress.since + longest)]
+            piece = samples[progress.sent_samples : min(end, progress.stream_start + longest)]
             await progress.stream.send(piece)
-            progress.at += len(piece)
+            progress.sent_samples += len(piece)
         if not is_partial:
-            await self._finish(progress)
+            await self._finish_stream(progress)
             return progress.text
         return (
             join_texts(progress.text, progress.stream.text, progress.overlaps, is_whole=False)
@@ -218,7 +224,7 @@ class Streams:
             else progress.text
         )
 
-    async def _finish(self, progress: _UtteranceProgress) -> None:
+    async def _finish_stream(self, progress: _UtteranceProgress) -> None:
         if progress.stream:
             progress.text = join_texts(progress.text, await progress.stream.finish(), progress.overlaps, is_whole=True)
             await progress.stream.close()
@@ -235,8 +241,8 @@ def join_texts(prefix: str, suffix: str, overlaps: bool, *, is_whole: bool) -> s
     if not overlaps:
         return f"{prefix} {suffix}".strip()
     first, second = prefix.split(), suffix.split()
-    at = max(0, len(first) - SEAM_WORDS)
-    last, next_ = _normalize_words(first[at:]), _normalize_words(second[:SEAM_WORDS])
+    at = max(0, len(first) - MAX_SEAM_WORDS)
+    last, next_ = _normalize_words(first[at:]), _normalize_words(second[:MAX_SEAM_WORDS])
     # Including everything after it: a word at the boundary is taken from the second stream.
     match = SequenceMatcher(None, last, next_, autojunk=False).find_longest_match()
     if match.size == 0:
@@ -248,8 +254,8 @@ def _normalize_words(words: list[str]) -> list[str]:
     return [re.sub(r"\W", "", word).casefold() for word in words]
 
 
-def _complete_samples(utterance: Utterance, samples: int) -> int:
+def _count_complete_samples(utterance: Utterance, samples: int) -> int:
     """Return the number of samples before the first missing chunk that may still arrive."""
-    newest = utterance.start + utterance.frames - LATE_FRAMES
+    newest = utterance.start + utterance.frames - MAX_DELAY_FRAMES
     late = next((first for first, _ in utterance.gaps if first >= newest), None)
     return samples if late is None else (late - utterance.begin) * CHUNK_FRAME_SAMPLES

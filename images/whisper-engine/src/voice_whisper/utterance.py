@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES, CHUNK_MEL_BINS, CHUNK_SAMPLES, ChunkFlag, ChunkKind
 from voice_runtime.chunk import AudioChunk
-from voice_runtime.features import HOP_MS, LogMel, Rows
+from voice_runtime.features import HOP_MS, FeatureRows, LogMelExtractor
 from voice_whisper.agreement import Agreement
 from voice_whisper.window import FRAME_MS, MAX_FRAMES
 
@@ -13,19 +13,19 @@ CHUNK_FRAMES = CHUNK_SAMPLES // CHUNK_FRAME_SAMPLES
 ROWS_PER_FRAME = FRAME_MS // HOP_MS
 OVERLAP_FRAMES = 2000 // FRAME_MS
 """Audio that is transcribed again after a split, since the first words are recognized wrongly without context."""
-LONG_FRAMES = 8000 // FRAME_MS
+SPLIT_THRESHOLD_FRAMES = 8000 // FRAME_MS
 """Length of an utterance above which its stable part is split off."""
-LARGEST_GAP_FRAMES = 2000 // FRAME_MS
+MAX_GAP_FRAMES = 2000 // FRAME_MS
 """Maximum gap within an utterance. After a larger gap, a new utterance starts, whose start was lost."""
 
-STEADY_FRAMES = 3000 // FRAME_MS
-STEADY = 0.12
+MIN_STEADY_FRAMES = 3000 // FRAME_MS
+MAX_STEADY_DEVIATION = 0.12
 """Maximum standard deviation of stationary noise, as log10 of energy. White noise has 0.02, a sentence 0.5 and more."""
 
-MARKS = ChunkFlag.COMMIT | ChunkFlag.LAST
+MARK_FLAGS = ChunkFlag.COMMIT | ChunkFlag.LAST
 _EMPTY_FLAGS = ChunkFlag.START_OF_SPEECH | ChunkFlag.END_OF_SPEECH
 
-SILENCE = -10.0
+SILENCE_LEVEL = -10.0
 """log10 of the minimum energy of a mel bin, which represents lost audio."""
 
 
@@ -45,12 +45,12 @@ class Utterance:
         opened: Whether its first chunk has arrived.
         continues: Whether it was split from the previous utterance.
         last: Sequence of its newest chunk.
-        numbers: Number of the first chunk, and of the chunk after the last.
+        chunk_numbers: Number of the first chunk, and of the chunk after the last.
         marks: ``COMMIT`` and ``LAST``, if the utterance ends with them.
         gap_before: Loss before the utterance: the first lost frame, and the frame after the last.
-        announced: Whether its start was published.
-        before: The utterance from which this one was split, and whose end it includes. It is set until the earlier one
-            has its final.
+        is_announced: Whether its start was published.
+        split_from: The utterance from which this one was split, and whose end it includes. It is set until the earlier
+            one has its final.
     """
 
     def __init__(self, start: int, kind: ChunkKind, *, opened: bool, continues: bool = False) -> None:
@@ -64,28 +64,28 @@ class Utterance:
         self.has_ended = False
         self.is_transcript_complete: bool | None = None
         self.last_audio_at = 0.0
-        self.opened = opened
-        self.continues = continues
+        self.has_start = opened
+        self.is_continuation = continues
         self.last = start
-        self.numbers: tuple[int, int] | None = None
+        self.chunk_numbers: tuple[int, int] | None = None
         self.marks = ChunkFlag(0)
         self.gap_before: tuple[int, int] | None = None
-        self.announced = False
-        self.before: Utterance | None = None
+        self.is_announced = False
+        self.split_from: Utterance | None = None
         self._chunks: dict[int, AudioChunk] = {}
-        self._extractor: LogMel | None = None
-        self._extracted: list[Rows] = []
+        self._extractor: LogMelExtractor | None = None
+        self._extracted: list[FeatureRows] = []
         self._extracted_frames_end = start
 
     def add(self, chunk: AudioChunk, now: float) -> None:
-        if not self.continues and chunk.sequence < self.start:
+        if not self.is_continuation and chunk.sequence < self.start:
             self.start, self.begin = chunk.sequence, min(self.begin, chunk.sequence)
         if chunk.sequence < self._extracted_frames_end:
             self._extractor = None  # features of a gap are wrong
-        self.opened = self.opened or bool(chunk.flags & ChunkFlag.START_OF_SPEECH)
-        first, end = self.numbers or (chunk.number, chunk.number)
-        self.numbers = min(first, chunk.number), max(end, chunk.number + 1)
-        self.marks |= chunk.flags & MARKS
+        self.has_start = self.has_start or bool(chunk.flags & ChunkFlag.START_OF_SPEECH)
+        first, end = self.chunk_numbers or (chunk.number, chunk.number)
+        self.chunk_numbers = min(first, chunk.number), max(end, chunk.number + 1)
+        self.marks |= chunk.flags & MARK_FLAGS
         if not (self._chunks and is_mark(chunk)):  # a mark during a pause ends the utterance at the end of its speech
             self._chunks[chunk.sequence] = chunk
             self._extend_end(chunk)
@@ -110,14 +110,19 @@ class Utterance:
 
         The split is between chunks, so another host that continues starts the rest there, with the same id.
         """
-        late = self._extra_rows()
+        late = self._row_offsets()
         at = max((sequence for sequence in late if sequence <= at), default=self.begin)
         rest = Utterance(at, self.kind, opened=False, continues=True)
         rest.begin = max((sequence for sequence in late if sequence <= at - OVERLAP_FRAMES), default=min(late))
         rest._chunks = {sequence: chunk for sequence, chunk in self._chunks.items() if sequence >= rest.begin}
         rest._has_row_offset = late[rest.begin]
-        rest.agreement = self.agreement.rest()
-        rest.last_audio_at, rest.last, rest.announced, rest.numbers = self.last_audio_at, self.last, True, self.numbers
+        rest.agreement = self.agreement.remainder()
+        rest.last_audio_at, rest.last, rest.is_announced, rest.chunk_numbers = (
+            self.last_audio_at,
+            self.last,
+            True,
+            self.chunk_numbers,
+        )
         self.end, self.has_ended, self._rest = at, True, rest
         self.last = max((sequence for sequence in late if sequence < at), default=self.start)
         for entry_id, sequence in list(self.entries.items()):
@@ -125,20 +130,20 @@ class Utterance:
                 rest.entries[entry_id] = self.entries.pop(entry_id)
         return rest
 
-    def follow(self, before: "Utterance", overlap_frames: int) -> None:
+    def prepend_overlap(self, before: "Utterance", overlap_frames: int) -> None:
         """Include the end of the preceding utterance, from which this one was split.
 
         Args:
             before: The preceding utterance, whose text is not repeated.
             overlap_frames: Maximum number of its frames.
         """
-        late = before._extra_rows()
+        late = before._row_offsets()
         repeated = [sequence for sequence in sorted(late) if sequence >= before.start + before.frames - overlap_frames]
         if not repeated:
             return
         self.begin, self._has_row_offset = repeated[0], late[repeated[0]]
         self._chunks = {sequence: before._chunks[sequence] for sequence in repeated}
-        self.before = before
+        self.split_from = before
 
     def __contains__(self, sequence: int) -> bool:
         return sequence in self._chunks
@@ -148,9 +153,9 @@ class Utterance:
 
         In this case, the start of the utterance has not arrived yet, and is close.
         """
-        is_near = self.start - chunk.sequence <= LARGEST_GAP_FRAMES and self.last - chunk.sequence < MAX_FRAMES
+        is_near = self.start - chunk.sequence <= MAX_GAP_FRAMES and self.last - chunk.sequence < MAX_FRAMES
         is_end = bool(chunk.flags & ChunkFlag.END_OF_SPEECH)
-        return is_near and not (self.opened or self.continues or is_end)
+        return is_near and not (self.has_start or self.is_continuation or is_end)
 
     @property
     def frames(self) -> int:
@@ -160,14 +165,14 @@ class Utterance:
         return self.last + CHUNK_FRAMES - self.start if self._chunks else 0
 
     @property
-    def received_frames(self) -> int:
+    def transcribed_frames(self) -> int:
         """Length of the transcribed audio, in 20 ms frames."""
         return self.start + self.frames - self.begin
 
     @property
     def next_number(self) -> int:
         """Expected number of the following chunk; -1 if the utterance was aborted, so that any chunk means a loss."""
-        return self.numbers[1] if self.numbers and self.has_ended else -1
+        return self.chunk_numbers[1] if self.chunk_numbers and self.has_ended else -1
 
     @property
     def is_cut(self) -> bool:
@@ -181,7 +186,7 @@ class Utterance:
         return bool(self._chunks) and all(map(is_mark, self._chunks.values()))
 
     @property
-    def lost(self) -> int:
+    def lost_chunks(self) -> int:
         """Number of missing chunks between received ones."""
         return sum(-(-(end - first) // CHUNK_FRAMES) for first, end in self.gaps)
 
@@ -191,7 +196,7 @@ class Utterance:
         ranges, received_to, before = [], self.begin, None
         for _, chunk in sorted(self._chunks.items()):
             ends = bool(chunk.flags & ChunkFlag.END_OF_SPEECH)
-            first = end_position(chunk) if ends and not frames_of(chunk) else chunk.sequence
+            first = end_position(chunk) if ends and not count_frames(chunk) else chunk.sequence
             received_to = max(received_to, self.start)
             if first > received_to and not _is_pause(before, chunk):
                 ranges.append((received_to, first))
@@ -204,17 +209,17 @@ class Utterance:
     @property
     def is_whole(self) -> bool:
         """Whether the end of the utterance is known, and all of its chunks have arrived."""
-        return self.end is not None and self.lost == 0
+        return self.end is not None and self.lost_chunks == 0
 
     def is_stationary_noise(self, frames: int) -> bool:
         """Return True if the last frames have a steady level, such as noise or a tone. Speech varies more."""
-        if self.frames < max(frames, STEADY_FRAMES):
+        if self.frames < max(frames, MIN_STEADY_FRAMES):
             return False
         recent = [chunk for sequence, chunk in self._chunks.items() if sequence >= self.start + self.frames - frames]
         levels = np.concatenate([_chunk_levels(chunk) for chunk in recent]) if recent else np.empty(0)
-        return bool(levels.size and levels.std() < STEADY)
+        return bool(levels.size and levels.std() < MAX_STEADY_DEVIATION)
 
-    def features(self, bins: int, *, until_end: bool) -> Rows:
+    def features(self, bins: int, *, until_end: bool) -> FeatureRows:
         """Return the log-mel features of the utterance, with silence for missing chunks.
 
         Args:
@@ -227,31 +232,31 @@ class Utterance:
 
     def samples(self) -> NDArray[np.int16]:
         """Return the PCM audio of the utterance at 16 kHz, with silence for missing chunks."""
-        audio = np.zeros(self.received_frames * CHUNK_FRAME_SAMPLES, np.int16)
+        audio = np.zeros(self.transcribed_frames * CHUNK_FRAME_SAMPLES, np.int16)
         for sequence, chunk in self._chunks.items():
             at = (sequence - self.begin) * CHUNK_FRAME_SAMPLES
             values = audio[at : at + len(chunk.values)]
             values[:] = chunk.values[: len(values)]
         return audio
 
-    def _streamed_rows(self) -> Rows:
-        late = self._extra_rows()
+    def _streamed_rows(self) -> FeatureRows:
+        late = self._row_offsets()
         first_rows = [(self._first_row(chunk, late=late[at]), chunk.values) for at, chunk in self._chunks.items()]
         rows = np.full(
-            (max((at + len(some) for at, some in first_rows), default=0), CHUNK_MEL_BINS), SILENCE, np.float32
+            (max((at + len(some) for at, some in first_rows), default=0), CHUNK_MEL_BINS), SILENCE_LEVEL, np.float32
         )
         for at, values in first_rows:
             rows[at : at + len(values)] = values
         return rows
 
-    def _extra_rows(self) -> dict[int, bool]:
+    def _row_offsets(self) -> dict[int, bool]:
         """Return for each chunk whether its rows begin one row early.
 
         This follows the start of a segment, whose first chunk contains one row fewer than its length.
 
         A row is complete 200 samples after its centre; the last chunk of a segment contains the missing one.
         """
-        rows_by_chunk, late = {}, self._has_row_offset if self.begin < self.start else self.opened
+        rows_by_chunk, late = {}, self._has_row_offset if self.begin < self.start else self.has_start
         for sequence, chunk in sorted(self._chunks.items()):
             rows_by_chunk[sequence] = late = late or bool(chunk.flags & ChunkFlag.START_OF_SPEECH)
             late = late and not chunk.flags & ChunkFlag.END_OF_SPEECH
@@ -265,9 +270,9 @@ class Utterance:
             at = ROWS_PER_FRAME * (end_position(chunk) + 1 - self.begin) - len(chunk.values)
         return max(0, at - late)
 
-    def _extract_rows(self, bins: int, *, until_end: bool) -> Rows:
+    def _extract_rows(self, bins: int, *, until_end: bool) -> FeatureRows:
         if self._extractor is None:
-            self._extractor, self._extracted, self._extracted_frames_end = LogMel(bins), [], self.begin
+            self._extractor, self._extracted, self._extracted_frames_end = LogMelExtractor(bins), [], self.begin
         audio = self.samples()
         new_audio = audio[(self._extracted_frames_end - self.begin) * CHUNK_FRAME_SAMPLES :]
         self._extracted.append(self._extractor.push(new_audio))
@@ -296,7 +301,7 @@ def _is_pause(before: AudioChunk | None, chunk: AudioChunk) -> bool:
 
 def is_mark(chunk: AudioChunk) -> bool:
     """Return True if a chunk is a mark during silence, which starts and ends no utterance."""
-    return bool(chunk.flags & MARKS) and chunk.flags & _EMPTY_FLAGS == _EMPTY_FLAGS and not len(chunk.values)
+    return bool(chunk.flags & MARK_FLAGS) and chunk.flags & _EMPTY_FLAGS == _EMPTY_FLAGS and not len(chunk.values)
 
 
 def end_position(chunk: AudioChunk) -> int:
@@ -305,10 +310,10 @@ def end_position(chunk: AudioChunk) -> int:
     A chunk without frames, which contains the rows for which the previous one had no space, has the position of the
     last frame.
     """
-    return chunk.sequence + max(1, frames_of(chunk))
+    return chunk.sequence + max(1, count_frames(chunk))
 
 
-def frames_of(chunk: AudioChunk) -> int:
+def count_frames(chunk: AudioChunk) -> int:
     """Return the number of 20 ms frames in an utterance's last chunk."""
     if chunk.kind is ChunkKind.PCM16:
         return -(-len(chunk.values) // CHUNK_FRAME_SAMPLES)

@@ -17,13 +17,13 @@ from voice_whisper.utterance import Utterance
 from voice_whisper.vllm_watch import VllmWatch
 from voice_whisper.window import MAX_FRAMES
 
-REQUESTS = 64
+MAX_REQUESTS = 64
 """Maximum number of concurrent requests, which vLLM batches. Further requests wait here."""
 TIMEOUT_S = 60.0
 RETRY_PAUSE_S = 1.0
 MAX_ATTEMPTS = 60
 """Maximum number of attempts, which cover a restart of vLLM. After them, an utterance is given up."""
-SILENCE = bytes(2 * SAMPLE_RATE)
+SILENCE_PCM = bytes(2 * SAMPLE_RATE)
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +44,11 @@ class VllmBackend:
         self.languages: tuple[str, ...] = ()
         self.restarts: dict[str, int] = {}
         self._client = httpx2.AsyncClient(base_url=address, timeout=TIMEOUT_S)
-        self._places = asyncio.Semaphore(REQUESTS)
+        self._places = asyncio.Semaphore(MAX_REQUESTS)
         self._waiting = 0
         self._expected_model, self._model = model, ""
         self._ready = asyncio.Event()
-        self._watch = VllmWatch(self._no_output, (httpx2.HTTPError, JobFailedError), address)
+        self._watch = VllmWatch(self._probe, (httpx2.HTTPError, JobFailedError), address)
 
     @property
     def is_stuck(self) -> bool:
@@ -99,14 +99,14 @@ class VllmBackend:
         try:
             started_at = time.monotonic()
             attempts = 1 if priority is Priority.PARTIAL else MAX_ATTEMPTS
-            text = await self._post(wav, {"language": language, "prompt": prompt}, attempts)
+            text = await self._post_audio(wav, {"language": language, "prompt": prompt}, attempts)
             duration_s = time.monotonic() - started_at
         finally:
             self._places.release()
         stages_ms = {"queue": 1000 * (started_at - requested_at), "decode": 1000 * duration_s}
         return WindowTranscript(text, language, stages_ms, duration_s)
 
-    async def _post(self, wav: bytes, hints: Mapping[str, str | None], attempts: int) -> str:
+    async def _post_audio(self, wav: bytes, hints: Mapping[str, str | None], attempts: int) -> str:
         form = {"model": self._model, "response_format": "json"}
         form |= {name: hint for name, hint in hints.items() if hint}
         problem = ""
@@ -119,15 +119,15 @@ class VllmBackend:
                 problem = str(error) or type(error).__name__
             else:
                 if answer.is_success:
-                    self._watch.answered()
-                    return _text(answer)
+                    self._watch.record_answer()
+                    return _response_text(answer)
                 problem = f"{answer.status_code} {answer.text[:200]}"
                 if answer.is_client_error:
                     break
             await asyncio.sleep(RETRY_PAUSE_S)
         raise JobFailedError(f"vLLM: {problem}")
 
-    async def _no_output(self) -> None:
+    async def _probe(self) -> None:
         """Request a transcript of a short silence.
 
         Raises:
@@ -135,13 +135,13 @@ class VllmBackend:
             httpx2.HTTPError: vLLM did not respond.
         """
         form = {"model": self._model, "language": "en", "max_completion_tokens": "1"}
-        files = {"file": ("silence.wav", _encode_wav(SILENCE), "audio/wav")}
+        files = {"file": ("silence.wav", _encode_wav(SILENCE_PCM), "audio/wav")}
         answer = await self._client.post("/v1/audio/transcriptions", data=form, files=files)
         if answer.is_server_error or answer.status_code == httpx2.codes.TOO_MANY_REQUESTS:
             raise JobFailedError(f"vLLM: {answer.status_code} {answer.text[:200]}")
 
 
-def _text(answer: httpx2.Response) -> str:
+def _response_text(answer: httpx2.Response) -> str:
     try:
         return str(answer.json()["text"]).strip()
     except (ValueError, KeyError, TypeError):

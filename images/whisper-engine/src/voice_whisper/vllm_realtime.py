@@ -21,14 +21,14 @@ from voice_whisper.vllm_watch import VllmWatch
 
 TOKENS_PER_S = 12.5
 """Tokens per second of Voxtral's audio, each with a text token (its model card)."""
-USED = 0.8
+USABLE_CONTEXT_SHARE = 0.8
 """Usable share of a context. The rest is reserved for the start of a stream, and for the text at its end."""
-MAX_LENGTH_S = 60.0
+MAX_STREAM_S = 60.0
 """Maximum duration of a stream, since a longer one still processes old audio."""
 TIMEOUT_S = 60.0
 RETRY_PAUSE_S = 1.0
 SILENCE = np.zeros(SAMPLE_RATE, np.int16)
-BROKEN = (OSError, websockets.WebSocketException, TimeoutError, ValueError, KeyError)
+CONNECTION_ERRORS = (OSError, websockets.WebSocketException, TimeoutError, ValueError, KeyError)
 
 
 class VllmRealtime:
@@ -40,10 +40,10 @@ class VllmRealtime:
     """
 
     def __init__(self, address: str, model: str = "") -> None:
-        self.longest_s = MAX_LENGTH_S
+        self.longest_s = MAX_STREAM_S
         self._address, self._model = address, model
         self._ready = asyncio.Event()
-        self._watch = VllmWatch(self._no_output, (StreamError,), address)
+        self._watch = VllmWatch(self._probe, (StreamError,), address)
 
     @property
     def is_stuck(self) -> bool:
@@ -57,7 +57,7 @@ class VllmRealtime:
                 try:
                     models = (await client.get("/v1/models")).raise_for_status().json()["data"]
                     card = next(each for each in models if self._model in ("", each["id"]))
-                    self.longest_s = min(MAX_LENGTH_S, USED * card["max_model_len"] / TOKENS_PER_S)
+                    self.longest_s = min(MAX_STREAM_S, USABLE_CONTEXT_SHARE * card["max_model_len"] / TOKENS_PER_S)
                     self._model = card["id"]
                     self._ready.set()
                 except (httpx2.HTTPError, KeyError, StopIteration, TypeError, ValueError):
@@ -80,11 +80,11 @@ class VllmRealtime:
             connection = await websockets.connect(url, compression=None, proxy=None, open_timeout=TIMEOUT_S)
             await connection.send(json.dumps({"type": "session.update", "model": self._model}))
             await connection.send(json.dumps({"type": "input_audio_buffer.commit", "final": False}))
-        except BROKEN as error:
+        except CONNECTION_ERRORS as error:
             raise StreamError(f"vLLM: {str(error) or type(error).__name__}") from None
-        return VllmStream(connection, self._watch.answered)
+        return VllmStream(connection, self._watch.record_answer)
 
-    async def _no_output(self) -> None:
+    async def _probe(self) -> None:
         stream = await self.open()
         try:
             await stream.send(SILENCE)
@@ -110,12 +110,12 @@ class VllmStream:
         await self._send({"type": "input_audio_buffer.commit", "final": True})
         try:
             return await asyncio.wait_for(asyncio.shield(self._reading), TIMEOUT_S)
-        except BROKEN as error:
+        except CONNECTION_ERRORS as error:
             raise StreamError(f"vLLM: {str(error) or type(error).__name__}") from None
 
     async def close(self) -> None:
         self._reading.cancel()
-        with contextlib.suppress(asyncio.CancelledError, StreamError, *BROKEN):
+        with contextlib.suppress(asyncio.CancelledError, StreamError, *CONNECTION_ERRORS):
             await self._reading
         await self._connection.close()
 
@@ -124,7 +124,7 @@ class VllmStream:
             raise self._reading.exception() or StreamError("vLLM ended a stream before its audio did")
         try:
             await self._connection.send(json.dumps(message))
-        except BROKEN as error:
+        except CONNECTION_ERRORS as error:
             raise StreamError(f"vLLM: {str(error) or type(error).__name__}") from None
 
     async def _read(self) -> str:
@@ -141,5 +141,5 @@ class VllmStream:
                         return str(event["text"]).strip()
                     case "error":
                         raise StreamError(f"vLLM: {event['error']}")
-        except BROKEN as error:
+        except CONNECTION_ERRORS as error:
             raise StreamError(f"vLLM: {str(error) or type(error).__name__}") from None

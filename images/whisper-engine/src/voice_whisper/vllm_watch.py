@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-QUIET_S = 5.0
+PROBE_AFTER_S = 5.0
 """Time without a response after which a short silence is sent."""
-LIMIT_S = 4.0
+PROBE_TIMEOUT_S = 4.0
 """Timeout of the response to the silence. This is our choice: vLLM takes 0.1 s, and responses to other requests count
 as well."""
 MAX_UNANSWERED = 3
@@ -35,9 +35,9 @@ class VllmWatch:
     """
 
     def __init__(self, probe: Callable[[], Awaitable[T]], failures: tuple[type[Exception], ...], address: str) -> None:
-        self._ask = probe
+        self._probe = probe
         self._failures: tuple[type[Exception], ...] = (TimeoutError, *failures)
-        self._is_local = is_loopback(address)
+        self._is_local = is_loopback_url(address)
         self._unanswered = 0
         self._answered_at = 0.0
 
@@ -46,7 +46,7 @@ class VllmWatch:
         """Whether vLLM no longer responds."""
         return self._unanswered >= MAX_UNANSWERED
 
-    def answered(self) -> None:
+    def record_answer(self) -> None:
         """Record a response to any request."""
         if self.is_stuck:
             log.warning("vLLM answers again")
@@ -54,17 +54,17 @@ class VllmWatch:
 
     async def run(self) -> None:
         """Monitor vLLM from its first response until cancelled."""
-        self.answered()
+        self.record_answer()
         while self._is_local:
             await asyncio.sleep(POLL_INTERVAL_S)
-            if time.monotonic() - self._answered_at >= QUIET_S:
+            if time.monotonic() - self._answered_at >= PROBE_AFTER_S:
                 await self._poll()
 
     async def _poll(self) -> None:
         last_answer_at = self._answered_at
         try:
-            async with asyncio.timeout(LIMIT_S):
-                await self._ask()
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                await self._probe()
         except self._failures as error:
             # A response to another request in the meantime shows that vLLM is busy.
             if self._answered_at == last_answer_at:
@@ -74,10 +74,10 @@ class VllmWatch:
                         "no answer of vLLM for %.0f s: %s", time.monotonic() - last_answer_at, str(error) or "it hangs"
                     )
         else:
-            self.answered()
+            self.record_answer()
 
 
-def is_loopback(address: str) -> bool:
+def is_loopback_url(address: str) -> bool:
     """Return True if an address is the host's own."""
     name = urlsplit(address).hostname or ""
     try:

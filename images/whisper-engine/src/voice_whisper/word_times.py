@@ -10,25 +10,25 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from voice_runtime.features import Rows
+from voice_runtime.features import FeatureRows
 from voice_whisper.backends.base import Word
 from voice_whisper.window import ROWS_PER_S
 
 SOUND_THRESHOLD = 0.4
 """Threshold of sound in log10 of energy, where 0 is the quietest tenth of a window and 1 its loudest tenth."""
-RANGE = 1.0
+MIN_LEVEL_RANGE = 1.0
 """Minimum range between these two levels, log10. With a smaller range, there are no pauses to find."""
 NO_AUDIO_LEVEL = -9.0
 """Level below which there was no audio, because a pause was not sent or a chunk was lost."""
-PAUSE_ROWS = 25
+MAX_PAUSE_ROWS = 25
 """Maximum number of consecutive quiet rows within a word."""
 CONTEXT_ROWS = 4
 """Number of quiet rows that remain at the edges of a word, since consonants are quiet."""
-SHORTEST_S = 0.06
+MIN_WORD_S = 0.06
 """Minimum duration of a word."""
 
 
-def tighten_words(words: Sequence[Word], rows: Rows) -> tuple[Word, ...]:
+def tighten_words(words: Sequence[Word], rows: FeatureRows) -> tuple[Word, ...]:
     """Return words without the pauses around them, and with the minimum duration.
 
     Args:
@@ -37,34 +37,34 @@ def tighten_words(words: Sequence[Word], rows: Rows) -> tuple[Word, ...]:
     """
     has_sound = _detect_sound(rows)
     length_s = len(rows) / ROWS_PER_S
-    return tuple(_extend_words([_without_pauses(word, has_sound) for word in words], length_s))
+    return tuple(_extend_words([_trim_pauses(word, has_sound) for word in words], length_s))
 
 
-def _detect_sound(rows: Rows) -> NDArray[np.bool_]:
+def _detect_sound(rows: FeatureRows) -> NDArray[np.bool_]:
     if not len(rows):
         return np.empty(0, np.bool_)
     levels = rows.max(axis=1)
     audible = levels[levels > NO_AUDIO_LEVEL]
     floor, peak = np.quantile(audible, (0.1, 0.9)) if audible.size else (0.0, 0.0)
-    if peak - floor < RANGE:
+    if peak - floor < MIN_LEVEL_RANGE:
         return np.asarray(levels > NO_AUDIO_LEVEL)
     return np.asarray(levels > floor + SOUND_THRESHOLD * (peak - floor))
 
 
-def _without_pauses(word: Word, has_sound: NDArray[np.bool_]) -> Word:
+def _trim_pauses(word: Word, has_sound: NDArray[np.bool_]) -> Word:
     first, end_row = round(word.start * ROWS_PER_S), round(word.end * ROWS_PER_S)
     sound_rows = np.flatnonzero(has_sound[first:end_row])
     if not sound_rows.size:
         return word
-    runs = np.split(sound_rows, np.flatnonzero(np.diff(sound_rows) > PAUSE_ROWS) + 1)
+    runs = np.split(sound_rows, np.flatnonzero(np.diff(sound_rows) > MAX_PAUSE_ROWS) + 1)
     longest = max(runs, key=len)
     start = first + max(0, int(longest[0]) - CONTEXT_ROWS)
     end = min(end_row, first + int(longest[-1]) + 1 + CONTEXT_ROWS)
     # Attention locates a word within a tenth of a second, so smaller corrections are not applied.
     return replace(
         word,
-        start=start / ROWS_PER_S if start - first > PAUSE_ROWS // 2 else word.start,
-        end=end / ROWS_PER_S if end_row - end > PAUSE_ROWS // 2 else word.end,
+        start=start / ROWS_PER_S if start - first > MAX_PAUSE_ROWS // 2 else word.start,
+        end=end / ROWS_PER_S if end_row - end > MAX_PAUSE_ROWS // 2 else word.end,
     )
 
 
@@ -72,17 +72,17 @@ def _extend_words(words: Sequence[Word], length_s: float) -> list[Word]:
     """Extend words without a duration into free time around them."""
     extended = list(words)
     for index, word in enumerate(extended):
-        if word.end - word.start >= SHORTEST_S:
+        if word.end - word.start >= MIN_WORD_S:
             continue
         after = extended[index + 1].start if index + 1 < len(extended) else max(length_s, word.end)
-        end = max(word.end, min(word.start + SHORTEST_S, after))
+        end = max(word.end, min(word.start + MIN_WORD_S, after))
         free_from = extended[index - 1].end if index else 0.0
-        start = min(word.start, max(end - SHORTEST_S, free_from))
+        start = min(word.start, max(end - MIN_WORD_S, free_from))
         extended[index] = replace(word, start=start, end=end)
     for index in range(len(extended) - 1, 0, -1):  # if there was none, the preceding word is shortened
         before, word = extended[index - 1], extended[index]
-        if word.end - word.start < SHORTEST_S and before.end - before.start >= 2 * SHORTEST_S:
-            start = word.end - SHORTEST_S
+        if word.end - word.start < MIN_WORD_S and before.end - before.start >= 2 * MIN_WORD_S:
+            start = word.end - MIN_WORD_S
             extended[index] = replace(word, start=min(start, word.start))
             extended[index - 1] = replace(before, end=min(before.end, extended[index].start))
     return extended

@@ -13,64 +13,66 @@ from typing import cast
 
 import numpy as np
 
-from voice_whisper.backends.base import Array, Backend, ModelLoadError, Role, load
+from voice_whisper.backends.base import Array, Backend, ModelLoadError, Role, load_backend
 from voice_whisper.memory import SharedSlots
-from voice_whisper.messages import Failed, Ready, Reply, Request, States
+from voice_whisper.messages import BatchReply, BatchRequest, FailedMessage, ReadyMessage, StatesLayout
 from voice_whisper.settings import ModelSettings
 
 
 def main() -> int:
     """Process requests until the input ends; exit with 1 if the model cannot be loaded."""
     role, descriptor, slots, threads, number = Role(sys.argv[1]), *map(int, sys.argv[2:])
-    replies = _keep_stdout()
+    replies = _redirect_stdout()
     memory = SharedSlots(slots, descriptor)
     try:
-        backend = load(ModelSettings(), role, threads, number)
+        backend = load_backend(ModelSettings(), role, threads, number)
     except ModelLoadError as error:
-        _send_line(replies, Failed(why=str(error)).model_dump_json())
+        _send_line(replies, FailedMessage(why=str(error)).model_dump_json())
         return 1
-    ready = Ready(bins=backend.bins, languages=backend.languages, encodes_batches=backend.encodes_batches)
+    ready = ReadyMessage(bins=backend.bins, languages=backend.languages, encodes_batches=backend.encodes_batches)
     _send_line(replies, ready.model_dump_json())
     for line in sys.stdin:
-        _send_line(replies, answer(role, backend, memory, Request.model_validate_json(line)).model_dump_json())
+        _send_line(
+            replies, process_batch(role, backend, memory, BatchRequest.model_validate_json(line)).model_dump_json()
+        )
     return 0
 
 
-def answer(role: Role, backend: Backend, memory: SharedSlots, request: Request) -> Reply:
+def process_batch(role: Role, backend: Backend, memory: SharedSlots, request: BatchRequest) -> BatchReply:
     """Process a batch according to the role: prefill, decode, or both."""
     durations_ms: dict[str, float] = {}
     started_at = time.perf_counter()
     if role is Role.DECODER:
-        hidden = _hidden(memory, request)
+        hidden = _load_hidden(memory, request)
     else:
-        features = [memory.features(slot, request.bins, request.rows) for slot in request.slots]
+        features = [memory.features_view(slot, request.bins, request.rows) for slot in request.slots]
         hidden = backend.encode(np.stack(features))
-        states = _handed_over(memory, request, hidden) if role is Role.ENCODER else None
+        states = _store_hidden(memory, request, hidden) if role is Role.ENCODER else None
         durations_ms["encode"] = 1000 * (time.perf_counter() - started_at)
         if states:
-            return Reply(states=states, stages_ms=durations_ms)
+            return BatchReply(states=states, stages_ms=durations_ms)
         started_at = time.perf_counter()
     texts = backend.decode(hidden, request.languages, request.audio_rows, request.prompt)
     durations_ms["decode"] = 1000 * (time.perf_counter() - started_at)
-    return Reply(texts=texts, stages_ms=durations_ms)
+    return BatchReply(texts=texts, stages_ms=durations_ms)
 
 
-def _handed_over(memory: SharedSlots, request: Request, hidden: Array) -> States:
+def _store_hidden(memory: SharedSlots, request: BatchRequest, hidden: Array) -> StatesLayout:
     """Store hidden states in their slots."""
-    states = States(shape=hidden.shape[1:], dtype=hidden.dtype.name)
+    states = StatesLayout(shape=hidden.shape[1:], dtype=hidden.dtype.name)
     for slot, result in zip(request.slots, hidden, strict=True):
-        memory.hidden(slot, states.shape, states.dtype)[:] = result
+        memory.hidden_view(slot, states.shape, states.dtype)[:] = result
     return states
 
 
-def _hidden(memory: SharedSlots, request: Request) -> Array:
+def _load_hidden(memory: SharedSlots, request: BatchRequest) -> Array:
     states = request.states
     if states is None:
         raise ValueError("a batch came to decode before prefill")
-    return cast("Array", np.stack([memory.hidden(slot, states.shape, states.dtype) for slot in request.slots]))
+    return cast("Array", np.stack([memory.hidden_view(slot, states.shape, states.dtype) for slot in request.slots]))
 
 
-def _keep_stdout() -> FileIO:
+def _redirect_stdout() -> FileIO:
     """Return a file for messages to the main process, and redirect the output of libraries to stderr."""
     replies = FileIO(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -38,9 +38,9 @@ from voice_constructs.azure.state import StateStore
 from voice_constructs.azure.telemetry import ClusterTelemetry
 from voice_constructs.azure.transcripts import TranscriptArchive
 from voice_constructs.azure.vault import SecretVault
-from voice_stacks.azure.program import configured_deployment
+from voice_stacks.azure.program import load_configured_deployment
 
-deployment = configured_deployment()
+deployment = load_configured_deployment()
 azure = deployment.azure
 caller = authorization.get_client_config()
 
@@ -57,8 +57,8 @@ monitoring = Monitoring("monitoring", scope=scope, network=network)
 registry = ImageRegistry("registry", scope=scope, network=network)
 vault = SecretVault("vault", scope=scope, network=network)
 if registry.is_managed:
-    monitoring.keep_audit("registry", registry.id, parent=registry)
-monitoring.keep_audit("vault", vault.id, parent=vault)
+    monitoring.store_audit_log("registry", registry.id, parent=registry)
+monitoring.store_audit_log("vault", vault.id, parent=vault)
 
 cluster = Cluster("cluster", scope=scope, network=network, registry=registry, monitoring=monitoring)
 if nvme_pools(azure):
@@ -73,11 +73,11 @@ Administrators("administrators", scope=scope, cluster=cluster, registry=registry
 
 keda = Identity("keda", scope=scope)
 keda.grant_role("keda-reads-metrics", Role.MONITORING_DATA_READER, monitoring.metrics_id)
-keda.trust("keda-operator", issuer=cluster.oidc_issuer, account=KEDA_SERVICE_ACCOUNT)
+keda.trust_account("keda-operator", issuer=cluster.oidc_issuer, account=KEDA_SERVICE_ACCOUNT)
 
 model_fetch = Identity("model-fetch", scope=scope)
 model_fetch.grant_role("model-fetch-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
-model_fetch.trust("model-fetch-job", issuer=cluster.oidc_issuer, account=MODEL_FETCH_SERVICE_ACCOUNT)
+model_fetch.trust_account("model-fetch-job", issuer=cluster.oidc_issuer, account=MODEL_FETCH_SERVICE_ACCOUNT)
 
 monitored: dict[MonitoredService, pulumi.Input[str]] = {}
 if network.egress_id:
@@ -86,7 +86,7 @@ outputs: dict[ClusterOutput, object] = {}
 if azure.callers:
     users = {tier: Identity(tier.value, scope=scope) for tier in caller_tiers(azure)}
     for tier, identity in users.items():
-        identity.trust(f"{tier}-pods", issuer=cluster.oidc_issuer, account=CALLER_ACCOUNTS[tier])
+        identity.trust_account(f"{tier}-pods", issuer=cluster.oidc_issuer, account=CALLER_ACCOUNTS[tier])
         if tier in VAULT_TIERS:
             identity.grant_role(f"{tier}-reads-secrets", Role.KEY_VAULT_SECRETS_USER, vault.id)
     state = StateStore("state", scope=scope, network=network, settings=azure.callers.state, users=users)
@@ -108,7 +108,7 @@ if azure.callers:
         writer = users[Component.GATEWAY]
         writer.grant_role("gateway-writes-transcripts", Role.STORAGE_BLOB_DATA_CONTRIBUTOR, archive.container_id)
         outputs[ClusterOutput.ARCHIVE_URL] = archive.url
-PlatformAlerts("platform-alerts", scope=scope, operators=alerts.operators_id, services=monitored)
+PlatformAlerts("platform-alerts", scope=scope, operators=alerts.operator_group_id, services=monitored)
 
 for output, value in {
     ClusterOutput.DEPLOYMENT: deployment.name,

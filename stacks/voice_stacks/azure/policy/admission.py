@@ -7,7 +7,7 @@ from voice_blueprint.azure.contract import Component
 from voice_blueprint.azure.names import CALLER_ACCOUNTS, KEDA_SERVICE_ACCOUNT, VAULT_TIERS, Role, caller_tiers
 from voice_blueprint.azure.ranges import nodes_range, small_ranges
 from voice_blueprint.file.model.azure import Azure
-from voice_stacks.azure.policy.callers import HEALTH
+from voice_stacks.azure.policy.callers import HEALTH_PORTS
 from voice_stacks.azure.policy.cluster import pools_for
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 
@@ -18,19 +18,19 @@ from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_ru
     remedy="add an allow rule for the flow with a higher priority than the rule that denies all other traffic",
     source="https://learn.microsoft.com/azure/virtual-network/network-security-groups-overview",
 )
-def network_admits_callers(stack: Stack) -> Iterator[Violation]:
-    azure, groups = stack.azure, list(stack.of(":NetworkSecurityGroup"))
+def check_network_admits_callers(stack: Stack) -> Iterator[Violation]:
+    azure, groups = stack.azure, list(stack.find_all(":NetworkSecurityGroup"))
     if azure is None or azure.callers is None or not groups:
         return
-    for source, to, port, protocol in _arrivals(stack, azure):
-        subnets = [subnet for subnet in stack.of(":Subnet") if subnet.props["addressPrefix"].text == to]
+    for source, to, port, protocol in _inbound_traffic(stack, azure):
+        subnets = [subnet for subnet in stack.find_all(":Subnet") if subnet.props["addressPrefix"].text == to]
         for group in groups:
-            guards = any(group.urn in subnet.needs.get("networkSecurityGroup", ()) for subnet in subnets)
+            guards = any(group.urn in subnet.dependencies.get("networkSecurityGroup", ()) for subnet in subnets)
             if guards and not _admits_packet(group, source, str(port), protocol):
                 yield Violation(group.urn, f"{group.name} denies {source} on port {port} of {to}")
 
 
-def _arrivals(stack: Stack, azure: Azure) -> Iterator[tuple[str, str, int, str]]:
+def _inbound_traffic(stack: Stack, azure: Azure) -> Iterator[tuple[str, str, int, str]]:
     """Yield the traffic that subnets must admit, as source, range of the subnet, port and protocol."""
     ranges, nodes = small_ranges(azure.network.cidr), nodes_range(azure.network.cidr)
     sources = {Component.EDGE: ranges.edge, Component.INTERNET: "Internet"}
@@ -41,8 +41,8 @@ def _arrivals(stack: Stack, azure: Azure) -> Iterator[tuple[str, str, int, str]]
         elif flow.source in sources and flow.destination in {Component.EDGE, *CALLER_ACCOUNTS}:
             yield sources[flow.source], ranges.edge if flow.destination is Component.EDGE else nodes, port, protocol
     for tier in caller_tiers(azure):
-        if tier.value in HEALTH:
-            yield "AzureLoadBalancer", nodes, HEALTH[tier.value].number, "tcp"
+        if tier.value in HEALTH_PORTS:
+            yield "AzureLoadBalancer", nodes, HEALTH_PORTS[tier.value].number, "tcp"
 
 
 def _admits_packet(group: Resource, source: str, port: str, protocol: str) -> bool:
@@ -70,31 +70,31 @@ def _contains_range(source: str, prefix: str) -> bool:
     remedy="add the federated credential, the role assignment, or the access policy assignment",
     source="https://learn.microsoft.com/azure/aks/workload-identity-overview",
 )
-def identities_have_permissions(stack: Stack) -> Iterator[Violation]:
+def check_identities_have_permissions(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
-    clusters = list(stack.of(":ManagedCluster"))
+    clusters = list(stack.find_all(":ManagedCluster"))
     if azure is None or not clusters:
         return
     urn = clusters[0].urn
     tiers = caller_tiers(azure)
-    trusted = {each.props["subject"].text for each in stack.of(":FederatedIdentityCredential")}
+    trusted = {each.props["subject"].text for each in stack.find_all(":FederatedIdentityCredential")}
     for account in (KEDA_SERVICE_ACCOUNT, *(CALLER_ACCOUNTS[tier] for tier in tiers)):
         if account.subject not in trusted:
             yield Violation(urn, f"no identity trusts {account.subject}: its pods get no token")
-    users = {urn for each in stack.of(":AccessPolicyAssignment") for urn in each.needs.get("user", ())}
-    identities = {identity.name for identity in stack.of(":UserAssignedIdentity") if identity.urn in users}
+    users = {urn for each in stack.find_all(":AccessPolicyAssignment") for urn in each.dependencies.get("user", ())}
+    identities = {identity.name for identity in stack.find_all(":UserAssignedIdentity") if identity.urn in users}
     for tier in tiers:
         if tier.value not in identities:
             yield Violation(urn, f"tier {tier.value} has no access policy assignment on the state store")
     needed = {"keda": Role.MONITORING_DATA_READER, "grafana": Role.MONITORING_DATA_READER}
     needed |= {tier.value: Role.KEY_VAULT_SECRETS_USER for tier in tiers if tier in VAULT_TIERS}
     needed |= {"edge": Role.KEY_VAULT_SECRETS_USER} if azure.callers else {}
-    for identity in stack.of(":UserAssignedIdentity"):
+    for identity in stack.find_all(":UserAssignedIdentity"):
         role = needed.get(identity.name)
         if role and not any(
             grant.props["roleDefinitionId"].text.lower().endswith(role)
-            and identity.urn in grant.needs.get("principalId", ())
-            for grant in stack.of(":RoleAssignment")
+            and identity.urn in grant.dependencies.get("principalId", ())
+            for grant in stack.find_all(":RoleAssignment")
         ):
             yield Violation(identity.urn, f"identity {identity.name} lacks the role {role.name}")
 
@@ -105,12 +105,12 @@ def identities_have_permissions(stack: Stack) -> Iterator[Violation]:
     remedy="raise upgradeSettings.drainTimeoutInMinutes",
     source="https://learn.microsoft.com/azure/aks/upgrade-aks-cluster#set-node-drain-timeout-value",
 )
-def pools_drain_long_enough(stack: Stack) -> Iterator[Violation]:
+def check_pools_drain_long_enough(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
-    for pool in stack.of(":AgentPool") if azure else ():
+    for pool in stack.find_all(":AgentPool") if azure else ():
         name, minutes = (
             pool.props["agentPoolName"].text,
-            pool.props.at("upgradeSettings", "drainTimeoutInMinutes").number,
+            pool.props.get("upgradeSettings", "drainTimeoutInMinutes").number,
         )
         drains = [s.drain_timeout_s for s in azure.services if name in pools_for(s)] if azure else []
         # The default of AKS is 30 minutes.

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from voice_stacks.azure.policy.promql import (
     COMPARISONS,
-    Binary,
-    Call,
+    BinaryOperation,
     Expression,
+    FunctionCall,
     Number,
     PromqlError,
     Selector,
@@ -19,7 +19,7 @@ from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.series import NEUTRAL, BadDirection, known_series
 from voice_stacks.azure.policy.values import Value
 
-_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+_COMPARISON_FUNCTIONS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
     "<": operator.lt,
@@ -27,7 +27,7 @@ _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-_POINTS = {">": BadDirection.UP, ">=": BadDirection.UP, "<": BadDirection.DOWN, "<=": BadDirection.DOWN}
+_DIRECTION_BY_OPERATOR = {">": BadDirection.UP, ">=": BadDirection.UP, "<": BadDirection.DOWN, "<=": BadDirection.DOWN}
 _CLAMP_FUNCTIONS: Mapping[str, Callable[[float, float], float]] = {"clamp_min": max, "clamp_max": min}
 
 
@@ -56,13 +56,13 @@ def value_range(expression: Expression) -> ValueRange:
         case Selector():
             series = known_series().get(expression.name, NEUTRAL)
             return ValueRange(series.healthy, series.low, series.high, series.bad_direction)
-        case Call():
-            return _call_reach(expression)
-        case Binary():
-            return _binary_reach(expression)
+        case FunctionCall():
+            return _call_range(expression)
+        case BinaryOperation():
+            return _binary_range(expression)
 
 
-def _call_reach(call: Call) -> ValueRange:
+def _call_range(call: FunctionCall) -> ValueRange:
     if call.name in {"absent", "absent_over_time"}:
         return ValueRange(None, 1, 1, BadDirection.UP)
     inner = next((value_range(each) for each in reversed(call.arguments) if not isinstance(each, Number)), None)
@@ -76,7 +76,7 @@ def _call_reach(call: Call) -> ValueRange:
     return inner
 
 
-def _binary_reach(binary: Binary) -> ValueRange:
+def _binary_range(binary: BinaryOperation) -> ValueRange:
     left, right = value_range(binary.left), value_range(binary.right)
     if binary.operator == "unless":
         return ValueRange(None, left.low, left.high, BadDirection.UP)
@@ -84,7 +84,7 @@ def _binary_reach(binary: Binary) -> ValueRange:
         return left
     if binary.operator in COMPARISONS:
         is_true = left.healthy is not None and right.healthy is not None
-        is_true = is_true and _COMPARE[binary.operator](left.healthy or 0, right.healthy or 0)
+        is_true = is_true and _COMPARISON_FUNCTIONS[binary.operator](left.healthy or 0, right.healthy or 0)
         return replace(left, healthy=left.healthy if is_true else None)
     opposite = right.bad_direction.opposite if right.bad_direction else None
     one, other = left.healthy, right.healthy
@@ -114,8 +114,8 @@ def _binary_reach(binary: Binary) -> ValueRange:
     remedy="reverse the comparison, or move the threshold between the healthy value and the bad values",
     source="https://prometheus.io/docs/practices/alerting; healthy values: stacks/voice_stacks/azure/policy/series.py",
 )
-def alerts_detect_bad_values(stack: Stack) -> Iterator[Violation]:
-    for group in stack.of(":PrometheusRuleGroup"):
+def check_alerts_detect_bad_values(stack: Stack) -> Iterator[Violation]:
+    for group in stack.find_all(":PrometheusRuleGroup"):
         for each in group.props["rules"]:
             name, text = each["alert"].text, each["expression"].text
             try:
@@ -123,18 +123,28 @@ def alerts_detect_bad_values(stack: Stack) -> Iterator[Violation]:
             except PromqlError as error:
                 yield Violation(group.urn, f"alert {name}: {error}")
                 continue
-            if isinstance(result, Binary) and result.operator in COMPARISONS and isinstance(result.right, Number):
-                for problem in _problems(value_range(result.left), result.operator, result.right.value):
+            if (
+                isinstance(result, BinaryOperation)
+                and result.operator in COMPARISONS
+                and isinstance(result.right, Number)
+            ):
+                for problem in _threshold_problems(value_range(result.left), result.operator, result.right.value):
                     yield Violation(group.urn, f"alert {name} {problem}")
 
 
-def _problems(watched: ValueRange, sign: str, threshold: float) -> Iterator[str]:
-    compares = _COMPARE[sign]
+def _threshold_problems(watched: ValueRange, sign: str, threshold: float) -> Iterator[str]:
+    compares = _COMPARISON_FUNCTIONS[sign]
     if watched.healthy is not None and compares(watched.healthy, threshold):
         yield f"fires in the healthy state: {watched.healthy:g} {sign} {threshold:g}"
-    elif sign in _POINTS and not compares(watched.high if _POINTS[sign] is BadDirection.UP else watched.low, threshold):
+    elif sign in _DIRECTION_BY_OPERATOR and not compares(
+        watched.high if _DIRECTION_BY_OPERATOR[sign] is BadDirection.UP else watched.low, threshold
+    ):
         yield f"can never fire: its query returns {watched.low:g} to {watched.high:g}, never {sign} {threshold:g}"
-    elif sign in _POINTS and watched.bad_direction and watched.bad_direction is not _POINTS[sign]:
+    elif (
+        sign in _DIRECTION_BY_OPERATOR
+        and watched.bad_direction
+        and watched.bad_direction is not _DIRECTION_BY_OPERATOR[sign]
+    ):
         yield f"fires on good values ({sign} {threshold:g}); bad values go {watched.bad_direction.name.lower()}"
 
 
@@ -144,39 +154,41 @@ def _problems(watched: ValueRange, sign: str, threshold: float) -> Iterator[str]
     remedy="enable the rule and its group, and set an enabled action group",
     source="https://learn.microsoft.com/azure/azure-monitor/essentials/prometheus-rule-groups",
 )
-def alerts_reach_operators(stack: Stack) -> Iterator[Violation]:
-    enabled = {group.urn for group in stack.of(":ActionGroup") if group.props["enabled"].raw is not False}
+def check_alerts_reach_operators(stack: Stack) -> Iterator[Violation]:
+    enabled = {group.urn for group in stack.find_all(":ActionGroup") if group.props["enabled"].raw is not False}
     email = stack.azure.observability.email if stack.azure else None
-    for group in stack.of(":ActionGroup"):
+    for group in stack.find_all(":ActionGroup"):
         if email and email not in {each["emailAddress"].text for each in group.props["emailReceivers"]}:
             yield Violation(group.urn, f"action group {group.name} does not notify {email}")
-    for group in stack.of(":PrometheusRuleGroup"):
+    for group in stack.find_all(":PrometheusRuleGroup"):
         if group.props["enabled"].raw is False:
             yield Violation(group.urn, f"rule group {group.name} is disabled")
-        if not any(True for _ in group.props["scopes"]) and not group.props["scopes"].unknown:
+        if not any(True for _ in group.props["scopes"]) and not group.props["scopes"].is_unknown:
             yield Violation(group.urn, f"rule group {group.name} has no Azure Monitor workspace in its scopes")
-        notified = bool(set(group.needs.get("rules", ())) & enabled)
+        notified = bool(set(group.dependencies.get("rules", ())) & enabled)
         for each in group.props["rules"]:
             name, alert = each["alert"].text or each["record"].text, bool(each["alert"].text)
-            for problem in _silences(each, each["for"].text, notified=notified or not alert, acts=alert):
+            for problem in _notification_problems(
+                each, each["for"].text, notified=notified or not alert, needs_actions=alert
+            ):
                 yield Violation(group.urn, f"{'alert' if alert else 'rule'} {name} {problem}")
-    for rule_ in stack.of(":MetricAlert"):
-        notified = bool(set(rule_.needs.get("actions", ())) & enabled)
-        for problem in _silences(rule_.props, rule_.props["windowSize"].text, notified=notified):
+    for rule_ in stack.find_all(":MetricAlert"):
+        notified = bool(set(rule_.dependencies.get("actions", ())) & enabled)
+        for problem in _notification_problems(rule_.props, rule_.props["windowSize"].text, notified=notified):
             yield Violation(rule_.urn, f"alert {rule_.name} {problem}")
 
 
-def _silences(alert: Value, duration: str, *, notified: bool, acts: bool = True) -> Iterator[str]:
+def _notification_problems(alert: Value, duration: str, *, notified: bool, needs_actions: bool = True) -> Iterator[str]:
     """Yield the reasons why an alert does not notify operators in time.
 
     Args:
         duration: Time until the alert fires, in ISO 8601.
         notified: Whether the alert refers to an enabled action group.
-        acts: Whether the alert needs actions. A recording rule does not.
+        needs_actions: Whether the alert needs actions. A recording rule does not.
     """
     if alert["enabled"].raw is False:
         yield "is disabled"
-    if acts and (not notified or not any(True for _ in alert["actions"])):
+    if needs_actions and (not notified or not any(True for _ in alert["actions"])):
         yield "notifies no enabled action group"
     if "D" in duration or "W" in duration:
         yield f"only fires after {duration}"

@@ -12,10 +12,10 @@ from voice_stacks.azure.policy.engines import Engine, engines
 from voice_stacks.azure.policy.pods import Pod
 from voice_stacks.azure.policy.rules import Stack, Violation, rule
 from voice_stacks.azure.policy.values import Value
-from voice_stacks.azure.policy.wiring import listening
+from voice_stacks.azure.policy.wiring import listening_ports
 
-PROGRAM = "check_engine.py"
-HANDLERS = ("httpGet", "tcpSocket", "grpc")
+CHECK_PROGRAM = "check_engine.py"
+NETWORK_HANDLERS = ("httpGet", "tcpSocket", "grpc")
 DEFAULT_TIMEOUT_S = 1
 HANG_ISSUE = "https://github.com/vllm-project/vllm/issues/36960"
 
@@ -23,19 +23,20 @@ HANG_ISSUE = "https://github.com/vllm-project/vllm/issues/36960"
 @rule(
     "engines-answer",
     "Readiness and liveness probes of an engine must test whether it responds to requests.",
-    remedy=f"use {PROGRAM} as the probe, which requests one token: /health still succeeds if the engine core hangs",
+    remedy=f"use {CHECK_PROGRAM} as the probe, which requests one token: /health still succeeds if the engine core "
+    "hangs",
     source=HANG_ISSUE,
 )
-def engines_answer(stack: Stack) -> Iterator[Violation]:
+def check_engines_answer(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         liveness = engine.container.value["livenessProbe"]
-        if any(liveness[handler] for handler in HANDLERS):
+        if any(liveness[handler] for handler in NETWORK_HANDLERS):
             yield Violation(
                 engine.pod.urn,
                 f"livenessProbe of {engine.name} queries its HTTP server, which responds even if the engine core hangs",
             )
-        ready = [probe for one in engine.pod.running for probe in _checks(one.value["readinessProbe"])]
-        if engine.container.value["readinessProbe"] and not any(_sends_requests(check, engine) for check in ready):
+        ready = [probe for one in engine.pod.running_containers for probe in _parse_checks(one.value["readinessProbe"])]
+        if engine.container.value["readinessProbe"] and not any(_targets_engine(check, engine) for check in ready):
             yield Violation(engine.pod.urn, f"no readinessProbe of {engine.pod.name} sends a request to {engine.name}")
 
 
@@ -45,28 +46,28 @@ def engines_answer(stack: Stack) -> Iterator[Violation]:
     remedy="render the probe from the engine's launcher",
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
-def probes_match_engine(stack: Stack) -> Iterator[Violation]:
+def check_probes_match_engine(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
-        for container in engine.pod.running:
+        for container in engine.pod.running_containers:
             for kind in ("livenessProbe", "readinessProbe"):
                 probe = container.value[kind]
-                for check in _checks(probe):
-                    if container == engine.container or _sends_requests(check, engine):
+                for check in _parse_checks(probe):
+                    if container == engine.container or _targets_engine(check, engine):
                         label = f"{kind} of {engine.pod.name}/{container.name}"
-                        for problem in _problems(check, probe, engine):
+                        for problem in _check_problems(check, probe, engine):
                             yield Violation(engine.pod.urn, f"{label} {problem}")
 
 
-def _problems(check: Check, probe: Value, engine: Engine) -> Iterator[str]:
+def _check_problems(check: Check, probe: Value, engine: Engine) -> Iterator[str]:
     served, requested = engine.flags.get("--served-model-name", engine.repository), check.body.get("model")
     if requested != served:
         yield f"requests model {requested}; {engine.name} serves {served}"
-    ports = _ports(engine.pod)
+    ports = _listening_ports(engine.pod)
     for url in (check.url, *check.metrics):
         port = str(urlsplit(url).port)
         if port not in ports:
             yield f"uses port {port}, on which no container of the pod listens"
-    if not _sends_requests(check, engine):
+    if not _targets_engine(check, engine):
         yield f"reads no counters of {engine.name}"
     published = {metric.name for metric in engine.table.metrics}
     for counter in check.counters:
@@ -77,20 +78,20 @@ def _problems(check: Check, probe: Value, engine: Engine) -> Iterator[str]:
         yield f"may run for {check.limit_s:g} s; the kubelet stops it after {timeout_s:g} s"
 
 
-def _checks(probe: Value) -> Iterator[Check]:
+def _parse_checks(probe: Value) -> Iterator[Check]:
     """Yield the configuration of an exec probe that runs our check program."""
-    command = [part.text for part in probe.at("exec", "command")]
-    if any(part.endswith(PROGRAM) for part in command):
+    command = [part.text for part in probe.get("exec", "command")]
+    if any(part.endswith(CHECK_PROGRAM) for part in command):
         try:
             yield Check.from_json(command[-1])
         except (json.JSONDecodeError, TypeError):
             return
 
 
-def _sends_requests(check: Check, engine: Engine) -> bool:
+def _targets_engine(check: Check, engine: Engine) -> bool:
     port = engine.flags.get("--port", "8000")
     return any(str(urlsplit(url).port) == port for url in check.metrics)
 
 
-def _ports(pod: Pod) -> set[str]:
-    return set().union(*map(listening, pod.running))
+def _listening_ports(pod: Pod) -> set[str]:
+    return set().union(*map(listening_ports, pod.running_containers))

@@ -5,21 +5,21 @@ from collections.abc import Iterator
 
 from voice_stacks.azure.policy.engines import engines
 from voice_stacks.azure.policy.pods import Container, Pod, pods
-from voice_stacks.azure.policy.quantities import amount, gib
+from voice_stacks.azure.policy.quantities import parse_amount, parse_gib
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
-LMCACHE_SIZE = "--l1-size-gb"
-LMCACHE_DISK = "--l2-adapter"
-WEIGHTS = "HF_HOME"
-OFFLINE = "HF_HUB_OFFLINE"
+L1_SIZE_FLAG = "--l1-size-gb"
+L2_ADAPTER_FLAG = "--l2-adapter"
+WEIGHTS_VARIABLE = "HF_HOME"
+OFFLINE_VARIABLE = "HF_HUB_OFFLINE"
 
 
 def ephemeral_gib(pod: Pod, volume: str | None = None) -> float:
     """Return the total size of a pod's volumes on local disks, or the size of one volume."""
     volumes = [entry for entry in pod.spec["volumes"] if volume in (None, entry["name"].text)]
-    claims = (entry.at("ephemeral", "volumeClaimTemplate", "spec") for entry in volumes)
-    return sum(gib(claim.at("resources", "requests", "storage").text) for claim in claims)
+    claims = (entry.get("ephemeral", "volumeClaimTemplate", "spec") for entry in volumes)
+    return sum(parse_gib(claim.get("resources", "requests", "storage").text) for claim in claims)
 
 
 @rule(
@@ -28,10 +28,10 @@ def ephemeral_gib(pod: Pod, volume: str | None = None) -> float:
     remedy="raise the limit above --l1-size-gb, or lower --l1-size-gb",
     source="https://github.com/LMCache/LMCache/issues/796",
 )
-def caches_fit_containers(stack: Stack) -> Iterator[Violation]:
+def check_caches_fit_containers(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
-        for container in pod.running:
-            desired = float(amount(container.option(LMCACHE_SIZE)))
+        for container in pod.running_containers:
+            desired = float(parse_amount(container.option(L1_SIZE_FLAG)))
             if desired > container.memory_gib:
                 yield Violation(
                     pod.urn,
@@ -46,15 +46,15 @@ def caches_fit_containers(stack: Stack) -> Iterator[Violation]:
     remedy="mount the volume, and lower max_capacity_gb or raise the claim",
     source="https://learn.microsoft.com/azure/aks/best-practices-storage-nvme",
 )
-def disk_pools_fit_volumes(stack: Stack) -> Iterator[Violation]:
+def check_disk_pools_fit_volumes(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         used_gib: dict[str, float] = {}
-        for container in pod.running:
-            adapter = _adapter(container)
+        for container in pod.running_containers:
+            adapter = _parse_l2_adapter(container)
             path = adapter["base_path"].text
             if not path:
                 continue
-            volume = _volume_at(container, path)
+            volume = _volume_for_path(container, path)
             if volume:
                 used_gib[volume] = used_gib.get(volume, 0) + (adapter["max_capacity_gb"].number or 0)
             else:
@@ -77,10 +77,10 @@ def disk_pools_fit_volumes(stack: Stack) -> Iterator[Violation]:
     remedy="mount the model cache at HF_HOME",
     source="https://docs.vllm.ai/en/stable/deployment/k8s.html",
 )
-def weights_are_mounted(stack: Stack) -> Iterator[Violation]:
+def check_weights_are_mounted(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
-        home = engine.container.environment.get(WEIGHTS, "")
-        if not home or not _volume_at(engine.container, home):
+        home = engine.container.environment.get(WEIGHTS_VARIABLE, "")
+        if not home or not _volume_for_path(engine.container, home):
             yield Violation(
                 engine.pod.urn,
                 f"{engine.name} reads weights from {home or 'its home directory'}, which is not on a volume",
@@ -93,46 +93,46 @@ def weights_are_mounted(stack: Stack) -> Iterator[Violation]:
     remedy="add a job that downloads the engine's repository and revision, with the same HF_HOME and claim",
     source="https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables#hfhuboffline",
 )
-def weights_are_fetched(stack: Stack) -> Iterator[Violation]:
+def check_weights_are_fetched(stack: Stack) -> Iterator[Violation]:
     jobs = [pod for pod in pods(stack) if pod.resource.type.endswith(":Job")]
     for engine in engines(stack):
-        home = engine.container.environment.get(WEIGHTS, "")
+        home = engine.container.environment.get(WEIGHTS_VARIABLE, "")
         if not home:
             continue
-        if engine.container.environment.get(OFFLINE) != "1":
+        if engine.container.environment.get(OFFLINE_VARIABLE) != "1":
             yield Violation(
                 engine.pod.urn,
                 f"{engine.name} queries the Hugging Face hub when it starts, which no network policy allows "
-                f"({OFFLINE})",
+                f"({OFFLINE_VARIABLE})",
             )
             continue
         desired = {engine.repository, engine.flags.get("--revision", engine.repository)}
-        claim = _claim(engine.pod, engine.container, home)
+        claim = _claim_name(engine.pod, engine.container, home)
         if not any(
-            container.environment.get(WEIGHTS) == home
+            container.environment.get(WEIGHTS_VARIABLE) == home
             and desired <= set(container.argv)
-            and _claim(job, container, home) == claim
+            and _claim_name(job, container, home) == claim
             for job in jobs
-            for container in job.running
+            for container in job.running_containers
         ):
             yield Violation(
                 engine.pod.urn, f"{engine.name} runs offline, and no job downloads {engine.repository} to {home}"
             )
 
 
-def _claim(pod: Pod, container: Container, path: str) -> str:
-    volume = pod.volume(_volume_at(container, path) or "")
-    return volume.at("persistentVolumeClaim", "claimName").text
+def _claim_name(pod: Pod, container: Container, path: str) -> str:
+    volume = pod.volume(_volume_for_path(container, path) or "")
+    return volume.get("persistentVolumeClaim", "claimName").text
 
 
-def _adapter(container: Container) -> Value:
+def _parse_l2_adapter(container: Container) -> Value:
     try:
-        return Value(json.loads(container.option(LMCACHE_DISK) or "null"))
+        return Value(json.loads(container.option(L2_ADAPTER_FLAG) or "null"))
     except json.JSONDecodeError:
         return Value()
 
 
-def _volume_at(container: Container, path: str) -> str | None:
+def _volume_for_path(container: Container, path: str) -> str | None:
     """Return the name of the volume that contains a path, or ``None``."""
     containing_volume = [
         mount for mount in container.mounts if path == mount or path.startswith(f"{mount.rstrip('/')}/")

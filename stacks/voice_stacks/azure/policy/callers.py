@@ -22,36 +22,36 @@ from voice_stacks.azure.policy.pods import Pod, pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
-LISTENERS = {"api": GATEWAY_HTTP, "media": GATEWAY_MEDIA, "agent": AGENT_HTTP}
+LISTENER_PORTS = {"api": GATEWAY_HTTP, "media": GATEWAY_MEDIA, "agent": AGENT_HTTP}
 """Ports by the first label of their host names."""
-HEALTH = {
+HEALTH_PORTS = {
     Component.GATEWAY.value: GATEWAY_HEALTH,
     Component.AGENT.value: AGENT_NODE_HEALTH,
     Component.VAD.value: VAD_NODE_HEALTH,
 }
-ADDRESS = "service.beta.kubernetes.io/azure-load-balancer-ipv4"
+ADDRESS_ANNOTATION = "service.beta.kubernetes.io/azure-load-balancer-ipv4"
 NO_EVICTION = "NoEviction"
-ONE_SHARD = {"NoCluster", "EnterpriseCluster"}
+SINGLE_ENDPOINT_POLICIES = {"NoCluster", "EnterpriseCluster"}
 """Clustering policies in which one connection reaches every key. Scripts that use several keys require this."""
 EDGE_DOCS = "https://learn.microsoft.com/azure/application-gateway/configuration-http-settings"
-AKS_BALANCER = "https://learn.microsoft.com/azure/aks/load-balancer-standard"
+AKS_LOAD_BALANCER_DOCS = "https://learn.microsoft.com/azure/aks/load-balancer-standard"
 
 
 @stack_rule(
     "load-balancers-show-senders",
     "A load balancer must keep source addresses if its tier filters or identifies callers by address.",
     remedy="set externalTrafficPolicy to Local, and healthCheckNodePort to the tier's port in the contract",
-    source=AKS_BALANCER,
+    source=AKS_LOAD_BALANCER_DOCS,
 )
-def load_balancers_show_senders(stack: Stack) -> Iterator[Violation]:
-    for service in stack.of("core/v1:Service"):
+def check_load_balancers_show_senders(stack: Stack) -> Iterator[Violation]:
+    for service in stack.find_all("core/v1:Service"):
         spec = service.props["spec"]
         if spec["type"].text not in {"LoadBalancer", "NodePort"}:
             continue
         selector, policy = spec["selector"].texts(), spec["externalTrafficPolicy"].text or "Cluster"
         for pod in (p for p in pods(stack) if selector and selector.items() <= p.labels.items()):
             udp = any(port["protocol"].text == "UDP" for port in spec["ports"])
-            if policy != "Local" and (udp or _admits_addresses(stack, pod)):
+            if policy != "Local" and (udp or _admits_address_ranges(stack, pod)):
                 reason = (
                     ("only accepts packets from configured addresses")
                     if udp
@@ -60,7 +60,7 @@ def load_balancers_show_senders(stack: Stack) -> Iterator[Violation]:
                 yield Violation(
                     service.urn, f"service {service.name} has externalTrafficPolicy {policy}; {pod.name} {reason}"
                 )
-            desired = HEALTH.get(pod.labels.get(COMPONENT_LABEL, ""))
+            desired = HEALTH_PORTS.get(pod.labels.get(COMPONENT_LABEL, ""))
             if policy == "Local" and desired and spec["healthCheckNodePort"].number != desired.number:
                 yield Violation(
                     service.urn,
@@ -69,12 +69,12 @@ def load_balancers_show_senders(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _admits_addresses(stack: Stack, pod: Pod) -> bool:
+def _admits_address_ranges(stack: Stack, pod: Pod) -> bool:
     return any(
-        peer.at("ipBlock", "cidr").text
-        for policy in stack.of("networking.k8s.io/v1:NetworkPolicy")
-        if policy.props.at("spec", "podSelector", "matchLabels").texts().items() <= pod.labels.items()
-        for entry in policy.props.at("spec", "ingress")
+        peer.get("ipBlock", "cidr").text
+        for policy in stack.find_all("networking.k8s.io/v1:NetworkPolicy")
+        if policy.props.get("spec", "podSelector", "matchLabels").texts().items() <= pod.labels.items()
+        for entry in policy.props.get("spec", "ingress")
         for peer in entry["from"]
     )
 
@@ -83,17 +83,17 @@ def _admits_addresses(stack: Stack, pod: Pod) -> bool:
     "balancers-have-their-ports",
     "The load balancer of a tier must have every port of the contract's flows from the edge and the internet.",
     remedy="use the ports of voice_blueprint.azure.contract",
-    source=AKS_BALANCER,
+    source=AKS_LOAD_BALANCER_DOCS,
 )
-def load_balancers_have_ports(stack: Stack) -> Iterator[Violation]:
+def check_load_balancers_have_ports(stack: Stack) -> Iterator[Violation]:
     for flow in stack.flows:
         if flow.source not in {Component.EDGE, Component.INTERNET}:
             continue
-        for service in stack.of("core/v1:Service"):
-            if service.props.at("spec", "selector").texts().get(COMPONENT_LABEL) != flow.destination:
+        for service in stack.find_all("core/v1:Service"):
+            if service.props.get("spec", "selector").texts().get(COMPONENT_LABEL) != flow.destination:
                 continue
             ports = {
-                (each["port"].number, each["protocol"].text or "TCP") for each in service.props.at("spec", "ports")
+                (each["port"].number, each["protocol"].text or "TCP") for each in service.props.get("spec", "ports")
             }
             if (flow.port.number, flow.port.protocol.upper()) not in ports:
                 yield Violation(
@@ -107,15 +107,15 @@ def load_balancers_have_ports(stack: Stack) -> Iterator[Violation]:
     remedy=f"set evictionPolicy to {NO_EVICTION}, clusteringPolicy to NoCluster and port to {REDIS.number}",
     source="https://learn.microsoft.com/azure/redis/architecture; voice_blueprint/contract/state.py",
 )
-def state_store_keeps_sessions(stack: Stack) -> Iterator[Violation]:
-    for database in stack.of("redisenterprise:Database"):
+def check_state_store_keeps_sessions(stack: Stack) -> Iterator[Violation]:
+    for database in stack.find_all("redisenterprise:Database"):
         props, urn = database.props, database.urn
         if props["evictionPolicy"].text != NO_EVICTION:
             configured = props["evictionPolicy"].text or "Azure's default, VolatileLRU"
             yield Violation(
                 urn, f"{database.name} has {configured}: a full store would evict sessions of active callers"
             )
-        if props["clusteringPolicy"].text not in ONE_SHARD:
+        if props["clusteringPolicy"].text not in SINGLE_ENDPOINT_POLICIES:
             yield Violation(
                 urn, f"{database.name} has clusteringPolicy {props['clusteringPolicy'].text or 'OSSCluster'}"
             )
@@ -123,7 +123,7 @@ def state_store_keeps_sessions(stack: Stack) -> Iterator[Violation]:
             yield Violation(
                 urn, f"{database.name} listens on {props['port'].text or 'any port'}; tiers connect to {REDIS.number}"
             )
-    for store in stack.of(":RedisEnterprise"):
+    for store in stack.find_all(":RedisEnterprise"):
         if store.props["highAvailability"].text not in {"", "Enabled"}:
             yield Violation(store.urn, f"{store.name} has no replica: its data is lost if its machine fails")
 
@@ -134,9 +134,9 @@ def state_store_keeps_sessions(stack: Stack) -> Iterator[Violation]:
     remedy="set both from idle_timeout_s of the deployment file",
     source=EDGE_DOCS,
 )
-def timeouts_nest(stack: Stack) -> Iterator[Violation]:
-    silent = _silences(stack)
-    for edge in stack.of(":ApplicationGateway"):
+def check_timeouts_nest(stack: Stack) -> Iterator[Violation]:
+    silent = _idle_timeouts_s(stack)
+    for edge in stack.find_all(":ApplicationGateway"):
         for settings in edge.props["backendHttpSettingsCollection"]:
             port, waits = int(settings["port"].number or 0), settings["requestTimeout"].number or 20
             if waits <= silent.get(port, 0):
@@ -150,7 +150,7 @@ def timeouts_nest(stack: Stack) -> Iterator[Violation]:
                 yield Violation(edge.urn, f"probe {probe['name'].text} has a timeout that is longer than its interval")
     for pod in pods(stack):
         port = (GATEWAY_HTTP if pod.labels.get(COMPONENT_LABEL) == Component.GATEWAY else AGENT_HTTP).number
-        for container in pod.running:
+        for container in pod.running_containers:
             configured = container.environment.get(IDLE_TIMEOUT_S.name, "")
             if configured.isdecimal() and port in silent and int(configured) > silent[port]:
                 yield Violation(
@@ -158,7 +158,7 @@ def timeouts_nest(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _silences(stack: Stack) -> dict[int, int]:
+def _idle_timeouts_s(stack: Stack) -> dict[int, int]:
     """Return the idle timeouts of the tiers in seconds, by port."""
     azure = stack.azure
     if azure is None or azure.callers is None:
@@ -174,16 +174,16 @@ def _silences(stack: Stack) -> dict[int, int]:
     remedy="refer to a part of the same gateway",
     source="https://learn.microsoft.com/azure/application-gateway/application-gateway-components",
 )
-def edge_parts_exist(stack: Stack) -> Iterator[Violation]:
+def check_edge_parts_exist(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
-    for edge in stack.of(":ApplicationGateway"):
+    for edge in stack.find_all(":ApplicationGateway"):
         parts = {key: {item["name"].text: item for item in value} for key, value in edge.props.items()}
         for path, value in edge.props.walk():
-            kind, name = _part(value.text) if path.endswith("id") else ("", "")
+            kind, name = _parse_part_id(value.text) if path.endswith("id") else ("", "")
             if kind and name not in parts.get(kind, {}):
                 yield Violation(edge.urn, f"{edge.name}: {path} refers to {kind}/{name}, which does not exist")
         for route in edge.props["requestRoutingRules"]:
-            yield from _route(edge, route, parts, azure)
+            yield from _route_violations(edge, route, parts, azure)
         for probe in edge.props["probes"]:
             if probe["path"].text != HEALTH_PATH:
                 yield Violation(
@@ -192,20 +192,20 @@ def edge_parts_exist(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _part(identity: str) -> tuple[str, str]:
+def _parse_part_id(identity: str) -> tuple[str, str]:
     match = re.search(r"/applicationGateways/[^/]+/(\w+)/([^/]+)$", identity)
     return (match[1], match[2]) if match else ("", "")
 
 
-def _route(
+def _route_violations(
     edge: Resource, route: Value, parts: dict[str, dict[str, Value]], azure: Azure | None
 ) -> Iterator[Violation]:
     def part(key: str) -> Value:
-        kind, name = _part(route.at(key, "id").text)
+        kind, name = _parse_part_id(route.get(key, "id").text)
         return parts.get(kind, {}).get(name, Value())
 
     host = part("httpListener")["hostName"].text.partition(".")[0]
-    port, desired = part("backendHttpSettings")["port"].number, LISTENERS.get(host)
+    port, desired = part("backendHttpSettings")["port"].number, LISTENER_PORTS.get(host)
     if desired and port is not None and port != desired.number:
         yield Violation(edge.urn, f"{edge.name}: {host}. is routed to port {port:g}, not {desired.number}")
     if desired and azure:
@@ -223,15 +223,15 @@ def _route(
     "balancers-have-their-address",
     "Load balancers of gateway and agents must have the addresses that the edge routes to.",
     remedy="use blueprint.azure.ranges",
-    source=AKS_BALANCER,
+    source=AKS_LOAD_BALANCER_DOCS,
 )
-def load_balancers_have_address(stack: Stack) -> Iterator[Violation]:
+def check_load_balancers_have_address(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
-    for service in stack.of("core/v1:Service") if azure else ():
-        component = service.props.at("spec", "selector").texts().get(COMPONENT_LABEL)
+    for service in stack.find_all("core/v1:Service") if azure else ():
+        component = service.props.get("spec", "selector").texts().get(COMPONENT_LABEL)
         desired = {Component.GATEWAY.value: gateway_address, Component.AGENT.value: agent_address}.get(component or "")
-        configured = service.props.at("metadata", "annotations", ADDRESS)
-        if azure and desired and not configured.unknown and configured.text != desired(azure.network.cidr):
+        configured = service.props.get("metadata", "annotations", ADDRESS_ANNOTATION)
+        if azure and desired and not configured.is_unknown and configured.text != desired(azure.network.cidr):
             yield Violation(
                 service.urn,
                 f"service {service.name} has the address {configured.text or 'any'}, not {desired(azure.network.cidr)}",
@@ -244,7 +244,7 @@ def load_balancers_have_address(stack: Stack) -> Iterator[Violation]:
     remedy="serve the model by its name in the catalogue, which the deployment file and clients use",
     source="https://docs.vllm.ai/en/stable/serving/openai_compatible_server.html",
 )
-def clients_find_their_model(stack: Stack) -> Iterator[Violation]:
+def check_clients_find_their_model(stack: Stack) -> Iterator[Violation]:
     served: dict[str, bool] = {}
     for engine in engines(stack):
         name = engine.flags.get("--served-model-name") or engine.repository
@@ -253,9 +253,9 @@ def clients_find_their_model(stack: Stack) -> Iterator[Violation]:
             yield Violation(
                 engine.pod.urn, f"{engine.name} serves {name}; the file and clients use the name {engine.model.name}"
             )
-    hosts = {r.props.at("metadata", "name").text for r in stack.of("core/v1:Service")}
+    hosts = {r.props.get("metadata", "name").text for r in stack.find_all("core/v1:Service")}
     for pod in pods(stack):
-        for container in pod.running:
+        for container in pod.running_containers:
             for variable, url in container.environment.items():
                 model = container.environment.get(f"{variable.removesuffix('_URL')}_MODEL", "")
                 host = (urlsplit(url).hostname or "").partition(".")[0]

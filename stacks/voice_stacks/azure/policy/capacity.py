@@ -11,7 +11,7 @@ from voice_blueprint.contract.environment import CONVERSATIONS, MAX_CONNECTIONS
 from voice_blueprint.contract.metrics import METRICS
 from voice_blueprint.engines.launch.audio import audio_limits
 from voice_blueprint.engines.sizing.defaults import batch_bucket
-from voice_blueprint.engines.sizing.memory import KvMemory, replication, session_bytes, weights_gib
+from voice_blueprint.engines.sizing.memory import KvMemory, kv_head_copies, session_bytes, weights_gib
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.engines.sizing.service import size_service
 from voice_blueprint.engines.sizing.tts import TtsSizing
@@ -19,20 +19,20 @@ from voice_blueprint.file.model.azure import Azure, AzureService
 from voice_blueprint.file.model.serving import KvCacheType, Quantization
 from voice_stacks.azure.policy.cluster import pods_with_pools
 from voice_stacks.azure.policy.engines import Engine, engines
-from voice_stacks.azure.policy.limits import deployed
+from voice_stacks.azure.policy.limits import deploy_config
 from voice_stacks.azure.policy.pods import Container, Pod, pods
-from voice_stacks.azure.policy.promql import selectors
-from voice_stacks.azure.policy.quantities import amount
+from voice_stacks.azure.policy.promql import find_selectors
+from voice_stacks.azure.policy.quantities import parse_amount
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
-from voice_stacks.azure.policy.telemetry import parsed
+from voice_stacks.azure.policy.telemetry import parse_queries
 
 AUDIO_WINDOW_S = 30
 """Voxtral pads audio to whole windows of this length (``AudioConfig.chunk_length_s``, mistral_common 1.8,
 ``tokens/tokenizers/audio.py``; arXiv 2507.13264)."""
-BLOCK_TOKENS = 16
+DEFAULT_BLOCK_TOKENS = 16
 """vLLM's default block size of KV cache (``vllm/config/cache.py``); LMCache's chunks consist of whole blocks
 (``lmcache/v1/platform/torch_ops/mp_mem_kernels.py`` of 0.5.6 rejects others)."""
-CHUNK = "--chunk-size"
+CHUNK_SIZE_FLAG = "--chunk-size"
 
 
 def service_for(stack: Stack, pod: Pod) -> AzureService | None:
@@ -48,22 +48,23 @@ def service_for(stack: Stack, pod: Pod) -> AzureService | None:
     remedy="lower --max-num-seqs (max_num_seqs of a stage), or raise the limit that the message names",
     source="voice_blueprint/engines/sizing/memory.py; https://docs.vllm.ai/en/stable/configuration/optimization",
 )
-def batches_fit_kv_cache(stack: Stack) -> Iterator[Violation]:
+def check_batches_fit_kv_cache(stack: Stack) -> Iterator[Violation]:
     gpus = {pod.urn: pool.gpu for pod, pool in pods_with_pools(stack)}
     azure = stack.azure
     for engine in engines(stack):
         service, gpu, model = service_for(stack, engine.pod), gpus.get(engine.pod.urn), engine.model
         if azure and service and engine.is_omni:
-            yield from _stages(azure, service, stack, engine)
+            yield from _stage_violations(azure, service, stack, engine)
         desired = engine.number("--max-num-seqs", 0)
         load = getattr(service, "load", None)
         if gpu and model and load and not engine.is_omni:
             kind = KvCacheType.FP8 if engine.flags.get("--kv-cache-dtype", "").startswith("fp8") else KvCacheType.AUTO
             memory = KvMemory(
-                gpu, engine.tensor_parallel, _weights(engine, model), replication(model, engine.tensor_parallel),
+                gpu, engine.tensor_parallel, _engine_weights_gib(engine, model),
+                kv_head_copies(model, engine.tensor_parallel),
                 utilization=engine.memory_share,
             )  # fmt: skip
-            fits = memory.bytes // session_bytes(model, load.session_tokens, kind)
+            fits = memory.total_bytes // session_bytes(model, load.session_tokens, kind)
             if desired > batch_bucket(max(1, fits)):
                 yield Violation(
                     engine.pod.urn,
@@ -75,30 +76,30 @@ def batches_fit_kv_cache(stack: Stack) -> Iterator[Violation]:
             yield Violation(
                 engine.pod.urn, f"{engine.name} runs {desired} sequences but admits only {in_flight} requests"
             )
-        if (graphs := _graphs(engine)) and max(graphs) < desired:
+        if (graphs := _cuda_graph_sizes(engine)) and max(graphs) < desired:
             yield Violation(
                 engine.pod.urn, f"{engine.name} runs {desired} sequences; its largest CUDA graph has {max(graphs)}"
             )
 
 
-def _weights(engine: Engine, model: ModelCard) -> float:
+def _engine_weights_gib(engine: Engine, model: ModelCard) -> float:
     is_fp8 = engine.flags.get("--quantization") == "fp8" or engine.repository == model.fp8_repository
     return weights_gib(model, Quantization.FP8 if is_fp8 else Quantization.NONE)
 
 
-def _graphs(engine: Engine) -> list[int]:
+def _cuda_graph_sizes(engine: Engine) -> list[int]:
     try:
         return list(json.loads(engine.flags.get("--compilation-config") or "{}").get("cudagraph_capture_sizes", ()))
     except (json.JSONDecodeError, AttributeError):
         return []
 
 
-def _stages(azure: Azure, service: AzureService, stack: Stack, engine: Engine) -> Iterator[Violation]:
+def _stage_violations(azure: Azure, service: AzureService, stack: Stack, engine: Engine) -> Iterator[Violation]:
     try:
         engine_sizings = [pool.engine for pool in size_service(azure, service).pools if pool.pool == engine.pod.pool]
     except DoesNotFitError:
         return
-    for stage in deployed(stack, engine)["stages"]:
+    for stage in deploy_config(stack, engine)["stages"]:
         desired = stage["max_num_seqs"].number or 0
         for each in engine_sizings:
             if isinstance(each, TtsSizing) and desired > each.max_num_seqs:
@@ -112,15 +113,15 @@ def _stages(azure: Azure, service: AzureService, stack: Stack, engine: Engine) -
 @stack_rule(
     "chunks-fit-prompts",
     "LMCache's chunks must be a multiple of the block size, and no larger than the shortest prompt.",
-    remedy=f"lower {CHUNK} to LMCache's default of 256",
+    remedy=f"lower {CHUNK_SIZE_FLAG} to LMCache's default of 256",
     source="https://docs.lmcache.ai/getting_started/faq.html; voice_blueprint/engines/launch/lmcache.py",
 )
-def chunks_fit_prompts(stack: Stack) -> Iterator[Violation]:
+def check_chunks_fit_prompts(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
-        shortest = _shortest_prompt(stack, engine)
-        block = engine.number("--block-size", BLOCK_TOKENS)
-        for container in engine.pod.running:
-            text = container.option(CHUNK)
+        shortest = _min_prompt_tokens(stack, engine)
+        block = engine.number("--block-size", DEFAULT_BLOCK_TOKENS)
+        for container in engine.pod.running_containers:
+            text = container.option(CHUNK_SIZE_FLAG)
             label = f"{engine.pod.name}/{container.name}"
             if text.isdecimal() and shortest and int(text) > shortest:
                 yield Violation(
@@ -135,7 +136,7 @@ def chunks_fit_prompts(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _shortest_prompt(stack: Stack, engine: Engine) -> float:
+def _min_prompt_tokens(stack: Stack, engine: Engine) -> float:
     load, model = getattr(service_for(stack, engine.pod), "load", None), engine.model
     results = [float(load.session_tokens)] if load else []
     if model and model.task is Task.AUDIO_CHAT and model.audio_tokens_per_s:
@@ -149,7 +150,7 @@ def _shortest_prompt(stack: Stack, engine: Engine) -> float:
     remedy="set the variables of blueprint.engines.launch.audio",
     source="voice_blueprint/engines/published/tables/vllm.json, which has the defaults of those variables",
 )
-def engines_decode_their_audio(stack: Stack) -> Iterator[Violation]:
+def check_engines_decode_their_audio(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         model = engine.model
         limits = audio_limits(model, engine.number("--max-model-len", model.max_context_tokens)) if model else None
@@ -169,17 +170,17 @@ def engines_decode_their_audio(stack: Stack) -> Iterator[Violation]:
     remedy="use the threshold of voice_blueprint.observability.azure.scaling",
     source="https://keda.sh/docs/latest/scalers/prometheus",
 )
-def thresholds_are_reachable(stack: Stack) -> Iterator[Violation]:
+def check_thresholds_are_reachable(stack: Stack) -> Iterator[Violation]:
     by_name = {(pod.namespace, pod.name): pod for pod in pods(stack)}
-    for query, tree in parsed(stack):
+    for query, tree in parse_queries(stack):
         scaled = query.resource.props
-        target = scaled.at("spec", "scaleTargetRef", "name").text
-        pod = by_name.get((scaled.at("metadata", "namespace").text, target))
+        target = scaled.get("spec", "scaleTargetRef", "name").text
+        pod = by_name.get((scaled.get("metadata", "namespace").text, target))
         if isinstance(tree, str) or pod is None:
             continue
-        trigger = next(t for t in scaled.at("spec", "triggers") if t.at("metadata", "query").text == query.text)
-        threshold = float(amount(trigger.at("metadata", "threshold").text))
-        max_value = max((_max_value(stack, pod, each.name) for each in selectors(tree)), default=0.0)
+        trigger = next(t for t in scaled.get("spec", "triggers") if t.get("metadata", "query").text == query.text)
+        threshold = float(parse_amount(trigger.get("metadata", "threshold").text))
+        max_value = max((_max_value(stack, pod, each.name) for each in find_selectors(tree)), default=0.0)
         if threshold <= 0 or (max_value and threshold >= max_value):
             yield Violation(
                 query.resource.urn,
@@ -197,7 +198,8 @@ def _max_value(stack: Stack, pod: Pod, metric: str) -> float:
             return float(sum(e.number("--max-num-queued-reqs", e.number("--max-num-seqs", 0)) for e in pod_engines))
         case SpeechMetric.RUNNING | SpeechMetric.WAITING:
             return max(
-                (s["max_num_seqs"].number or 0 for e in pod_engines for s in deployed(stack, e)["stages"]), default=0.0
+                (s["max_num_seqs"].number or 0 for e in pod_engines for s in deploy_config(stack, e)["stages"]),
+                default=0.0,
             )
         case AgentMetric.CONVERSATIONS:
             return _configured_number(pod, CONVERSATIONS.name)
@@ -206,14 +208,14 @@ def _max_value(stack: Stack, pod: Pod, metric: str) -> float:
         case name if name == METRICS["SlotsTaken"].series:
             return 100.0
         case name if name == CONTAINER_CPU:
-            return _cpus(pod.running)
+            return _max_cpu_limit(pod.running_containers)
     return 0.0
 
 
 def _configured_number(pod: Pod, variable: str) -> float:
-    values = [container.environment.get(variable, "") for container in pod.running]
+    values = [container.environment.get(variable, "") for container in pod.running_containers]
     return max((float(value) for value in values if value.isdecimal()), default=0.0)
 
 
-def _cpus(containers: list[Container]) -> float:
-    return max((float(amount(container.limit("cpu"))) for container in containers), default=0.0)
+def _max_cpu_limit(containers: list[Container]) -> float:
+    return max((float(parse_amount(container.limit("cpu"))) for container in containers), default=0.0)

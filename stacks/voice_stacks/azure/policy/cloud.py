@@ -10,16 +10,16 @@ from voice_blueprint.azure.names import Role
 from voice_blueprint.azure.ranges import admits_any_address
 from voice_blueprint.contract.session_api import MAX_FILE_BYTES
 from voice_blueprint.file.model.azure import TopologyPolicy
-from voice_stacks.azure.policy.cluster import GPU_TAINT_KEYS, profiles
+from voice_stacks.azure.policy.cluster import GPU_TAINT_KEYS, pool_profiles
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 
-TAGS = ("deployment", "environment", "managed-by")
-CLOSED = "Disabled"
-MB = 10**6
+REQUIRED_TAGS = ("deployment", "environment", "managed-by")
+DISABLED = "Disabled"
+BYTES_PER_MB = 10**6
 """Bytes per MB. Azure does not define the unit; this is the smaller interpretation."""
 DEFAULT_UPLOAD_MB = 100
 """Default upload limit of a web application firewall."""
-PRIVATE_DATA = (":Registry", ":Vault", ":StorageAccount", ":RedisEnterprise")
+DATA_RESOURCE_TYPES = (":Registry", ":Vault", ":StorageAccount", ":RedisEnterprise")
 """Types of resources with data. They have ``publicNetworkAccess`` at one of two locations."""
 
 
@@ -29,10 +29,10 @@ PRIVATE_DATA = (":Registry", ":Vault", ":StorageAccount", ":RedisEnterprise")
     remedy="correct the name, or add the size to voice_blueprint/catalog/vm_sizes.yaml",
     source="https://learn.microsoft.com/azure/virtual-machines/sizes",
 )
-def sizes_are_known(stack: Stack) -> Iterator[Violation]:
-    for profile in profiles(stack):
+def check_sizes_are_known(stack: Stack) -> Iterator[Violation]:
+    for profile in pool_profiles(stack):
         name = profile.props["vmSize"].text
-        if not profile.size:
+        if not profile.vm_size:
             close_names = difflib.get_close_matches(name, catalog.vm_sizes(), n=1)
             suggestion = f"; did you mean {close_names[0]}?" if close_names else ""
             yield Violation(
@@ -46,9 +46,9 @@ def sizes_are_known(stack: Stack) -> Iterator[Violation]:
     remedy="change the pool's purchase option or its VM size",
     source="https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview",
 )
-def pools_fit_sizes(stack: Stack) -> Iterator[Violation]:
-    for profile in profiles(stack):
-        size, props, urn = profile.size, profile.props, profile.resource.urn
+def check_pools_fit_sizes(stack: Stack) -> Iterator[Violation]:
+    for profile in pool_profiles(stack):
+        size, props, urn = profile.vm_size, profile.props, profile.resource.urn
         if size is None:
             continue
         if profile.is_spot and (profile.system or props["capacityReservationGroupID"]):
@@ -56,7 +56,7 @@ def pools_fit_sizes(stack: Stack) -> Iterator[Violation]:
             yield Violation(urn, f"pool {profile.name} is spot and {reason}")
         if size.gpu_count and props["gpuInstanceProfile"]:
             yield Violation(urn, f"pool {profile.name} partitions its GPUs with MIG; engines use whole GPUs")
-        if size.gpu_count and props.at("gpuProfile", "driver").text not in {"Install", ""}:
+        if size.gpu_count and props.get("gpuProfile", "driver").text not in {"Install", ""}:
             yield Violation(urn, f"pool {profile.name}: no GPU driver is installed on {size.name}")
         low, high = props["minCount"].number, props["maxCount"].number
         if low is not None and high is not None and low > high:
@@ -69,13 +69,13 @@ def pools_fit_sizes(stack: Stack) -> Iterator[Violation]:
     remedy="add nvidia.com/gpu=present:NoSchedule to nodeTaints",
     source="https://learn.microsoft.com/azure/aks/use-nvidia-gpu",
 )
-def gpu_pools_are_tainted(stack: Stack) -> Iterator[Violation]:
-    for profile in profiles(stack):
+def check_gpu_pools_are_tainted(stack: Stack) -> Iterator[Violation]:
+    for profile in pool_profiles(stack):
         keys = {taint.text.partition("=")[0] for taint in profile.props["nodeTaints"]}
-        if profile.size and profile.size.gpu_count and not keys & set(GPU_TAINT_KEYS):
+        if profile.vm_size and profile.vm_size.gpu_count and not keys & set(GPU_TAINT_KEYS):
             yield Violation(
                 profile.resource.urn,
-                f"pool {profile.name} has {profile.size.gpu_count} GPU(s) per node and no GPU taint",
+                f"pool {profile.name} has {profile.vm_size.gpu_count} GPU(s) per node and no GPU taint",
             )
 
 
@@ -85,8 +85,8 @@ def gpu_pools_are_tainted(stack: Stack) -> Iterator[Violation]:
     remedy="set topologyManagerPolicy: best-effort and cpuManagerPolicy: static",
     source="https://learn.microsoft.com/azure/aks/custom-node-configuration",
 )
-def kubelet_policies_align(stack: Stack) -> Iterator[Violation]:
-    for profile in profiles(stack):
+def check_kubelet_policies_align(stack: Stack) -> Iterator[Violation]:
+    for profile in pool_profiles(stack):
         kubelet = profile.props["kubeletConfig"]
         policy, cpus = kubelet["topologyManagerPolicy"].text, kubelet["cpuManagerPolicy"].text
         if policy and policy not in set(TopologyPolicy):
@@ -104,16 +104,16 @@ def kubelet_policies_align(stack: Stack) -> Iterator[Violation]:
     remedy="assign the role AcrPull on the registry to the identity of identityProfile.kubeletidentity",
     source="https://learn.microsoft.com/azure/aks/cluster-container-registry-integration",
 )
-def kubelet_pulls_images(stack: Stack) -> Iterator[Violation]:
-    registries = {registry.urn for registry in stack.of(":Registry")}
-    for cluster in stack.of(":ManagedCluster"):
-        kubelet = set(cluster.needs.get("identityProfile", ()))
+def check_kubelet_pulls_images(stack: Stack) -> Iterator[Violation]:
+    registries = {registry.urn for registry in stack.find_all(":Registry")}
+    for cluster in stack.find_all(":ManagedCluster"):
+        kubelet = set(cluster.dependencies.get("identityProfile", ()))
         for registry in registries:
             granted = any(
                 assignment.props["roleDefinitionId"].text.lower().endswith(Role.ACR_PULL)
-                and kubelet & set(assignment.needs.get("principalId", ()))
-                and registry in assignment.needs.get("scope", ())
-                for assignment in stack.of(":RoleAssignment")
+                and kubelet & set(assignment.dependencies.get("principalId", ()))
+                and registry in assignment.dependencies.get("scope", ())
+                for assignment in stack.find_all(":RoleAssignment")
             )
             if not granted:
                 yield Violation(
@@ -129,8 +129,8 @@ def kubelet_pulls_images(stack: Stack) -> Iterator[Violation]:
     remedy="grant the narrowest role on the resource itself",
     source="https://learn.microsoft.com/azure/role-based-access-control/best-practices",
 )
-def roles_are_narrow(stack: Stack) -> Iterator[Violation]:
-    for assignment in stack.of(":RoleAssignment"):
+def check_roles_are_narrow(stack: Stack) -> Iterator[Violation]:
+    for assignment in stack.find_all(":RoleAssignment"):
         scope = assignment.props["scope"].text
         if scope.count("/") == 2:  # noqa: PLR2004  /subscriptions/<id>
             yield Violation(assignment.urn, f"{assignment.name} grants a role on the whole subscription")
@@ -144,15 +144,15 @@ def roles_are_narrow(stack: Stack) -> Iterator[Violation]:
     remedy="set disableLocalAccounts, aadProfile and oidcIssuerProfile",
     source="https://learn.microsoft.com/azure/aks/manage-local-accounts-managed-azure-ad",
 )
-def sign_in_is_entra(stack: Stack) -> Iterator[Violation]:
-    for cluster in stack.of(":ManagedCluster"):
+def check_sign_in_is_entra(stack: Stack) -> Iterator[Violation]:
+    for cluster in stack.find_all(":ManagedCluster"):
         props, urn = cluster.props, cluster.urn
-        if props["disableLocalAccounts"].off:
+        if props["disableLocalAccounts"].is_disabled:
             yield Violation(urn, f"cluster {cluster.name} has local accounts, whose certificates cannot be revoked")
         aad = props["aadProfile"]
-        if aad["managed"].off or aad["enableAzureRBAC"].off:
+        if aad["managed"].is_disabled or aad["enableAzureRBAC"].is_disabled:
             yield Violation(urn, f"cluster {cluster.name} does not use Entra groups and Azure RBAC")
-        if props.at("oidcIssuerProfile", "enabled").off:
+        if props.get("oidcIssuerProfile", "enabled").is_disabled:
             yield Violation(urn, f"cluster {cluster.name} has no OIDC issuer, which workload identity requires")
 
 
@@ -162,25 +162,25 @@ def sign_in_is_entra(stack: Stack) -> Iterator[Violation]:
     remedy="set enableEncryptionAtHost; set publicNetworkAccess to Disabled and use a private endpoint",
     source="https://learn.microsoft.com/azure/aks/enable-host-encryption",
 )
-def data_is_encrypted(stack: Stack) -> Iterator[Violation]:
-    for profile in profiles(stack):
-        if profile.props["enableEncryptionAtHost"].off:
+def check_data_is_encrypted(stack: Stack) -> Iterator[Violation]:
+    for profile in pool_profiles(stack):
+        if profile.props["enableEncryptionAtHost"].is_disabled:
             yield Violation(profile.resource.urn, f"pool {profile.name} does not encrypt caches and temporary disks")
-        if profile.props["enableNodePublicIP"].on:
+        if profile.props["enableNodePublicIP"].is_enabled:
             yield Violation(profile.resource.urn, f"nodes of pool {profile.name} have public addresses")
-    for store in stack.of(*PRIVATE_DATA):
+    for store in stack.find_all(*DATA_RESOURCE_TYPES):
         access = store.props["publicNetworkAccess"]
-        if access.missing:
-            access = store.props.at("properties", "publicNetworkAccess")
-        if not access.unknown and access.text != CLOSED:
+        if access.is_missing:
+            access = store.props.get("properties", "publicNetworkAccess")
+        if not access.is_unknown and access.text != DISABLED:
             yield Violation(
                 store.urn,
                 f"{store.name} is accessible outside the network (publicNetworkAccess {access.text or 'not set'})",
             )
         for flag in ("adminUserEnabled", "anonymousPullEnabled", "allowBlobPublicAccess", "allowSharedKeyAccess"):
-            if store.props[flag].on:
+            if store.props[flag].is_enabled:
                 yield Violation(store.urn, f"{store.name}: {flag} is enabled")
-        if store.type.endswith(":Vault") and store.props.at("properties", "enableRbacAuthorization").off:
+        if store.type.endswith(":Vault") and store.props.get("properties", "enableRbacAuthorization").is_disabled:
             yield Violation(store.urn, f"{store.name} authorizes with access policies instead of Azure RBAC")
 
 
@@ -190,9 +190,9 @@ def data_is_encrypted(stack: Stack) -> Iterator[Violation]:
     remedy="set clientProtocol to Encrypted and accessKeysAuthentication to Disabled",
     source="https://learn.microsoft.com/azure/redis/entra-for-authentication",
 )
-def state_store_knows_its_users(stack: Stack) -> Iterator[Violation]:
-    for database in stack.of("redisenterprise:Database"):
-        if database.props["accessKeysAuthentication"].text != CLOSED:
+def check_state_store_knows_its_users(stack: Stack) -> Iterator[Violation]:
+    for database in stack.find_all("redisenterprise:Database"):
+        if database.props["accessKeysAuthentication"].text != DISABLED:
             yield Violation(database.urn, f"{database.name} accepts access keys, which identify no user")
         if database.props["clientProtocol"].text != "Encrypted":
             yield Violation(database.urn, f"{database.name} accepts connections without TLS")
@@ -204,16 +204,16 @@ def state_store_knows_its_users(stack: Stack) -> Iterator[Violation]:
     remedy="set firewallPolicy to a policy in Prevention mode, and the listeners' protocol to Https",
     source="https://learn.microsoft.com/azure/web-application-firewall/ag/ag-overview",
 )
-def edge_has_firewall(stack: Stack) -> Iterator[Violation]:
+def check_edge_has_firewall(stack: Stack) -> Iterator[Violation]:
     refusing = {
         policy.urn
-        for policy in stack.of(":WebApplicationFirewallPolicy")
-        if policy.props.at("policySettings", "mode").text == "Prevention"
-        and policy.props.at("policySettings", "state").text != CLOSED
-        and any(policy.props.at("managedRules", "managedRuleSets"))
+        for policy in stack.find_all(":WebApplicationFirewallPolicy")
+        if policy.props.get("policySettings", "mode").text == "Prevention"
+        and policy.props.get("policySettings", "state").text != DISABLED
+        and any(policy.props.get("managedRules", "managedRuleSets"))
     }
-    for gateway in stack.of(":ApplicationGateway"):
-        if not refusing & set(gateway.needs.get("firewallPolicy", ())):
+    for gateway in stack.find_all(":ApplicationGateway"):
+        if not refusing & set(gateway.dependencies.get("firewallPolicy", ())):
             yield Violation(gateway.urn, f"{gateway.name} has no web application firewall in Prevention mode")
         for listener in gateway.props["httpListeners"]:
             if listener["protocol"].text != "Https":
@@ -223,17 +223,18 @@ def edge_has_firewall(stack: Stack) -> Iterator[Violation]:
 @rule(
     "firewalls-pass-files",
     "Every web application firewall must accept the largest file that the session API accepts.",
-    remedy=f"set fileUploadLimitInMb to {math.ceil(MAX_FILE_BYTES / MB)} or more",
+    remedy=f"set fileUploadLimitInMb to {math.ceil(MAX_FILE_BYTES / BYTES_PER_MB)} or more",
     source="https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-waf-request-size-limits",
 )
-def firewalls_pass_files(stack: Stack) -> Iterator[Violation]:
-    for firewall in stack.of(":WebApplicationFirewallPolicy"):
+def check_firewalls_pass_files(stack: Stack) -> Iterator[Violation]:
+    for firewall in stack.find_all(":WebApplicationFirewallPolicy"):
         settings = firewall.props["policySettings"]
         limit_mb = settings["fileUploadLimitInMb"].number or DEFAULT_UPLOAD_MB
-        if settings["fileUploadEnforcement"].raw is not False and limit_mb * MB < MAX_FILE_BYTES:
+        if settings["fileUploadEnforcement"].raw is not False and limit_mb * BYTES_PER_MB < MAX_FILE_BYTES:
             yield Violation(
                 firewall.urn,
-                f"{firewall.name} rejects files above {limit_mb:g} MB; callers may send {MAX_FILE_BYTES / MB:.0f} MB",
+                f"{firewall.name} rejects files above {limit_mb:g} MB; callers may send "
+                f"{MAX_FILE_BYTES / BYTES_PER_MB:.0f} MB",
             )
 
 
@@ -243,9 +244,9 @@ def firewalls_pass_files(stack: Stack) -> Iterator[Violation]:
     remedy="list the address ranges of the callers, or deploy `callers`",
     source="https://learn.microsoft.com/azure/virtual-network/network-security-groups-overview",
 )
-def network_is_closed(stack: Stack) -> Iterator[Violation]:
+def check_network_is_closed(stack: Stack) -> Iterator[Violation]:
     called = {(flow.port.protocol, str(flow.port.number)) for flow in stack.flows if flow.source is Component.INTERNET}
-    for group in stack.of(":NetworkSecurityGroup", ":SecurityRule"):
+    for group in stack.find_all(":NetworkSecurityGroup", ":SecurityRule"):
         senders: dict[tuple[str, str], set[str]] = {}
         for entry in [*group.props["securityRules"], *([group.props] if group.type.endswith(":SecurityRule") else [])]:
             if entry["direction"].text == "Inbound" and entry["access"].text == "Allow":
@@ -261,14 +262,14 @@ def network_is_closed(stack: Stack) -> Iterator[Violation]:
 
 @rule(
     "resources-are-tagged",
-    f"Every Azure resource with a location must have the tags {', '.join(TAGS)}.",
+    f"Every Azure resource with a location must have the tags {', '.join(REQUIRED_TAGS)}.",
     remedy="pass the deployment's tags",
     source="https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources",
 )
-def resources_are_tagged(stack: Stack) -> Iterator[Violation]:
+def check_resources_are_tagged(stack: Stack) -> Iterator[Violation]:
     for resource in stack.resources:
-        if resource.type.startswith("azure-native:") and not resource.props["location"].missing:
+        if resource.type.startswith("azure-native:") and not resource.props["location"].is_missing:
             tags = resource.props["tags"].texts()
-            missing = [tag for tag in TAGS if not tags.get(tag)]
+            missing = [tag for tag in REQUIRED_TAGS if not tags.get(tag)]
             if missing:
                 yield Violation(resource.urn, f"{resource.name} has no tag {', '.join(missing)}")

@@ -29,18 +29,18 @@ from voice_blueprint.file.model.azure import AzureService, ChatService, Topology
 from voice_blueprint.file.model.serving import KvCacheType, Load, Quantization
 from voice_stacks.azure.policy import engines, pods
 from voice_stacks.azure.policy.caches import ephemeral_gib
-from voice_stacks.azure.policy.quantities import gib
+from voice_stacks.azure.policy.quantities import parse_gib
 from voice_stacks.azure.policy.rules import Resource, Stack
 from voice_stacks.azure.policy.values import Value
 
 GPU_TAINT_KEYS = ("nvidia.com/gpu", "sku")
 """Keys of taints that exclude pods without GPUs; Microsoft's guides use the second one."""
-UNBOUNDED = 1_000_000
+UNBOUNDED_NODES = 1_000_000
 """Number of nodes of a pool without a maximum."""
 
 
 @dataclass(frozen=True)
-class Profile:
+class PoolProfile:
     """A node pool of a Pulumi program: a separate resource, or part of the cluster resource."""
 
     resource: Resource
@@ -51,7 +51,7 @@ class Profile:
         return (self.props["name"].text or self.props["agentPoolName"].text or self.resource.name).rpartition("/")[2]
 
     @property
-    def size(self) -> VmSize | None:
+    def vm_size(self) -> VmSize | None:
         return catalog.vm_sizes().get(self.props["vmSize"].text)
 
     @property
@@ -63,12 +63,12 @@ class Profile:
         return self.props["scaleSetPriority"].text == "Spot"
 
 
-def profiles(stack: Stack) -> Iterator[Profile]:
-    for resource in stack.of(":AgentPool"):
-        yield Profile(resource, resource.props)
-    for cluster in stack.of(":ManagedCluster"):
+def pool_profiles(stack: Stack) -> Iterator[PoolProfile]:
+    for resource in stack.find_all(":AgentPool"):
+        yield PoolProfile(resource, resource.props)
+    for cluster in stack.find_all(":ManagedCluster"):
         for props in cluster.props["agentPoolProfiles"]:
-            yield Profile(cluster, props)
+            yield PoolProfile(cluster, props)
 
 
 def pools(stack: Stack) -> dict[str, Pool]:
@@ -93,13 +93,13 @@ def max_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
     It is ``maxReplicaCount`` of the workload's ScaledObject, or its ``replicas`` if it is not scaled.
     """
     max_pods = {
-        (pod.namespace, pod.name): int(pod.resource.props.at("spec", "replicas").number or 1)
+        (pod.namespace, pod.name): int(pod.resource.props.get("spec", "replicas").number or 1)
         for pod in pods.pods(stack)
     }
-    for scaled in stack.of(":ScaledObject"):
-        target = scaled.props.at("spec", "scaleTargetRef", "name").text
-        key = (scaled.props.at("metadata", "namespace").text, target)
-        max_pods[key] = int(scaled.props.at("spec", "maxReplicaCount").number or max_pods.get(key, 1))
+    for scaled in stack.find_all(":ScaledObject"):
+        target = scaled.props.get("spec", "scaleTargetRef", "name").text
+        key = (scaled.props.get("metadata", "namespace").text, target)
+        max_pods[key] = int(scaled.props.get("spec", "maxReplicaCount").number or max_pods.get(key, 1))
     return max_pods
 
 
@@ -111,37 +111,37 @@ def cluster_for(stack: Stack) -> Cluster:
     if not stack_pods:
         # The workloads' project evaluates the content of engines.
         stack_pods = tuple(
-            replace(pod, pool=pool, location=pool.location, pool_location=pool.location.at(), engines=())
+            replace(pod, pool=pool, location=pool.location, pool_location=pool.location.child(), engines=())
             for pod in file_cluster.pods
             for pool in [pools_by_name[pod.pool.name]]
         )
     cluster = replace(
         file_cluster, pools=tuple(pools_by_name.values()), pods=stack_pods, caches=tuple(_model_caches(stack))
     )
-    for resource in stack.of(":ManagedCluster"):
+    for resource in stack.find_all(":ManagedCluster"):
         api = resource.props["apiServerAccessProfile"]
         ranges = tuple(entry.text for entry in api["authorizedIPRanges"])
         cluster = replace(
             cluster,
             finding_location=FindingLocation(urn=resource.urn),
             location=resource.props["location"].text,
-            authorized_ranges=ranges if api["enablePrivateCluster"].off else None,
+            authorized_ranges=ranges if api["enablePrivateCluster"].is_disabled else None,
         )
     return cluster
 
 
 def _pools(stack: Stack) -> Iterator[Pool]:
-    for profile in profiles(stack):
+    for profile in pool_profiles(stack):
         props = profile.props
-        policy = props.at("kubeletConfig", "topologyManagerPolicy").text
+        policy = props.get("kubeletConfig", "topologyManagerPolicy").text
         low, high = props["minCount"].number, props["maxCount"].number
-        if profile.size:
+        if profile.vm_size:
             yield Pool(
-                props.at("nodeLabels", POOL_LABEL).text or profile.name,
+                props.get("nodeLabels", POOL_LABEL).text or profile.name,
                 FindingLocation(urn=profile.resource.urn),
-                profile.size,
+                profile.vm_size,
                 1 if low is None else int(low),
-                UNBOUNDED if high is None else int(high),
+                UNBOUNDED_NODES if high is None else int(high),
                 TopologyPolicy(policy) if policy in set(TopologyPolicy) else TopologyPolicy.NONE,
                 tuple(taint.text for taint in props["nodeTaints"]),
                 tuple(zone.text for zone in props["availabilityZones"]),
@@ -160,12 +160,12 @@ def _pods(stack: Stack, pools_by_name: dict[str, Pool], file_cluster: Cluster) -
         pod_flows = by_pod[pod.urn]
         if pod.pool not in pools_by_name or not (pod.gpus or pod_flows):
             continue
-        aligned = [container for container in pod.running if container.gpus or container.pinned_cpus]
+        aligned = [container for container in pod.running_containers if container.gpus or container.pinned_cpus]
         positions = {container.name: index for index, container in enumerate(aligned)}
         filed_pod = next(
             (p for p in file_cluster.pods if (p.name, p.pool.name) == (pod.labels.get(SERVICE_LABEL), pod.pool)), None
         )
-        replicas = max_replicas[pod.namespace, pod.name] if pod.resource.type.endswith(pods.REPLICATED) else 1
+        replicas = max_replicas[pod.namespace, pod.name] if pod.resource.type.endswith(pods.REPLICATED_TYPES) else 1
         yield Pod(
             name=pod.name,
             location=FindingLocation(urn=pod.urn),
@@ -174,11 +174,11 @@ def _pods(stack: Stack, pools_by_name: dict[str, Pool], file_cluster: Cluster) -
             gpus=pod.gpus,
             cpus=pod.cpus,
             requests=tuple(Request(container.gpus, container.pinned_cpus) for container in aligned),
-            memory_gib={container.name: container.memory_gib for container in pod.running},
+            memory_gib={container.name: container.memory_gib for container in pod.running_containers},
             nvme_gib=ephemeral_gib(pod),
             min_replicas=0,
             max_replicas=replicas,
-            surge=int(pod.resource.props.at("spec", "strategy", "rollingUpdate", "maxSurge").number or 0),
+            surge=int(pod.resource.props.get("spec", "strategy", "rollingUpdate", "maxSurge").number or 0),
             engines=tuple(
                 _engine(engine, engine.model, positions.get(engine.container.name, 0), filed_pod)
                 for engine in pod_flows
@@ -219,12 +219,12 @@ def _model_caches(stack: Stack) -> Iterator[ModelCache]:
     models: dict[tuple[str, str], dict[str, ModelCard]] = defaultdict(dict)
     for engine in engines.engines(stack):
         for name in set(engine.container.mounts.values()):
-            claim_name = engine.pod.volume(name).at("persistentVolumeClaim", "claimName").text
+            claim_name = engine.pod.volume(name).get("persistentVolumeClaim", "claimName").text
             if claim_name and engine.model:
                 models[engine.pod.namespace, claim_name][engine.model.name] = engine.model
-    for claim in stack.of("core/v1:PersistentVolumeClaim"):
+    for claim in stack.find_all("core/v1:PersistentVolumeClaim"):
         metadata = claim.props["metadata"]
-        size = gib(claim.props.at("spec", "resources", "requests", "storage").text)
+        size = parse_gib(claim.props.get("spec", "resources", "requests", "storage").text)
         if size:
             mounted = models[metadata["namespace"].text, metadata["name"].text or claim.name]
             yield ModelCache((claim.urn,), size, mounted)

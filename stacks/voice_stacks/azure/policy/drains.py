@@ -9,14 +9,14 @@ from voice_constructs.azure.kubernetes.files.drain_speech import Drain
 from voice_stacks.azure.policy.engines import Engine, engines
 from voice_stacks.azure.policy.rules import Stack, Violation, rule
 
-PROGRAM = "drain_speech.py"
-UNFINISHED = (SpeechMetric.RUNNING, SpeechMetric.WAITING)
+DRAIN_PROGRAM = "drain_speech.py"
+UNFINISHED_GAUGES = (SpeechMetric.RUNNING, SpeechMetric.WAITING)
 
 
-def hook(engine: Engine) -> Drain | None:
+def parse_drain_hook(engine: Engine) -> Drain | None:
     """Return the configuration of an engine's preStop hook, or ``None`` if it does not run our program."""
-    command = [part.text for part in engine.container.value.at("lifecycle", "preStop", "exec", "command")]
-    if any(part.endswith(PROGRAM) for part in command):
+    command = [part.text for part in engine.container.value.get("lifecycle", "preStop", "exec", "command")]
+    if any(part.endswith(DRAIN_PROGRAM) for part in command):
         try:
             return Drain.from_json(command[-1])
         except (json.JSONDecodeError, TypeError):
@@ -27,9 +27,9 @@ def hook(engine: Engine) -> Drain | None:
 def drain_times(engine: Engine) -> tuple[float, float]:
     """Return the time before SIGTERM in which requests still arrive, and the time in which they may finish."""
     if not engine.is_omni:
-        return engine.container.grace_s, engine.number("--shutdown-timeout", 0)
-    waits = hook(engine)
-    return (waits.settle_s, waits.limit_s - waits.settle_s) if waits else (engine.container.grace_s, 0)
+        return engine.container.pre_stop_s, engine.number("--shutdown-timeout", 0)
+    waits = parse_drain_hook(engine)
+    return (waits.settle_s, waits.limit_s - waits.settle_s) if waits else (engine.container.pre_stop_s, 0)
 
 
 def abort_reason(engine: Engine) -> str:
@@ -45,12 +45,12 @@ def abort_reason(engine: Engine) -> str:
     remedy="render the hook with voice_constructs.azure.kubernetes.speech_drain",
     source="vllm-omni, vllm_omni/entrypoints/omni_base.py: shutdown() ignores its time-out",
 )
-def drains_see_requests(stack: Stack) -> Iterator[Violation]:
+def check_drains_see_requests(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         urn, own_port = engine.pod.urn, engine.flags.get("--port", "8000")
         if engine.is_omni and "--shutdown-timeout" in engine.flags:
             yield Violation(urn, f"{engine.name} has --shutdown-timeout, which {engine.table.release} ignores")
-        waits = hook(engine)
+        waits = parse_drain_hook(engine)
         if waits is None:
             continue
         port = str(urlsplit(waits.metrics).port)
@@ -58,11 +58,11 @@ def drains_see_requests(stack: Stack) -> Iterator[Violation]:
             yield Violation(
                 urn, f"the preStop hook of {engine.name} reads port {port}; the engine listens on {own_port}"
             )
-        for gauge in set(UNFINISHED) - set(waits.gauges):
+        for gauge in set(UNFINISHED_GAUGES) - set(waits.gauges):
             yield Violation(
                 urn, f"the preStop hook of {engine.name} does not read {gauge}: it ends before those requests do"
             )
-        command = [part.text for part in engine.container.value.at("lifecycle", "preStop", "exec", "command")]
-        program = next(part for part in command if part.endswith(PROGRAM))
+        command = [part.text for part in engine.container.value.get("lifecycle", "preStop", "exec", "command")]
+        program = next(part for part in command if part.endswith(DRAIN_PROGRAM))
         if program not in engine.container.mounts:
             yield Violation(urn, f"the preStop hook of {engine.name} runs {program}, which is not on a volume")

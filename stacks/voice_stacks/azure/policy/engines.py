@@ -9,15 +9,15 @@ from functools import cached_property, lru_cache
 
 from voice_blueprint import catalog
 from voice_blueprint.catalog import ModelCard
-from voice_blueprint.engines.published.release import EngineTable, published
+from voice_blueprint.engines.published.release import EngineTable, published_table
 from voice_stacks.azure.policy.pods import Container, Pod, pods
 from voice_stacks.azure.policy.rules import Stack
 from voice_stacks.azure.policy.values import Value
 
-SERVE = ("vllm", "serve")
-VISIBLE = "CUDA_VISIBLE_DEVICES"
-MEMORY_SHARE = "--gpu-memory-utilization"
-SHARE = re.compile(r"[0-9]*\.?[0-9]+")
+SERVE_COMMAND = ("vllm", "serve")
+VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
+MEMORY_SHARE_FLAG = "--gpu-memory-utilization"
+FRACTION_PATTERN = re.compile(r"[0-9]*\.?[0-9]+")
 PREFILL, DECODE = "kv_producer", "kv_consumer"
 """Roles of the two engines of a cell."""
 
@@ -49,7 +49,7 @@ class Engine:
     @property
     def table(self) -> EngineTable:
         """Published options and metrics of the engine's release."""
-        return published("vllm-omni" if self.is_omni else "vllm")
+        return published_table("vllm-omni" if self.is_omni else "vllm")
 
     def number(self, flag: str, default: int) -> int:
         text = self.flags.get(flag, "")
@@ -76,24 +76,27 @@ class Engine:
         return self.number("--tensor-parallel-size", self.number("-tp", 1))
 
     @property
-    def visible(self) -> tuple[int, ...]:
+    def visible_gpus(self) -> tuple[int, ...]:
         """GPUs of ``CUDA_VISIBLE_DEVICES`` in this order; empty if the kubelet assigns them."""
-        text = self.container.environment.get(VISIBLE, "")
+        text = self.container.environment.get(VISIBLE_DEVICES_VARIABLE, "")
         return tuple(int(part) for part in text.split(",") if part.strip().isdecimal())
 
     @property
     def own_gpus(self) -> tuple[int, ...]:
         """GPUs of the engine's ranks, which are the first visible GPUs."""
-        return self.visible[: self.tensor_parallel]
+        return self.visible_gpus[: self.tensor_parallel]
 
     @property
     def pod_gpus(self) -> tuple[int, ...]:
         """GPUs of the engine's ranks, numbered within the pod."""
-        gpu_request, others = self.container.gpus, itertools.takewhile(self._is_different_container, self.pod.running)
+        gpu_request, others = (
+            self.container.gpus,
+            itertools.takewhile(self._is_different_container, self.pod.running_containers),
+        )
         if not gpu_request:
             return self.own_gpus
         first = sum(each.gpus for each in others)
-        gpu_indexes = [first + index for index in self.visible or range(gpu_request) if index < gpu_request]
+        gpu_indexes = [first + index for index in self.visible_gpus or range(gpu_request) if index < gpu_request]
         return tuple(gpu_indexes[: self.tensor_parallel])
 
     def _is_different_container(self, other: Container) -> bool:
@@ -102,9 +105,9 @@ class Engine:
     @property
     def memory_share(self) -> float:
         """Fraction of each GPU's memory that the engine uses, from 0 to 1. The default depends on the release."""
-        flag = self.table.commands[SERVE[1]].by_name[MEMORY_SHARE]
+        flag = self.table.commands[SERVE_COMMAND[1]].flags_by_name[MEMORY_SHARE_FLAG]
         candidates = (self.flags.get(name, "") for name in (flag.name, *flag.aliases))
-        return float(next(filter(SHARE.fullmatch, candidates), str(flag.default)))
+        return float(next(filter(FRACTION_PATTERN.fullmatch, candidates), str(flag.default)))
 
     @cached_property
     def connectors(self) -> list[Value]:
@@ -113,7 +116,7 @@ class Engine:
             top = Value(json.loads(self.flags.get("--kv-transfer-config") or "null"))
         except json.JSONDecodeError:
             return []
-        inner = list(top.at("kv_connector_extra_config", "connectors"))
+        inner = list(top.get("kv_connector_extra_config", "connectors"))
         return [connector for connector in [top, *inner] if connector]
 
     @property
@@ -125,14 +128,14 @@ class Engine:
 @lru_cache(maxsize=1)
 def engines(stack: Stack) -> tuple[Engine, ...]:
     """Return the engines of all pods."""
-    return tuple(_engines(pods(stack)))
+    return tuple(_find_engines(pods(stack)))
 
 
-def _engines(pods: Iterable[Pod]) -> Iterator[Engine]:
+def _find_engines(pods: Iterable[Pod]) -> Iterator[Engine]:
     for pod in pods:
-        for container in pod.running:
+        for container in pod.running_containers:
             argv = container.argv
             for index in range(len(argv) - 1):
-                if (argv[index].rpartition("/")[2], argv[index + 1]) == SERVE:
+                if (argv[index].rpartition("/")[2], argv[index + 1]) == SERVE_COMMAND:
                     yield Engine(pod, container, argv[index + 2 :])
                     break

@@ -9,37 +9,37 @@ from voice_stacks.azure.policy.pods import Container, Pod, pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
-REASON = "voice-serve/reason"
+REASON_ANNOTATION = "voice-serve/reason"
 """Annotation with the reason for an otherwise forbidden setting."""
 PRIVILEGED_COMPONENTS: dict[Component, str] = {
     Component.DEVICE_PLUGIN: "registers at the kubelet's socket and allocates device nodes",
     Component.GPU_METRICS: "reads hardware counters and the kubelet's list of pods",
 }
 """Components that may access their host, with the reason; only in their own namespace."""
-ENFORCED = "pod-security.kubernetes.io/enforce"
+ENFORCE_LABEL = "pod-security.kubernetes.io/enforce"
 EXTERNAL_COMPONENTS = {Component.INTERNET}
 HOST_FLAGS = ("hostNetwork", "hostPID", "hostIPC")
-PINNED = re.compile(r"(?P<registry>[a-z0-9-]+\.azurecr\.io)/[a-z0-9._/-]+@sha256:[0-9a-f]{64}")
-SECRET_NAME = re.compile(r"(TOKEN|(SECRET|PASSWORD|API_?KEY|CREDENTIAL)S?)$", re.IGNORECASE)
+PINNED_IMAGE = re.compile(r"(?P<registry>[a-z0-9-]+\.azurecr\.io)/[a-z0-9._/-]+@sha256:[0-9a-f]{64}")
+SECRET_NAME_PATTERN = re.compile(r"(TOKEN|(SECRET|PASSWORD|API_?KEY|CREDENTIAL)S?)$", re.IGNORECASE)
 """Names of variables with secrets. The plural ``TOKENS`` does not match, since it is a number of tokens."""
 
 
 @rule(
     "no-load-balancer-without-reason",
     "Services, ingresses and gateways that expose the cluster must have a reason as an annotation.",
-    remedy=f"use ClusterIP, or give the reason as the annotation {REASON}",
+    remedy=f"use ClusterIP, or give the reason as the annotation {REASON_ANNOTATION}",
     source="https://learn.microsoft.com/azure/aks/load-balancer-standard",
 )
-def no_load_balancer(stack: Stack) -> Iterator[Violation]:
-    for service in stack.of("core/v1:Service"):
-        kind = service.props.at("spec", "type").text
-        reason = service.props.at("metadata", "annotations", REASON).text
+def check_no_load_balancer(stack: Stack) -> Iterator[Violation]:
+    for service in stack.find_all("core/v1:Service"):
+        kind = service.props.get("spec", "type").text
+        reason = service.props.get("metadata", "annotations", REASON_ANNOTATION).text
         if kind in {"LoadBalancer", "NodePort"} and not reason:
             yield Violation(service.urn, f"service {service.name} has the type {kind} without a reason")
-        if any(service.props.at("spec", "externalIPs")):
+        if any(service.props.get("spec", "externalIPs")):
             yield Violation(service.urn, f"service {service.name} has external addresses")
-    for ingress in stack.of("networking.k8s.io/v1:Ingress", ":Gateway"):
-        if not ingress.props.at("metadata", "annotations", REASON).text:
+    for ingress in stack.find_all("networking.k8s.io/v1:Ingress", ":Gateway"):
+        if not ingress.props.get("metadata", "annotations", REASON_ANNOTATION).text:
             yield Violation(ingress.urn, f"{ingress.name} exposes the cluster without a reason")
 
 
@@ -49,12 +49,12 @@ def no_load_balancer(stack: Stack) -> Iterator[Violation]:
     remedy="comply with the Pod Security level restricted",
     source="https://kubernetes.io/docs/concepts/security/pod-security-standards",
 )
-def no_host_access(stack: Stack) -> Iterator[Violation]:
+def check_no_host_access(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         allowed = {component.value for component in PRIVILEGED_COMPONENTS} if pod.namespace == GPU_NAMESPACE else set()
         if pod.labels.get(COMPONENT_LABEL, "") in allowed:
             continue
-        for problem in [*_host_access(pod), *(w for c in pod.containers for w in _escapes(pod, c))]:
+        for problem in [*_host_access_problems(pod), *(w for c in pod.containers for w in _privilege_problems(pod, c))]:
             yield Violation(
                 pod.urn, f"{pod.name} {problem}; only {', '.join(PRIVILEGED_COMPONENTS)} in {GPU_NAMESPACE} may do so"
             )
@@ -66,16 +66,16 @@ def no_host_access(stack: Stack) -> Iterator[Violation]:
     remedy="copy the image to the registry, and set its digest in the deployment file",
     source="https://learn.microsoft.com/azure/container-registry/container-registry-image-lock",
 )
-def images_are_pinned(stack: Stack) -> Iterator[Violation]:
+def check_images_are_pinned(stack: Stack) -> Iterator[Violation]:
     registries = {
-        reference.props.at("outputs", "registryLoginServer").text for reference in stack.of(":StackReference")
+        reference.props.get("outputs", "registryLoginServer").text for reference in stack.find_all(":StackReference")
     }
     for pod in pods(stack):
         for container in pod.containers:
             # The provider only returns it after the registry has been created.
-            if container.image.unknown:
+            if container.image.is_unknown:
                 continue
-            match = PINNED.fullmatch(container.image.text)
+            match = PINNED_IMAGE.fullmatch(container.image.text)
             if not match:
                 yield Violation(pod.urn, f"{pod.name}/{container.name} runs {container.image.text or 'no image'}")
             elif any(registries) and match["registry"] not in registries:
@@ -88,14 +88,16 @@ def images_are_pinned(stack: Stack) -> Iterator[Violation]:
     remedy="add a network policy that selects all pods and allows no ingress or egress",
     source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
 )
-def namespaces_refuse(stack: Stack) -> Iterator[Violation]:
+def check_namespaces_refuse(stack: Stack) -> Iterator[Violation]:
     closed = set()
-    for policy in stack.of("networking.k8s.io/v1:NetworkPolicy"):
+    for policy in stack.find_all("networking.k8s.io/v1:NetworkPolicy"):
         spec = policy.props["spec"]
-        selects_all = not spec.at("podSelector", "matchLabels") and not any(spec.at("podSelector", "matchExpressions"))
+        selects_all = not spec.get("podSelector", "matchLabels") and not any(
+            spec.get("podSelector", "matchExpressions")
+        )
         types = {kind.text for kind in spec["policyTypes"]}
         if selects_all and {"Ingress", "Egress"} <= types and not any(spec["ingress"]) and not any(spec["egress"]):
-            closed.add(policy.props.at("metadata", "namespace").text)
+            closed.add(policy.props.get("metadata", "namespace").text)
     for pod in {pod.namespace: pod for pod in pods(stack)}.values():
         if pod.namespace not in closed:
             yield Violation(
@@ -109,16 +111,16 @@ def namespaces_refuse(stack: Stack) -> Iterator[Violation]:
     remedy="select namespaces or pods under from and to",
     source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
 )
-def policies_name_their_peers(stack: Stack) -> Iterator[Violation]:
-    yield from _open(stack, "ingress", "from", "allows any source", _with_all_peers(stack, inbound=True))
-    yield from _open(stack, "egress", "to", "allows any destination", _with_all_peers(stack, inbound=False))
+def check_policies_name_their_peers(stack: Stack) -> Iterator[Violation]:
+    yield from _open_policies(stack, "ingress", "from", "allows any source", _public_ports(stack, inbound=True))
+    yield from _open_policies(stack, "egress", "to", "allows any destination", _public_ports(stack, inbound=False))
 
 
 OpenedPort = tuple[str, str, str]
 """Component, protocol and port of an ingress, or a component with the protocol and port of its destination."""
 
 
-def _with_all_peers(stack: Stack, *, inbound: bool) -> set[OpenedPort]:
+def _public_ports(stack: Stack, *, inbound: bool) -> set[OpenedPort]:
     """Return the ports of the contract's public flows. Only AKS knows the address of a public API server."""
     azure = stack.deployment.azure_section if stack.deployment else None
     external = {Component.INTERNET} if inbound or (azure and azure.is_private) else EXTERNAL_COMPONENTS
@@ -129,23 +131,23 @@ def _with_all_peers(stack: Stack, *, inbound: bool) -> set[OpenedPort]:
     }
 
 
-def _open(
+def _open_policies(
     stack: Stack, direction: str, peers_key: str, problem: str, exceptions: set[OpenedPort]
 ) -> Iterator[Violation]:
     """Yield a violation for each policy that allows all addresses, directly or by the union of its ranges."""
     ranges: dict[str, list[tuple[Resource, str]]] = {}
-    for policy in stack.of("networking.k8s.io/v1:NetworkPolicy"):
-        selector = policy.props.at("spec", "podSelector", "matchLabels").texts()
+    for policy in stack.find_all("networking.k8s.io/v1:NetworkPolicy"):
+        selector = policy.props.get("spec", "podSelector", "matchLabels").texts()
         component = selector.get(COMPONENT_LABEL, "")
-        for entry in policy.props.at("spec", direction):
+        for entry in policy.props.get("spec", direction):
             peers = list(entry[peers_key])
             opened = {(component, port["protocol"].text, port["port"].text) for port in entry["ports"]}
             if peers and opened and opened <= exceptions:
                 continue
             if not peers or any(_selects_all_pods(peer) for peer in peers):
                 yield Violation(policy.urn, f"network policy {policy.name} {problem}")
-            agent_pods = f"{policy.props.at('metadata', 'namespace').text}/{sorted(selector.items())}"
-            blocks = (peer.at("ipBlock", "cidr").text for peer in peers)
+            agent_pods = f"{policy.props.get('metadata', 'namespace').text}/{sorted(selector.items())}"
+            blocks = (peer.get("ipBlock", "cidr").text for peer in peers)
             ranges.setdefault(agent_pods, []).extend((policy, block) for block in blocks if block)
     for result in ranges.values():
         if admits_any_address(block for _, block in result):
@@ -158,13 +160,13 @@ def _open(
 @rule(
     "namespaces-are-restricted",
     "Namespaces must enforce the Pod Security level restricted or baseline, except that of the GPU agents.",
-    remedy=f"add the label {ENFORCED}: restricted",
+    remedy=f"add the label {ENFORCE_LABEL}: restricted",
     source="https://kubernetes.io/docs/concepts/security/pod-security-admission",
 )
-def namespaces_are_restricted(stack: Stack) -> Iterator[Violation]:
-    for namespace in stack.of("core/v1:Namespace"):
-        level = namespace.props.at("metadata", "labels", ENFORCED).text
-        name = namespace.props.at("metadata", "name").text
+def check_namespaces_are_restricted(stack: Stack) -> Iterator[Violation]:
+    for namespace in stack.find_all("core/v1:Namespace"):
+        level = namespace.props.get("metadata", "labels", ENFORCE_LABEL).text
+        name = namespace.props.get("metadata", "name").text
         if level not in {"restricted", "baseline"} and name != GPU_NAMESPACE:
             yield Violation(
                 namespace.urn, f'namespace {name} enforces "{level}"; only {GPU_NAMESPACE} may be privileged'
@@ -177,18 +179,18 @@ def namespaces_are_restricted(stack: Stack) -> Iterator[Violation]:
     remedy="use valueFrom, or a volume of the key vault's CSI driver",
     source="https://learn.microsoft.com/azure/aks/csi-secrets-store-driver",
 )
-def no_secrets_in_environment(stack: Stack) -> Iterator[Violation]:
+def check_no_secrets_in_environment(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.containers:
             for name, value in container.environment.items():
-                if value and SECRET_NAME.search(name):
+                if value and SECRET_NAME_PATTERN.search(name):
                     yield Violation(pod.urn, f"{pod.name}/{container.name} has the secret {name} in its environment")
 
 
-def _host_access(pod: Pod) -> Iterator[str]:
-    yield from (f"sets {flag}" for flag in HOST_FLAGS if pod.spec[flag].on)
+def _host_access_problems(pod: Pod) -> Iterator[str]:
+    yield from (f"sets {flag}" for flag in HOST_FLAGS if pod.spec[flag].is_enabled)
     for volume in pod.spec["volumes"]:
-        if path := volume.at("hostPath", "path").text:
+        if path := volume.get("hostPath", "path").text:
             yield f"mounts {path} of its host"
     for container in pod.containers:
         for port in container.value["ports"]:
@@ -196,21 +198,21 @@ def _host_access(pod: Pod) -> Iterator[str]:
                 yield f"uses port {port['hostPort'].text} of its host"
 
 
-def _escapes(pod: Pod, container: Container) -> Iterator[str]:
+def _privilege_problems(pod: Pod, container: Container) -> Iterator[str]:
     container_context, pod_context = container.value["securityContext"], pod.spec["securityContext"]
-    if container_context["privileged"].on:
+    if container_context["privileged"].is_enabled:
         yield f"runs {container.name} privileged"
     if container_context["allowPrivilegeEscalation"].raw is not False:
         yield f"allows {container.name} to escalate privileges"
-    for capability in container_context.at("capabilities", "add"):
+    for capability in container_context.get("capabilities", "add"):
         yield f"adds the capability {capability.text} to {container.name}"
-    user = container_context["runAsUser"] if not container_context["runAsUser"].missing else pod_context["runAsUser"]
-    if user.number == 0 or (user.missing and not (container_context["runAsNonRoot"] or pod_context["runAsNonRoot"])):
+    user = container_context["runAsUser"] if not container_context["runAsUser"].is_missing else pod_context["runAsUser"]
+    if user.number == 0 or (user.is_missing and not (container_context["runAsNonRoot"] or pod_context["runAsNonRoot"])):
         yield f"runs {container.name} as root"
 
 
 def _selects_all_pods(peer: Value) -> bool:
     """Return True if a peer selects every pod of every namespace."""
     namespaces = peer["namespaceSelector"]
-    selects_all = not namespaces.missing and not any(True for _ in namespaces.items())
-    return selects_all and peer["podSelector"].missing
+    selects_all = not namespaces.is_missing and not any(True for _ in namespaces.items())
+    return selects_all and peer["podSelector"].is_missing

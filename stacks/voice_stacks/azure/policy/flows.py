@@ -10,9 +10,9 @@ from voice_stacks.azure.policy.pods import Pod, pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation
 from voice_stacks.azure.policy.values import Value
 
-NAMESPACE_NAME = "kubernetes.io/metadata.name"
+NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 """Label that Kubernetes adds to every namespace."""
-EXTERNAL_COMPONENTS = "203.0.113.0/24"
+INTERNET_RANGE = "203.0.113.0/24"
 """Range that represents the internet, since no cluster uses it (RFC 5737)."""
 SYSTEM_PODS = {Component.MONITORING: {"rsName": "ama-metrics"}, Component.DNS: {"k8s-app": "kube-dns"}}
 """Pods of AKS, as `voice_constructs.azure.kubernetes.network_policies` selects them."""
@@ -20,19 +20,19 @@ SYSTEM_PODS = {Component.MONITORING: {"rsName": "ama-metrics"}, Component.DNS: {
 
 def blocked_flows(stack: Stack) -> Iterator[Violation]:
     """Yield a violation for each pod that cannot receive or send a flow of the contract."""
-    policies = list(stack.of("networking.k8s.io/v1:NetworkPolicy"))
+    policies = list(stack.find_all("networking.k8s.io/v1:NetworkPolicy"))
     stack_pods = pods(stack)
     for flow in stack.flows:
         senders = [pod for pod in stack_pods if pod.labels.get(COMPONENT_LABEL) == flow.source.value]
         receivers = [pod for pod in stack_pods if pod.labels.get(COMPONENT_LABEL) == flow.destination.value]
         for pod in receivers:
-            if not any(_allows_flow(stack, policy, pod, _Side(flow, "Ingress", senders)) for policy in policies):
+            if not any(_allows_flow(stack, policy, pod, _FlowEnd(flow, "Ingress", senders)) for policy in policies):
                 yield Violation(
                     pod.urn,
                     f"no network policy allows {flow.source.value} to reach {pod.name} on port {flow.port.number}",
                 )
         for pod in senders:
-            if not any(_allows_flow(stack, policy, pod, _Side(flow, "Egress", receivers)) for policy in policies):
+            if not any(_allows_flow(stack, policy, pod, _FlowEnd(flow, "Egress", receivers)) for policy in policies):
                 yield Violation(
                     pod.urn,
                     f"no network policy allows {pod.name} to reach {flow.destination.value} on port {flow.port.number}",
@@ -40,23 +40,23 @@ def blocked_flows(stack: Stack) -> Iterator[Violation]:
 
 
 @dataclass(frozen=True)
-class _Side:
+class _FlowEnd:
     """One end of a flow, and the pods at the other end. The kind is ``Ingress`` or ``Egress``."""
 
     flow: ClusterFlow
     kind: str
-    others: Sequence[Pod]
+    other_pods: Sequence[Pod]
 
     @property
-    def other(self) -> Component:
+    def other_component(self) -> Component:
         return self.flow.source if self.kind == "Ingress" else self.flow.destination
 
 
-def _allows_flow(stack: Stack, policy: Resource, pod: Pod, side: _Side) -> bool:
+def _allows_flow(stack: Stack, policy: Resource, pod: Pod, side: _FlowEnd) -> bool:
     """Return True if a policy allows a flow between a pod and all pods at the other end."""
     spec = policy.props["spec"]
-    same_namespace = policy.props.at("metadata", "namespace").text == pod.namespace
-    selected = spec.at("podSelector", "matchLabels").texts().items() <= pod.labels.items()
+    same_namespace = policy.props.get("metadata", "namespace").text == pod.namespace
+    selected = spec.get("podSelector", "matchLabels").texts().items() <= pod.labels.items()
     if not same_namespace or not selected or side.kind not in {kind.text for kind in spec["policyTypes"]}:
         return False
     port = (str(side.flow.port.number), side.flow.port.protocol.upper())
@@ -64,42 +64,48 @@ def _allows_flow(stack: Stack, policy: Resource, pod: Pod, side: _Side) -> bool:
         opened = {(port["port"].text, port["protocol"].text or "TCP") for port in entry["ports"]}
         if port in opened or not opened:
             peers = list(entry["from" if side.kind == "Ingress" else "to"])
-            if side.others and all(any(_is_pod(peer, each) for peer in peers) for each in side.others):
+            if side.other_pods and all(
+                any(_peer_selects_pod(peer, each) for peer in peers) for each in side.other_pods
+            ):
                 return True
-            if not side.others and any(_is_external(stack, peer, side.other) for peer in peers):
+            if not side.other_pods and any(
+                _peer_includes_component(stack, peer, side.other_component) for peer in peers
+            ):
                 return True
     return False
 
 
-def _is_pod(peer: Value, pod: Pod) -> bool:
-    labels = peer.at("podSelector", "matchLabels").texts()
-    namespace = peer.at("namespaceSelector", "matchLabels").texts()
+def _peer_selects_pod(peer: Value, pod: Pod) -> bool:
+    labels = peer.get("podSelector", "matchLabels").texts()
+    namespace = peer.get("namespaceSelector", "matchLabels").texts()
     return (
-        bool(labels) and labels.items() <= pod.labels.items() and namespace.get(NAMESPACE_NAME) in {None, pod.namespace}
+        bool(labels)
+        and labels.items() <= pod.labels.items()
+        and namespace.get(NAMESPACE_NAME_LABEL) in {None, pod.namespace}
     )
 
 
-def _is_external(stack: Stack, peer: Value, component: Component) -> bool:
+def _peer_includes_component(stack: Stack, peer: Value, component: Component) -> bool:
     """Return True if a peer of a policy contains a component that is not a pod of the stack."""
-    namespace = peer.at("namespaceSelector", "matchLabels").texts()
+    namespace = peer.get("namespaceSelector", "matchLabels").texts()
     azure = stack.azure
     match component:
         case Component.CLIENT:
             return CLIENT_LABEL in namespace
         case Component.MONITORING | Component.DNS:
-            is_system_pod = peer.at("podSelector", "matchLabels").texts().items() <= SYSTEM_PODS[component].items()
-            return is_system_pod and namespace.get(NAMESPACE_NAME) == SYSTEM_NAMESPACE
+            is_system_pod = peer.get("podSelector", "matchLabels").texts().items() <= SYSTEM_PODS[component].items()
+            return is_system_pod and namespace.get(NAMESPACE_NAME_LABEL) == SYSTEM_NAMESPACE
         case Component.EDGE | Component.STATE if azure:
             ranges = small_ranges(azure.network.cidr)
-            return _peer_contains(peer, ranges.edge if component is Component.EDGE else ranges.endpoints)
+            return _peer_contains_range(peer, ranges.edge if component is Component.EDGE else ranges.endpoints)
         case Component.INTERNET:
-            return _peer_contains(peer, EXTERNAL_COMPONENTS)
+            return _peer_contains_range(peer, INTERNET_RANGE)
         case _:
             # A component of this deployment whose pods wait for their images, or a component of another stack.
             return bool(peer)
 
 
-def _peer_contains(peer: Value, cidr: str) -> bool:
+def _peer_contains_range(peer: Value, cidr: str) -> bool:
     block, desired = peer["ipBlock"], ip_network(cidr)
     if not block["cidr"].text or not desired.subnet_of(ip_network(block["cidr"].text)):  # type: ignore[arg-type]
         return False

@@ -5,19 +5,19 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
 from voice_blueprint.azure.names import CALLER_ACCOUNTS, KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, Role
-from voice_stacks.azure.policy.cluster import cluster_for, profiles
+from voice_stacks.azure.policy.cluster import cluster_for, pool_profiles
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
-TRUSTED = tuple(
+TRUSTED_SUBJECTS = tuple(
     account.subject for account in (KEDA_SERVICE_ACCOUNT, MODEL_FETCH_SERVICE_ACCOUNT, *CALLER_ACCOUNTS.values())
 )
 NAT_OUTBOUND = "userAssignedNATGateway"
-PRODUCTION = "production"
-SYSTEM_PODS = 30
+PRODUCTION_TAG = "production"
+MIN_SYSTEM_PODS = 30
 """Minimum of ``maxPods`` that AKS accepts for system pools: https://learn.microsoft.com/azure/aks/use-system-pools.
 The API's schema does not contain this limit."""
-AGENTS = 15
+NODE_AGENTS = 15
 """Number of agents on every node: a dozen DaemonSets of AKS for network, disks, metrics, logs and secrets, and ours for
 GPUs. ASSUMED, since AKS does not list them."""
 MIN_DISK_GIB = 100
@@ -29,12 +29,16 @@ MIN_DISK_GIB = 100
     remedy="choose ranges that do not overlap",
     source="https://learn.microsoft.com/azure/aks/concepts-network-azure-cni-overlay",
 )
-def ranges_nest(stack: Stack) -> Iterator[Violation]:
-    networks = {r.urn: _ranges(r.props.at("addressSpace", "addressPrefixes")) for r in stack.of(":VirtualNetwork")}
-    subnets = [(subnet, _range(subnet.props["addressPrefix"])) for subnet in stack.of(":Subnet")]
+def check_ranges_nest(stack: Stack) -> Iterator[Violation]:
+    networks = {
+        r.urn: _parse_ranges(r.props.get("addressSpace", "addressPrefixes")) for r in stack.find_all(":VirtualNetwork")
+    }
+    subnets = [(subnet, _parse_range(subnet.props["addressPrefix"])) for subnet in stack.find_all(":Subnet")]
     inside = [network for result in networks.values() for network in result]
     for subnet, subnet_range in subnets:
-        virtual_networks = [n for need in subnet.needs.get("virtualNetworkName", ()) for n in networks.get(need, [])]
+        virtual_networks = [
+            n for need in subnet.dependencies.get("virtualNetworkName", ()) for n in networks.get(need, [])
+        ]
         if (
             subnet_range
             and virtual_networks
@@ -46,9 +50,9 @@ def ranges_nest(stack: Stack) -> Iterator[Violation]:
     for (one, first), (other, second) in itertools.combinations(subnets, 2):
         if first and second and first.overlaps(second):
             yield Violation(other.urn, f"subnet {other.name} {second} overlaps {one.name} {first}")
-    for cluster in stack.of(":ManagedCluster"):
+    for cluster in stack.find_all(":ManagedCluster"):
         profile = cluster.props["networkProfile"]
-        own_ranges = {key: _range(profile[key]) for key in ("podCidr", "serviceCidr")}
+        own_ranges = {key: _parse_range(profile[key]) for key in ("podCidr", "serviceCidr")}
         for key, subnet_range in own_ranges.items():
             for network in inside:
                 if subnet_range and subnet_range.overlaps(network):
@@ -68,12 +72,12 @@ def ranges_nest(stack: Stack) -> Iterator[Violation]:
     remedy="upgrade the cluster first",
     source="https://learn.microsoft.com/azure/aks/manage-node-pools",
 )
-def pools_follow_cluster(stack: Stack) -> Iterator[Violation]:
-    versions = [cluster.props["kubernetesVersion"].text for cluster in stack.of(":ManagedCluster")]
-    newest = max((_version(text) for text in versions if text), default=None)
-    for profile in profiles(stack):
+def check_pools_follow_cluster(stack: Stack) -> Iterator[Violation]:
+    versions = [cluster.props["kubernetesVersion"].text for cluster in stack.find_all(":ManagedCluster")]
+    newest = max((_parse_version(text) for text in versions if text), default=None)
+    for profile in pool_profiles(stack):
         pool_version = profile.props["orchestratorVersion"].text
-        if pool_version and newest and _version(pool_version) > newest:
+        if pool_version and newest and _parse_version(pool_version) > newest:
             yield Violation(
                 profile.resource.urn,
                 f"pool {profile.name} has Kubernetes {pool_version}; its cluster has {', '.join(versions)}",
@@ -86,14 +90,14 @@ def pools_follow_cluster(stack: Stack) -> Iterator[Violation]:
     remedy="attach the gateway to the subnet",
     source="https://learn.microsoft.com/azure/aks/nat-gateway",
 )
-def nodes_have_egress(stack: Stack) -> Iterator[Violation]:
-    gateways = {subnet.urn: subnet for subnet in stack.of(":Subnet") if not subnet.props["natGateway"].missing}
-    for cluster in stack.of(":ManagedCluster"):
-        if cluster.props.at("networkProfile", "outboundType").text != NAT_OUTBOUND:
+def check_nodes_have_egress(stack: Stack) -> Iterator[Violation]:
+    gateways = {subnet.urn: subnet for subnet in stack.find_all(":Subnet") if not subnet.props["natGateway"].is_missing}
+    for cluster in stack.find_all(":ManagedCluster"):
+        if cluster.props.get("networkProfile", "outboundType").text != NAT_OUTBOUND:
             continue
-        used = [*cluster.needs.get("agentPoolProfiles", ())]
-        used += [urn for pool in stack.of(":AgentPool") for urn in pool.needs.get("vnetSubnetID", ())]
-        for subnet in stack.of(":Subnet"):
+        used = [*cluster.dependencies.get("agentPoolProfiles", ())]
+        used += [urn for pool in stack.find_all(":AgentPool") for urn in pool.dependencies.get("vnetSubnetID", ())]
+        for subnet in stack.find_all(":Subnet"):
             if subnet.urn in used and subnet.urn not in gateways:
                 yield Violation(
                     subnet.urn,
@@ -107,11 +111,11 @@ def nodes_have_egress(stack: Stack) -> Iterator[Violation]:
     remedy="set access in the deployment file",
     source="https://learn.microsoft.com/azure/aks/private-clusters#options-for-connecting-to-the-private-cluster",
 )
-def cluster_has_administrators(stack: Stack) -> Iterator[Violation]:
-    is_accessible = any(stack.of(":BastionHost", ":VirtualNetworkPeering"))
-    for cluster in stack.of(":ManagedCluster"):
-        private = cluster.props.at("apiServerAccessProfile", "enablePrivateCluster").on
-        if private and any(stack.of(":VirtualNetwork")) and not is_accessible:
+def check_cluster_has_administrators(stack: Stack) -> Iterator[Violation]:
+    is_accessible = any(stack.find_all(":BastionHost", ":VirtualNetworkPeering"))
+    for cluster in stack.find_all(":ManagedCluster"):
+        private = cluster.props.get("apiServerAccessProfile", "enablePrivateCluster").is_enabled
+        if private and any(stack.find_all(":VirtualNetwork")) and not is_accessible:
             yield Violation(
                 cluster.urn,
                 f"the private API server of {cluster.name} cannot be reached: its network has no Bastion host and "
@@ -125,9 +129,9 @@ def cluster_has_administrators(stack: Stack) -> Iterator[Violation]:
     remedy="remove publicIPAddress; use Bastion to access the machine",
     source="https://learn.microsoft.com/azure/bastion/bastion-overview",
 )
-def machines_have_no_public_address(stack: Stack) -> Iterator[Violation]:
-    for interface in stack.of(":NetworkInterface"):
-        if any(not entry["publicIPAddress"].missing for entry in interface.props["ipConfigurations"]):
+def check_machines_have_no_public_address(stack: Stack) -> Iterator[Violation]:
+    for interface in stack.find_all(":NetworkInterface"):
+        if any(not entry["publicIPAddress"].is_missing for entry in interface.props["ipConfigurations"]):
             yield Violation(interface.urn, f"network interface {interface.name} has a public address")
 
 
@@ -137,12 +141,14 @@ def machines_have_no_public_address(stack: Stack) -> Iterator[Violation]:
     remedy="set the registry's sku to Premium",
     source="https://learn.microsoft.com/azure/container-registry/container-registry-private-link",
 )
-def endpoints_have_their_tier(stack: Stack) -> Iterator[Violation]:
+def check_endpoints_have_their_tier(stack: Stack) -> Iterator[Violation]:
     linked_services = {
-        urn for e in stack.of(":PrivateEndpoint") for urn in e.needs.get("privateLinkServiceConnections", ())
+        urn
+        for e in stack.find_all(":PrivateEndpoint")
+        for urn in e.dependencies.get("privateLinkServiceConnections", ())
     }
-    for registry in stack.of(":Registry"):
-        tier = registry.props.at("sku", "name").text
+    for registry in stack.find_all(":Registry"):
+        tier = registry.props.get("sku", "name").text
         if registry.urn in linked_services and tier != "Premium":
             yield Violation(
                 registry.urn, f"registry {registry.name} has the SKU {tier}; its private endpoint requires Premium"
@@ -155,10 +161,10 @@ def endpoints_have_their_tier(stack: Stack) -> Iterator[Violation]:
     remedy="set enablePurgeProtection",
     source="https://learn.microsoft.com/azure/key-vault/general/soft-delete-overview",
 )
-def production_data_is_kept(stack: Stack) -> Iterator[Violation]:
-    for vault in stack.of(":Vault"):
-        is_production = vault.props.at("tags", "environment").text == PRODUCTION
-        if is_production and vault.props.at("properties", "enablePurgeProtection").off:
+def check_production_data_is_kept(stack: Stack) -> Iterator[Violation]:
+    for vault in stack.find_all(":Vault"):
+        is_production = vault.props.get("tags", "environment").text == PRODUCTION_TAG
+        if is_production and vault.props.get("properties", "enablePurgeProtection").is_disabled:
             yield Violation(
                 vault.urn, f"vault {vault.name} of production can be purged: its secrets could be lost permanently"
             )
@@ -170,12 +176,13 @@ def production_data_is_kept(stack: Stack) -> Iterator[Violation]:
     remedy="use the subject of a service account in blueprint.azure.names",
     source="https://learn.microsoft.com/azure/aks/workload-identity-overview",
 )
-def trust_is_narrow(stack: Stack) -> Iterator[Violation]:
-    for credential in stack.of(":FederatedIdentityCredential"):
+def check_trust_is_narrow(stack: Stack) -> Iterator[Violation]:
+    for credential in stack.find_all(":FederatedIdentityCredential"):
         subject = credential.props["subject"]
-        if not subject.unknown and subject.text not in TRUSTED:
+        if not subject.is_unknown and subject.text not in TRUSTED_SUBJECTS:
             yield Violation(
-                credential.urn, f"{credential.name} trusts {subject.text or 'no account'}, not {' or '.join(TRUSTED)}"
+                credential.urn,
+                f"{credential.name} trusts {subject.text or 'no account'}, not {' or '.join(TRUSTED_SUBJECTS)}",
             )
 
 
@@ -185,11 +192,13 @@ def trust_is_narrow(stack: Stack) -> Iterator[Violation]:
     remedy="add a private endpoint and its DNS zone",
     source="https://learn.microsoft.com/azure/private-link/private-endpoint-overview",
 )
-def closed_stores_have_endpoints(stack: Stack) -> Iterator[Violation]:
+def check_closed_stores_have_endpoints(stack: Stack) -> Iterator[Violation]:
     linked_services = {
-        urn for e in stack.of(":PrivateEndpoint") for urn in e.needs.get("privateLinkServiceConnections", ())
+        urn
+        for e in stack.find_all(":PrivateEndpoint")
+        for urn in e.dependencies.get("privateLinkServiceConnections", ())
     }
-    for store in stack.of(":Registry", ":Vault", ":RedisEnterprise"):
+    for store in stack.find_all(":Registry", ":Vault", ":RedisEnterprise"):
         if store.urn not in linked_services:
             yield Violation(store.urn, f"{store.name} has no public access and no private endpoint")
 
@@ -200,14 +209,14 @@ def closed_stores_have_endpoints(stack: Stack) -> Iterator[Violation]:
     remedy="assign the role on the kubelet's identity to the identity of the cluster",
     source="https://learn.microsoft.com/azure/aks/use-managed-identity",
 )
-def control_plane_assigns_kubelet(stack: Stack) -> Iterator[Violation]:
-    for cluster in stack.of(":ManagedCluster"):
-        kubelet, control = (set(cluster.needs.get(key, ())) for key in ("identityProfile", "identity"))
+def check_control_plane_assigns_kubelet(stack: Stack) -> Iterator[Violation]:
+    for cluster in stack.find_all(":ManagedCluster"):
+        kubelet, control = (set(cluster.dependencies.get(key, ())) for key in ("identityProfile", "identity"))
         if kubelet and not any(
             assignment.props["roleDefinitionId"].text.lower().endswith(Role.MANAGED_IDENTITY_OPERATOR)
-            and control & set(assignment.needs.get("principalId", ()))
-            and kubelet & set(assignment.needs.get("scope", ()))
-            for assignment in stack.of(":RoleAssignment")
+            and control & set(assignment.dependencies.get("principalId", ()))
+            and kubelet & set(assignment.dependencies.get("scope", ()))
+            for assignment in stack.find_all(":RoleAssignment")
         ):
             yield Violation(
                 cluster.urn,
@@ -221,15 +230,15 @@ def control_plane_assigns_kubelet(stack: Stack) -> Iterator[Violation]:
     remedy="raise the pool's maxPods or osDiskSizeGB",
     source="https://learn.microsoft.com/azure/aks/use-system-pools",
 )
-def pool_settings_are_valid(stack: Stack) -> Iterator[Violation]:
+def check_pool_settings_are_valid(stack: Stack) -> Iterator[Violation]:
     served = cluster_for(stack).pods_by_pool()
-    for profile in profiles(stack):
+    for profile in pool_profiles(stack):
         props, urn, name = profile.props, profile.resource.urn, profile.name
-        engines = max((pod.per_node for pod in served.get(name, [])), default=0)
+        engines = max((pod.max_per_node for pod in served.get(name, [])), default=0)
         for key, minimum, reason in (
-            ("maxPods", SYSTEM_PODS, "AKS rejects system pools with fewer")
+            ("maxPods", MIN_SYSTEM_PODS, "AKS rejects system pools with fewer")
             if profile.system
-            else ("maxPods", AGENTS + engines, f"{AGENTS} agents and {engines} engines run on a node"),
+            else ("maxPods", NODE_AGENTS + engines, f"{NODE_AGENTS} agents and {engines} engines run on a node"),
             ("osDiskSizeGB", MIN_DISK_GIB, "one inference image unpacks to about 30 GiB"),
         ):
             actual = props[key].number
@@ -243,27 +252,27 @@ def pool_settings_are_valid(stack: Stack) -> Iterator[Violation]:
     remedy="raise maxGracefulTerminationSec",
     source="https://learn.microsoft.com/azure/aks/cluster-autoscaler",
 )
-def autoscaler_waits_for_drain(stack: Stack) -> Iterator[Violation]:
+def check_autoscaler_waits_for_drain(stack: Stack) -> Iterator[Violation]:
     azure = stack.deployment.azure_section if stack.deployment else None
     longest = max((service.drain_timeout_s for service in azure.services), default=0) if azure else 0
-    for cluster in stack.of(":ManagedCluster"):
-        waits = cluster.props.at("autoScalerProfile", "maxGracefulTerminationSec").text
+    for cluster in stack.find_all(":ManagedCluster"):
+        waits = cluster.props.get("autoScalerProfile", "maxGracefulTerminationSec").text
         if waits.isdecimal() and int(waits) < longest:
             yield Violation(
                 cluster.urn, f"the autoscaler of {cluster.name} kills pods after {waits} s; one drains for {longest} s"
             )
 
 
-def _range(value: Value) -> IPv4Network | None:
+def _parse_range(value: Value) -> IPv4Network | None:
     try:
         return IPv4Network(value.text) if value.text else None
     except ValueError:
         return None
 
 
-def _ranges(values: Value) -> list[IPv4Network]:
-    return [result for value in values if (result := _range(value))]
+def _parse_ranges(values: Value) -> list[IPv4Network]:
+    return [result for value in values if (result := _parse_range(value))]
 
 
-def _version(text: str) -> tuple[int, ...]:
+def _parse_version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".") if part.isdecimal())

@@ -7,20 +7,20 @@ from collections.abc import Iterator
 import yaml
 
 from voice_blueprint import catalog
-from voice_blueprint.engines.published.release import Setting, published
+from voice_blueprint.engines.published.release import Setting, published_table
 from voice_blueprint.file.suggestion import suggestion
-from voice_stacks.azure.policy.cluster import pods_with_pools, profiles
-from voice_stacks.azure.policy.engines import SERVE, Engine, engines
+from voice_stacks.azure.policy.cluster import pods_with_pools, pool_profiles
+from voice_stacks.azure.policy.engines import SERVE_COMMAND, Engine, engines
 from voice_stacks.azure.policy.pods import mounted_text
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
-BODY, CLIP = "VLLM_HTTP_MAX_REQUEST_BODY_SIZE", "VLLM_MAX_AUDIO_CLIP_FILESIZE_MB"
+BODY_SIZE_VARIABLE, CLIP_SIZE_VARIABLE = "VLLM_HTTP_MAX_REQUEST_BODY_SIZE", "VLLM_MAX_AUDIO_CLIP_FILESIZE_MB"
 MIB = 2**20
-OWN_VARIABLES = "VLLM_"
-NUMBERS = {"int": re.compile(r"-?\d+"), "float": re.compile(r"-?\d*\.?\d+")}
+VLLM_VARIABLE_PREFIX = "VLLM_"
+NUMBER_PATTERNS = {"int": re.compile(r"-?\d+"), "float": re.compile(r"-?\d*\.?\d+")}
 
-_LOCATION = re.compile(r"location\s+(?:=\s+)?(\S+)\s*\{\s*proxy_pass http://pd_router;")
+_ROUTED_LOCATION = re.compile(r"location\s+(?:=\s+)?(\S+)\s*\{\s*proxy_pass http://pd_router;")
 
 
 @rule(
@@ -29,10 +29,10 @@ _LOCATION = re.compile(r"location\s+(?:=\s+)?(\S+)\s*\{\s*proxy_pass http://pd_r
     remedy="correct it, or use a release that supports it",
     source="voice_blueprint/engines/published/tables, read from the published releases",
 )
-def releases_take_arguments(stack: Stack) -> Iterator[Violation]:
+def check_releases_take_arguments(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         table, urn = engine.table, engine.pod.urn
-        serve = table.commands[SERVE[1]]
+        serve = table.commands[SERVE_COMMAND[1]]
         for name, text in engine.flags.items():
             flag = serve.flag(name.partition(".")[0])
             if flag is None:
@@ -40,7 +40,7 @@ def releases_take_arguments(stack: Stack) -> Iterator[Violation]:
             elif not _accepts_value(flag, text):
                 yield Violation(urn, f'{engine.name}: {table.release} does not accept {name} "{text}"')
         for name in engine.container.environment:
-            if name.startswith(OWN_VARIABLES) and name not in table.environment:
+            if name.startswith(VLLM_VARIABLE_PREFIX) and name not in table.environment:
                 closest = suggestion(name, table.environment)
                 yield Violation(urn, f"{engine.name}: {table.release} does not read {name}{closest}")
 
@@ -51,7 +51,7 @@ def _accepts_value(flag: Setting, text: str) -> bool:
     if flag.choices:
         normalize = str.lower if flag.any_case else str
         return flag.extensible or normalize(text) in (normalize(str(choice)) for choice in flag.choices)
-    return flag.type not in NUMBERS or bool(NUMBERS[flag.type].fullmatch(text))
+    return flag.type not in NUMBER_PATTERNS or bool(NUMBER_PATTERNS[flag.type].fullmatch(text))
 
 
 @rule(
@@ -60,7 +60,7 @@ def _accepts_value(flag: Setting, text: str) -> bool:
     remedy="raise --max-num-batched-tokens, or lower --max-num-seqs",
     source="https://github.com/vllm-project/vllm/blob/main/vllm/config/scheduler.py",
 )
-def batches_hold_sequences(stack: Stack) -> Iterator[Violation]:
+def check_batches_hold_sequences(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         batch, sequences = (engine.flags.get(name, "") for name in ("--max-num-batched-tokens", "--max-num-seqs"))
         if batch.isdecimal() and sequences.isdecimal() and int(batch) < int(sequences):
@@ -73,7 +73,7 @@ def batches_hold_sequences(stack: Stack) -> Iterator[Violation]:
     remedy="remove --block-size, and choose a type that the GPU computes with",
     source="voice_blueprint/engines/published/tables, whose kernels are read from the published releases",
 )
-def kernels_support_cache(stack: Stack) -> Iterator[Violation]:
+def check_kernels_support_cache(stack: Stack) -> Iterator[Violation]:
     pools = {pod.urn: pool for pod, pool in pods_with_pools(stack)}
     for engine in engines(stack):
         pool, release = pools.get(engine.pod.urn), engine.table.release
@@ -104,14 +104,17 @@ def kernels_support_cache(stack: Stack) -> Iterator[Violation]:
 @rule(
     "bodies-hold-audio",
     "An engine's maximum body size must be at least its maximum audio file size.",
-    remedy=f"raise {BODY}, or lower {CLIP}",
+    remedy=f"raise {BODY_SIZE_VARIABLE}, or lower {CLIP_SIZE_VARIABLE}",
     source="voice_blueprint/engines/published/tables/vllm.json, which has both with their defaults",
 )
-def bodies_hold_audio(stack: Stack) -> Iterator[Violation]:
+def check_bodies_hold_audio(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         variables, release = engine.container.environment, engine.table.environment
-        if CLIP in variables and BODY in release:
-            clip, body = int(variables[CLIP]) * MIB, int(variables.get(BODY) or str(release[BODY]))
+        if CLIP_SIZE_VARIABLE in variables and BODY_SIZE_VARIABLE in release:
+            clip, body = (
+                int(variables[CLIP_SIZE_VARIABLE]) * MIB,
+                int(variables.get(BODY_SIZE_VARIABLE) or str(release[BODY_SIZE_VARIABLE])),
+            )
             if body < clip:
                 yield Violation(
                     engine.pod.urn, f"{engine.name} accepts audio files of {clip} bytes, but bodies of only {body}"
@@ -124,11 +127,13 @@ def bodies_hold_audio(stack: Stack) -> Iterator[Violation]:
     remedy="route audio, WebSockets and `location /` directly to the decode engine",
     source="voice_blueprint/engines/launch/pd_router.py",
 )
-def audio_bypasses_pd_router(stack: Stack) -> Iterator[Violation]:
-    other = {each.path for each in published("vllm").endpoints if "audio" in each.path or each.method == "WEBSOCKET"}
-    for resource in stack.of(":ConfigMap"):
+def check_audio_bypasses_pd_router(stack: Stack) -> Iterator[Violation]:
+    other = {
+        each.path for each in published_table("vllm").endpoints if "audio" in each.path or each.method == "WEBSOCKET"
+    }
+    for resource in stack.find_all(":ConfigMap"):
         for name, text in resource.props["data"].texts().items():
-            routed_paths = set(_LOCATION.findall(text))
+            routed_paths = set(_ROUTED_LOCATION.findall(text))
             for path in sorted(routed_paths & (other | {"/"})):
                 yield Violation(resource.urn, f"{resource.name}, {name}: {path} is routed to the P/D router")
 
@@ -139,10 +144,10 @@ def audio_bypasses_pd_router(stack: Stack) -> Iterator[Violation]:
     remedy="lower --gpu-memory-utilization of an engine, or gpu_memory_utilization of a stage",
     source="https://docs.vllm.ai/en/stable/configuration/engine_args (two instances on one GPU take 0.5 each)",
 )
-def engines_share_gpus(stack: Stack) -> Iterator[Violation]:
+def check_engines_share_gpus(stack: Stack) -> Iterator[Violation]:
     fractions: dict[tuple[str, int], list[tuple[str, float]]] = defaultdict(list)
     for engine in engines(stack):
-        for gpu, share in _shares(stack, engine):
+        for gpu, share in _gpu_memory_fractions(stack, engine):
             fractions[engine.pod.urn, gpu].append((engine.name, share))
     for (urn, gpu), parts in fractions.items():
         total = round(sum(share for _, share in parts), 4)
@@ -151,9 +156,9 @@ def engines_share_gpus(stack: Stack) -> Iterator[Violation]:
             yield Violation(urn, f"{total:.0%} of the memory of GPU {gpu} is allocated: {fractions_text}")
 
 
-def _shares(stack: Stack, engine: Engine) -> Iterator[tuple[int, float]]:
+def _gpu_memory_fractions(stack: Stack, engine: Engine) -> Iterator[tuple[int, float]]:
     """Yield the fraction of each GPU's memory that an engine, or each stage of vLLM-Omni, uses."""
-    stages = list(deployed(stack, engine)["stages"])
+    stages = list(deploy_config(stack, engine)["stages"])
     for stage in stages:
         for device in stage["devices"].text.split(","):
             if device.isdecimal() and int(device) < len(engine.pod_gpus):
@@ -162,7 +167,7 @@ def _shares(stack: Stack, engine: Engine) -> Iterator[tuple[int, float]]:
         yield from ((gpu, engine.memory_share) for gpu in engine.pod_gpus)
 
 
-def deployed(stack: Stack, engine: Engine) -> Value:
+def deploy_config(stack: Stack, engine: Engine) -> Value:
     """Return the content of vLLM-Omni's deploy file, which is part of a ConfigMap."""
     path = engine.flags.get("--deploy-config", "")
     return Value(yaml.safe_load(mounted_text(stack, engine.pod, engine.container, path)))
@@ -175,8 +180,8 @@ def deployed(stack: Stack, engine: Engine) -> Value:
     source="https://learn.microsoft.com/azure/aks/reduce-latency-ppg, "
     "https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview",
 )
-def placement_group_fits(stack: Stack) -> Iterator[Violation]:
-    for profile in profiles(stack):
+def check_placement_group_fits(stack: Stack) -> Iterator[Violation]:
+    for profile in pool_profiles(stack):
         if not profile.props["proximityPlacementGroupID"].text:
             continue
         zones = [zone.text for zone in profile.props["availabilityZones"]]

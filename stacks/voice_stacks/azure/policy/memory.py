@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from voice_blueprint.engines.sizing.host import SHARED_MEMORY_GIB_PER_GPU
 from voice_stacks.azure.policy.engines import engines
-from voice_stacks.azure.policy.pods import bytes_text, pods
-from voice_stacks.azure.policy.quantities import QuantityError, amount, gib, quantity
+from voice_stacks.azure.policy.pods import format_gib, pods
+from voice_stacks.azure.policy.quantities import QuantityError, parse_amount, parse_gib, parse_quantity
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule
 from voice_stacks.azure.policy.values import Value
 
@@ -18,12 +18,12 @@ QUANTITY_MAPS = ("limits", "requests", "hard", "default", "defaultRequest", "cap
     remedy="write it as the API server does: 400Gi, 500m",
     source="https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity",
 )
-def quantities_parse(stack: Stack) -> Iterator[Violation]:
+def check_quantities_parse(stack: Stack) -> Iterator[Violation]:
     for resource in stack.resources:
         if resource.type.startswith("kubernetes:"):
-            for path, value in _quantities(resource):
+            for path, value in _find_quantities(resource):
                 try:
-                    quantity(value.text)
+                    parse_quantity(value.text)
                 except QuantityError as error:
                     yield Violation(resource.urn, f"{path}: {error}")
 
@@ -34,13 +34,13 @@ def quantities_parse(stack: Stack) -> Iterator[Violation]:
     remedy="set limits that are at least the requests",
     source="https://kubernetes.io/docs/concepts/configuration/manage-resources-containers",
 )
-def requests_below_limits(stack: Stack) -> Iterator[Violation]:
+def check_requests_below_limits(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.containers:
             resources = container.value["resources"]
             for kind, request in resources["requests"].texts().items():
                 limit = resources["limits"][kind].text
-                if limit and amount(request) > amount(limit):
+                if limit and parse_amount(request) > parse_amount(limit):
                     yield Violation(
                         pod.urn, f"{pod.name}/{container.name} requests {kind} {request}; its limit is {limit}"
                     )
@@ -56,7 +56,7 @@ def requests_below_limits(stack: Stack) -> Iterator[Violation]:
     remedy="mount an emptyDir with medium: Memory at /dev/shm",
     source="https://docs.vllm.ai/en/stable/deployment/k8s.html",
 )
-def shared_memory_is_enough(stack: Stack) -> Iterator[Violation]:
+def check_shared_memory_is_enough(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         required_gib = SHARED_MEMORY_GIB_PER_GPU * max(1, engine.tensor_parallel)
         actual_gib = engine.pod.shared_memory_gib(engine.container)
@@ -67,7 +67,7 @@ def shared_memory_is_enough(stack: Stack) -> Iterator[Violation]:
         elif actual_gib < required_gib:
             yield Violation(
                 engine.pod.urn,
-                f"{engine.name} has {bytes_text(actual_gib)} of /dev/shm and requires {required_gib:g} GiB",
+                f"{engine.name} has {format_gib(actual_gib)} of /dev/shm and requires {required_gib:g} GiB",
             )
 
 
@@ -77,23 +77,23 @@ def shared_memory_is_enough(stack: Stack) -> Iterator[Violation]:
     remedy="lower sizeLimit, or raise the containers' limits",
     source="https://kubernetes.io/docs/concepts/storage/volumes#emptydir",
 )
-def volumes_fit_pods(stack: Stack) -> Iterator[Violation]:
+def check_volumes_fit_pods(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for volume in pod.spec["volumes"]:
             source = volume["emptyDir"]
-            size = gib(source["sizeLimit"].text)
+            size = parse_gib(source["sizeLimit"].text)
             if source["medium"].text == "Memory" and size > pod.memory_gib:
                 yield Violation(
                     pod.urn,
-                    f"{pod.name}: volume {volume['name'].text} in memory has {bytes_text(size)}; the pod's memory "
-                    f"limit is {bytes_text(pod.memory_gib)}",
+                    f"{pod.name}: volume {volume['name'].text} in memory has {format_gib(size)}; the pod's memory "
+                    f"limit is {format_gib(pod.memory_gib)}",
                 )
 
 
-def _quantities(resource: Resource) -> Iterator[tuple[str, Value]]:
+def _find_quantities(resource: Resource) -> Iterator[tuple[str, Value]]:
     for path, value in resource.props.walk():
         key = path.rpartition(".")[2]
         if key in QUANTITY_MAPS:
-            yield from ((f"{path}.{kind}", item) for kind, item in value.items() if not item.unknown)
-        elif key == "sizeLimit" and not value.unknown:
+            yield from ((f"{path}.{kind}", item) for kind, item in value.items() if not item.is_unknown)
+        elif key == "sizeLimit" and not value.is_unknown:
             yield path, value

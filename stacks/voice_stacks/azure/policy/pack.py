@@ -54,7 +54,7 @@ from voice_stacks.azure.policy.cluster import cluster_for
 from voice_stacks.azure.policy.rules import Resource, Rule, Stack, Violation
 from voice_stacks.azure.policy.values import Value
 
-MODULES = (
+RULE_MODULES = (
     cloud,
     foundations,
     placement,
@@ -83,12 +83,12 @@ MODULES = (
 
 
 @functools.lru_cache(maxsize=1024)
-def _read(serialized: bytes) -> dict[str, Any]:
+def _deserialize(serialized: bytes) -> dict[str, Any]:
     return deserialize_properties(MessageToDict(Struct.FromString(serialized)))
 
 
-def _properties(struct: Struct) -> dict[str, Any]:
-    return _read(struct.SerializeToString(deterministic=True))
+def _deserialize_struct(struct: Struct) -> dict[str, Any]:
+    return _deserialize(struct.SerializeToString(deterministic=True))
 
 
 def _return_unchanged(value: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _return_unchanged(value: dict[str, Any]) -> dict[str, Any]:
 # pulumi-policy parses all resources again for each policy, and wraps them in proxies that raise an error for unknown
 # values, which takes most of a preview's time. Here, each is parsed once; rules use the known values.
 vars(pulumi_policy.policy).update(
-    json_format=SimpleNamespace(MessageToDict=_properties),
+    json_format=SimpleNamespace(MessageToDict=_deserialize_struct),
     deserialize_properties=_return_unchanged,
     unknown_checking_proxy=_return_unchanged,
 )
@@ -109,7 +109,7 @@ def rule_for(check: Check) -> Rule:
 
     def examine(stack: Stack) -> Iterator[Violation]:
         urns = {resource.urn for resource in stack.resources}
-        for violation in check.judge(cluster_for(stack)) if check.judge else ():
+        for violation in check.check_cluster(cluster_for(stack)) if check.check_cluster else ():
             if (urn := str(violation.location[0])) in urns:
                 yield Violation(urn, f"{violation.message}; {violation.remedy}")
 
@@ -117,12 +117,12 @@ def rule_for(check: Check) -> Rule:
 
 
 RULES = (
-    *(value for module in MODULES for value in vars(module).values() if isinstance(value, Rule)),
-    *(rule_for(check) for check in CHECKS if check.judge),
+    *(value for module in RULE_MODULES for value in vars(module).values() if isinstance(value, Rule)),
+    *(rule_for(check) for check in CHECKS if check.check_cluster),
 )
 """All rules in the order of reporting: first errors that only a program can cause, then errors of the file."""
 
-ACCEPTABLE = {check.id for check in CHECKS if check.judge and check.acceptable}
+ACCEPTABLE_RULES = {check.id for check in CHECKS if check.check_cluster and check.acceptable}
 """Names of the rules whose findings a deployment file may accept."""
 DEPLOYMENT_KEY = ":deployment"
 """Suffix of the configuration key with the deployment file, in both projects."""
@@ -135,19 +135,19 @@ def policies(folder: Path = Path(__file__).parent) -> list[Policy]:
         folder: Folder of the pack. Relative paths in the configuration of a project, whose folder is next to the
             pack, are resolved in this folder.
     """
-    deployment = configured_deployment(folder)
+    deployment = load_configured_deployment(folder)
     accepted = {check.id for check in deployment.accepted_checks} if deployment else set()
     return [
-        (_on_stack if rule.requires_stack else _on_resource)(
+        (_stack_policy if rule.requires_stack else _resource_policy)(
             rule,
-            EnforcementLevel.ADVISORY if rule.name in accepted & ACCEPTABLE else EnforcementLevel.MANDATORY,
+            EnforcementLevel.ADVISORY if rule.name in accepted & ACCEPTABLE_RULES else EnforcementLevel.MANDATORY,
             deployment,
         )
         for rule in RULES
     ]
 
 
-def configured_deployment(folder: Path = Path(__file__).parent) -> Deployment | None:
+def load_configured_deployment(folder: Path = Path(__file__).parent) -> Deployment | None:
     """Load the deployment file of the stack's configuration.
 
     Return ``None`` if the configuration contains no file.
@@ -160,26 +160,26 @@ def configured_deployment(folder: Path = Path(__file__).parent) -> Deployment | 
     return voice_blueprint.load((folder / configured_files[0]).resolve()) if configured_files else None
 
 
-def _on_resource(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:
+def _resource_policy(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         resource = Resource(args.urn, args.resource_type, args.name, Value(args.props))
         for result in rule.examine(Stack((resource,), deployment)):
-            report(_text(rule, result.message), None)
+            report(_report_text(rule, result.message), None)
 
     return ResourceValidationPolicy(
         rule.name, rule.about, validate, level, remediation_steps=rule.remedy, url=rule.source
     )
 
 
-def _on_stack(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:
+def _stack_policy(rule: Rule, level: EnforcementLevel, deployment: Deployment | None) -> Policy:
     def validate(args: StackValidationArgs, report: ReportViolation) -> None:
-        for result in rule.examine(Stack(_resources(args), deployment)):
-            report(_text(rule, result.message), result.urn)
+        for result in rule.examine(Stack(_read_resources(args), deployment)):
+            report(_report_text(rule, result.message), result.urn)
 
     return StackValidationPolicy(rule.name, rule.about, validate, level, remediation_steps=rule.remedy, url=rule.source)
 
 
-def _resources(args: StackValidationArgs) -> tuple[Resource, ...]:
+def _read_resources(args: StackValidationArgs) -> tuple[Resource, ...]:
     return tuple(
         Resource(
             resource.urn,
@@ -192,5 +192,5 @@ def _resources(args: StackValidationArgs) -> tuple[Resource, ...]:
     )
 
 
-def _text(rule: Rule, message: str) -> str:
+def _report_text(rule: Rule, message: str) -> str:
     return f"{message}; {rule.remedy}" if rule.remedy else message

@@ -15,7 +15,7 @@ from voice_stacks.azure.policy.rules import Stack, Violation, stack_rule
     remedy="pulumi config set deployment FILE",
     source="https://www.pulumi.com/docs/iac/concepts/config",
 )
-def deployment_is_known(stack: Stack) -> Iterator[Violation]:
+def check_deployment_is_known(stack: Stack) -> Iterator[Violation]:
     first = next((pod for pod in pods(stack) if pod.gpus), None)
     if first and not pools(stack):
         yield Violation(
@@ -29,7 +29,7 @@ def deployment_is_known(stack: Stack) -> Iterator[Violation]:
     remedy="select a pool of the deployment file with the label voice-serve/pool",
     source="https://learn.microsoft.com/azure/aks/use-labels",
 )
-def pool_is_known(stack: Stack) -> Iterator[Violation]:
+def check_pool_is_known(stack: Stack) -> Iterator[Violation]:
     pools_by_name = pools(stack)
     for pod in pods(stack):
         if pools_by_name and pod.gpus and pod.pool not in pools_by_name:
@@ -47,7 +47,7 @@ def pool_is_known(stack: Stack) -> Iterator[Violation]:
     remedy="add the toleration, or select another pool",
     source="https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration",
 )
-def taints_are_tolerated(stack: Stack) -> Iterator[Violation]:
+def check_taints_are_tolerated(stack: Stack) -> Iterator[Violation]:
     for pod, pool in pods_with_pools(stack):
         for taint in pool.taints:
             if taint.rpartition(":")[2] != "PreferNoSchedule" and not tolerates(pod, taint):
@@ -60,11 +60,11 @@ def taints_are_tolerated(stack: Stack) -> Iterator[Violation]:
     remedy="set --tensor-parallel-size, CUDA_VISIBLE_DEVICES and the pod's nvidia.com/gpu to matching values",
     source="https://docs.vllm.ai/en/stable/serving/parallelism_scaling.html",
 )
-def engine_has_its_gpus(stack: Stack) -> Iterator[Violation]:
+def check_engine_has_its_gpus(stack: Stack) -> Iterator[Violation]:
     engines_by_gpu: dict[str, list[Engine]] = defaultdict(list)
     for engine in engines(stack):
         engines_by_gpu[engine.pod.urn].append(engine)
-        width, gpu_request, visible_count = engine.tensor_parallel, engine.container.gpus, len(engine.visible)
+        width, gpu_request, visible_count = engine.tensor_parallel, engine.container.gpus, len(engine.visible_gpus)
         if not gpu_request and not visible_count:
             yield Violation(engine.pod.urn, f"{engine.name} has neither a GPU limit nor CUDA_VISIBLE_DEVICES")
         if gpu_request and gpu_request != width:
@@ -73,7 +73,7 @@ def engine_has_its_gpus(stack: Stack) -> Iterator[Violation]:
             )
         if visible_count and visible_count < width:
             yield Violation(
-                engine.pod.urn, f"{engine.name} uses GPUs {engine.visible}, but its tensor parallelism is {width}"
+                engine.pod.urn, f"{engine.name} uses GPUs {engine.visible_gpus}, but its tensor parallelism is {width}"
             )
     for urn, members in engines_by_gpu.items():
         pod = members[0].pod
@@ -88,7 +88,7 @@ def engine_has_its_gpus(stack: Stack) -> Iterator[Violation]:
     remedy="select a pool of the deployment file, and add the toleration",
     source="https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node",
 )
-def pods_have_a_pool(stack: Stack) -> Iterator[Violation]:
+def check_pods_have_a_pool(stack: Stack) -> Iterator[Violation]:
     pools_by_name = {pool.name: pool for pool in cluster_for(stack).pools}
     for pod in pods(stack) if pools_by_name else ():
         if pod.pool and pod.pool not in pools_by_name:

@@ -5,11 +5,11 @@ from functools import cached_property, lru_cache
 
 from voice_blueprint.azure.contract import GPU_RESOURCE
 from voice_blueprint.azure.names import POOL_LABEL
-from voice_stacks.azure.policy.quantities import GIB, amount, gib
+from voice_stacks.azure.policy.quantities import GIB, parse_amount, parse_gib
 from voice_stacks.azure.policy.rules import Resource, Stack
 from voice_stacks.azure.policy.values import Value
 
-TEMPLATES = {
+TEMPLATE_PATHS = {
     "apps/v1:Deployment": ("spec", "template"),
     "apps/v1:StatefulSet": ("spec", "template"),
     "apps/v1:DaemonSet": ("spec", "template"),
@@ -19,8 +19,8 @@ TEMPLATES = {
     "core/v1:Pod": (),
 }
 """Path of the pod template in each kind of workload."""
-REPLICATED = ("apps/v1:Deployment", "apps/v1:StatefulSet")
-SHARED_MEMORY = "/dev/shm"  # noqa: S108  a mount of a pod
+REPLICATED_TYPES = ("apps/v1:Deployment", "apps/v1:StatefulSet")
+SHARED_MEMORY_DIR = "/dev/shm"  # noqa: S108  a mount of a pod
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class Container:
         return {mount["mountPath"].text: mount["name"].text for mount in self.value["volumeMounts"]}
 
     @property
-    def grace_s(self) -> float:
+    def pre_stop_s(self) -> float:
         """Time in seconds for which the preStop hook delays SIGTERM."""
-        hook = self.value.at("lifecycle", "preStop")
-        return hook.at("sleep", "seconds").number or 0
+        hook = self.value.get("lifecycle", "preStop")
+        return hook.get("sleep", "seconds").number or 0
 
     def option(self, flag: str) -> str:
         """Return the value of a flag in the command, or an empty string."""
@@ -72,20 +72,22 @@ class Container:
 
     @property
     def gpus(self) -> int:
-        return int(amount(self.limit(GPU_RESOURCE)))
+        return int(parse_amount(self.limit(GPU_RESOURCE)))
 
     @property
     def memory_gib(self) -> float:
         """Memory limit in GiB."""
-        return gib(self.limit("memory"))
+        return parse_gib(self.limit("memory"))
 
     @property
     def pinned_cpus(self) -> int | None:
         """CPUs that the static CPU manager pins: whole CPUs of a container whose requests equal its limits."""
         resources = self.value["resources"]
         limits, requests = resources["limits"].texts(), resources["requests"].texts() or resources["limits"].texts()
-        cpus = amount(limits.get("cpu", ""))
-        guaranteed = all(amount(limits.get(kind, "")) == amount(requests.get(kind, "")) for kind in ("cpu", "memory"))
+        cpus = parse_amount(limits.get("cpu", ""))
+        guaranteed = all(
+            parse_amount(limits.get(kind, "")) == parse_amount(requests.get(kind, "")) for kind in ("cpu", "memory")
+        )
         return int(cpus) if guaranteed and cpus and cpus == int(cpus) else None
 
 
@@ -107,11 +109,11 @@ class Pod:
 
     @property
     def name(self) -> str:
-        return self.resource.props.at("metadata", "name").text or self.resource.name
+        return self.resource.props.get("metadata", "name").text or self.resource.name
 
     @property
     def namespace(self) -> str:
-        return self.resource.props.at("metadata", "namespace").text
+        return self.resource.props.get("metadata", "namespace").text
 
     @property
     def spec(self) -> Value:
@@ -120,74 +122,74 @@ class Pod:
 
     @property
     def labels(self) -> dict[str, str]:
-        return self.template.at("metadata", "labels").texts()
+        return self.template.get("metadata", "labels").texts()
 
     @property
     def pool(self) -> str:
         """Name of the selected pool, or an empty string."""
-        return self.spec.at("nodeSelector", POOL_LABEL).text
+        return self.spec.get("nodeSelector", POOL_LABEL).text
 
     @cached_property
-    def running(self) -> list[Container]:
+    def running_containers(self) -> list[Container]:
         """Containers that run at the same time: sidecars and main containers."""
         sidecars = [entry for entry in self.spec["initContainers"] if entry["restartPolicy"].text == "Always"]
         return [Container(entry) for entry in [*sidecars, *self.spec["containers"]]]
 
     @cached_property
-    def starting(self) -> list[Container]:
+    def init_containers(self) -> list[Container]:
         """Init containers that exit before the others start."""
         entries = self.spec["initContainers"]
         return [Container(entry) for entry in entries if entry["restartPolicy"].text != "Always"]
 
     @property
     def containers(self) -> list[Container]:
-        return [*self.starting, *self.running]
+        return [*self.init_containers, *self.running_containers]
 
     @property
     def gpus(self) -> int:
-        return sum(container.gpus for container in self.running)
+        return sum(container.gpus for container in self.running_containers)
 
     @property
     def memory_gib(self) -> float:
         """Memory of one pod in GiB. Shared memory counts as memory of the containers."""
-        return sum(container.memory_gib for container in self.running)
+        return sum(container.memory_gib for container in self.running_containers)
 
     @property
     def cpus(self) -> float:
-        requests = (container.value.at("resources", "requests", "cpu").text for container in self.running)
-        return float(sum(amount(text) for text in requests))
+        requests = (container.value.get("resources", "requests", "cpu").text for container in self.running_containers)
+        return float(sum(parse_amount(text) for text in requests))
 
     def volume(self, name: str) -> Value:
         return next((volume for volume in self.spec["volumes"] if volume["name"].text == name), Value())
 
     def shared_memory_gib(self, container: Container) -> float | None:
         """Return the size of a container's ``/dev/shm``; ``None`` for the runtime's default of 64 MiB."""
-        source = self.volume(container.mounts.get(SHARED_MEMORY, ""))["emptyDir"]
-        if source.missing or source["medium"].text != "Memory":
+        source = self.volume(container.mounts.get(SHARED_MEMORY_DIR, ""))["emptyDir"]
+        if source.is_missing or source["medium"].text != "Memory":
             return None
         # Without a limit, it may fill the container's memory.
-        return gib(source["sizeLimit"].text) or container.memory_gib
+        return parse_gib(source["sizeLimit"].text) or container.memory_gib
 
 
 @lru_cache(maxsize=1)
 def pods(stack: Stack) -> tuple[Pod, ...]:
     """Return the pods of a stack or of one resource."""
     return tuple(
-        Pod(resource, resource.props.at(*TEMPLATES[kind]))
+        Pod(resource, resource.props.get(*TEMPLATE_PATHS[kind]))
         for resource in stack.resources
-        if (kind := resource.type.removeprefix("kubernetes:")) != resource.type and kind in TEMPLATES
+        if (kind := resource.type.removeprefix("kubernetes:")) != resource.type and kind in TEMPLATE_PATHS
     )
 
 
 def mounted_text(stack: Stack, pod: Pod, container: Container, path: str) -> str:
     """Return the content of a file that a ConfigMap mounts in a container, or an empty string."""
     mount = next((each for each in container.value["volumeMounts"] if each["mountPath"].text == path), Value())
-    source = pod.volume(mount["name"].text).at("configMap", "name").text
-    files = (each.props for each in stack.of(":ConfigMap") if each.props.at("metadata", "name").text == source)
-    return next(files, Value()).at("data", mount["subPath"].text).text
+    source = pod.volume(mount["name"].text).get("configMap", "name").text
+    files = (each.props for each in stack.find_all(":ConfigMap") if each.props.get("metadata", "name").text == source)
+    return next(files, Value()).get("data", mount["subPath"].text).text
 
 
-def bytes_text(value: float) -> str:
+def format_gib(value: float) -> str:
     """Format an amount in GiB as MiB or GiB."""
     return f"{value * GIB / 2**20:.0f} MiB" if value < 1 else f"{value:.0f} GiB"
 

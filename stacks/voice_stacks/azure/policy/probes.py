@@ -7,17 +7,17 @@ from voice_blueprint.contract.environment import DRAIN_TIMEOUT_S
 from voice_blueprint.contract.session_api import HEALTH_PATH
 from voice_stacks.azure.policy.drains import abort_reason, drain_times
 from voice_stacks.azure.policy.engines import engines
-from voice_stacks.azure.policy.pods import REPLICATED, Pod, pods
+from voice_stacks.azure.policy.pods import REPLICATED_TYPES, Pod, pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 DEFAULT_GRACE_S = 30
 """Default grace period of Kubernetes."""
-MIN_HUNG_S = 60
-STOP_S = 15
+MIN_DETECTION_S = 60
+MIN_STOP_MARGIN_S = 15
 """Time between the end of a program's own drain and SIGKILL, in which remaining connections are closed and sidecars
 stop."""
-CALLED = {str(port.number) for port in (ENGINE_HTTP, ROUTER_HTTP)}
+REQUEST_PORTS = {str(port.number) for port in (ENGINE_HTTP, ROUTER_HTTP)}
 """Ports that receive requests."""
 VOLUME_SOURCES = (
     (("configMap", "name"), "ConfigMap"),
@@ -32,7 +32,7 @@ VOLUME_SOURCES = (
     remedy="use /health for the startup probe, and requests for the others",
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
-def engines_have_probes(stack: Stack) -> Iterator[Violation]:
+def check_engines_have_probes(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             if not engine.container.value[probe]:
@@ -45,10 +45,12 @@ def engines_have_probes(stack: Stack) -> Iterator[Violation]:
     remedy="add one to the container that serves callers",
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
-def replicated_pods_have_readiness_probes(stack: Stack) -> Iterator[Violation]:
+def check_replicated_pods_have_readiness_probes(stack: Stack) -> Iterator[Violation]:
     for pod in _replicated_pods(stack):
-        serving = [c for c in pod.running if {p["containerPort"].text for p in c.value["ports"]} & CALLED]
-        if not any(container.value["readinessProbe"] for container in serving or pod.running):
+        serving = [
+            c for c in pod.running_containers if {p["containerPort"].text for p in c.value["ports"]} & REQUEST_PORTS
+        ]
+        if not any(container.value["readinessProbe"] for container in serving or pod.running_containers):
             yield Violation(
                 pod.urn,
                 f"the containers of {pod.name} that serve callers have no readiness probe: they get traffic while "
@@ -60,10 +62,10 @@ def replicated_pods_have_readiness_probes(stack: Stack) -> Iterator[Violation]:
     "grace-exceeds-drain",
     "Engines and caller tiers must have time to finish in-flight work before they are killed.",
     remedy="raise terminationGracePeriodSeconds above the preStop hook and the drain time (--shutdown-timeout, "
-    f"{DRAIN_TIMEOUT_S.name}) together, with {STOP_S} s to spare",
+    f"{DRAIN_TIMEOUT_S.name}) together, with {MIN_STOP_MARGIN_S} s to spare",
     source="https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle#pod-termination",
 )
-def grace_exceeds_drain(stack: Stack) -> Iterator[Violation]:
+def check_grace_exceeds_drain(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         before, drain = drain_times(engine)
         grace = _grace_s(engine.pod)
@@ -74,25 +76,26 @@ def grace_exceeds_drain(stack: Stack) -> Iterator[Violation]:
                 engine.pod.urn, f"{engine.name} drains for {before:g} + {drain:g} s, but is killed after {grace:g} s"
             )
     for pod in pods(stack):
-        for container in pod.running:
+        for container in pod.running_containers:
             text, grace = container.environment.get(DRAIN_TIMEOUT_S.name, ""), _grace_s(pod)
-            if text.isdecimal() and container.grace_s + int(text) + STOP_S > grace:
+            if text.isdecimal() and container.pre_stop_s + int(text) + MIN_STOP_MARGIN_S > grace:
                 yield Violation(
                     pod.urn,
-                    f"{pod.name}/{container.name} drains for {container.grace_s:g} + {text} s and stops within "
-                    f"{STOP_S} s, but is killed after {grace:g} s",
+                    f"{pod.name}/{container.name} drains for {container.pre_stop_s:g} + {text} s and stops within "
+                    f"{MIN_STOP_MARGIN_S} s, but is killed after {grace:g} s",
                 )
 
 
 @rule(
     "callers-are-not-left-to-a-hung-program",
     "Programs that drain callers must have a liveness probe that tolerates slow responses under load.",
-    remedy=f"use an endpoint that the program serves until it exits, and a failure time of at least {MIN_HUNG_S} s",
+    remedy="use an endpoint that the program serves until it exits, and a failure time of at least "
+    f"{MIN_DETECTION_S} s",
     source="https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
-def callers_are_drained(stack: Stack) -> Iterator[Violation]:
+def check_callers_are_drained(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
-        for container in pod.running:
+        for container in pod.running_containers:
             if DRAIN_TIMEOUT_S.name not in container.environment:
                 continue
             name, probe = f"{pod.name}/{container.name}", container.value["livenessProbe"]
@@ -100,13 +103,13 @@ def callers_are_drained(stack: Stack) -> Iterator[Violation]:
                 yield Violation(pod.urn, f"{name} has no livenessProbe: it is not restarted if it hangs")
                 continue
             detection_s = (probe["periodSeconds"].number or 10) * (probe["failureThreshold"].number or 3)
-            if detection_s < MIN_HUNG_S:
+            if detection_s < MIN_DETECTION_S:
                 yield Violation(
                     pod.urn,
                     f"{name} is restarted after {detection_s:g} s without a response, which can also occur under load",
                 )
             unready = container.value["readinessProbe"]
-            if probe["httpGet"] and probe.at("httpGet", "path").text == HEALTH_PATH and _fails_while_draining(unready):
+            if probe["httpGet"] and probe.get("httpGet", "path").text == HEALTH_PATH and _fails_while_draining(unready):
                 yield Violation(
                     pod.urn,
                     f"livenessProbe of {name} uses {HEALTH_PATH}, which fails while it drains or waits for its store",
@@ -119,8 +122,8 @@ def callers_are_drained(stack: Stack) -> Iterator[Violation]:
     remedy="add a PodDisruptionBudget with maxUnavailable: 1",
     source="https://kubernetes.io/docs/tasks/run-application/configure-pdb",
 )
-def replicated_pods_have_budgets(stack: Stack) -> Iterator[Violation]:
-    budgets = list(stack.of("policy/v1:PodDisruptionBudget"))
+def check_replicated_pods_have_budgets(stack: Stack) -> Iterator[Violation]:
+    budgets = list(stack.find_all("policy/v1:PodDisruptionBudget"))
     for budget in budgets:
         spec = budget.props["spec"]
         if spec["maxUnavailable"].text in {"0", "0%"} or spec["minAvailable"].text == "100%":
@@ -136,14 +139,14 @@ def replicated_pods_have_budgets(stack: Stack) -> Iterator[Violation]:
     remedy="set scaleTargetRef to a workload of the same namespace",
     source="https://keda.sh/docs/latest/concepts/scaling-deployments",
 )
-def scaling_has_a_target(stack: Stack) -> Iterator[Violation]:
+def check_scaling_has_a_target(stack: Stack) -> Iterator[Violation]:
     existing = {(pod.resource.type.rpartition(":")[2], pod.namespace, pod.name) for pod in pods(stack)}
     scaler: dict[tuple[str, str, str], str] = {}
-    for scaled in stack.of(":ScaledObject"):
-        spec, namespace = scaled.props["spec"], scaled.props.at("metadata", "namespace").text
+    for scaled in stack.find_all(":ScaledObject"):
+        spec, namespace = scaled.props["spec"], scaled.props.get("metadata", "namespace").text
         target = spec["scaleTargetRef"]
         kind, name = target["kind"].text or "Deployment", target["name"]
-        if not name.unknown and (kind, namespace, name.text) not in existing:
+        if not name.is_unknown and (kind, namespace, name.text) not in existing:
             yield Violation(
                 scaled.urn, f"ScaledObject {scaled.name} scales {kind} {namespace}/{name.text}, which does not exist"
             )
@@ -166,16 +169,16 @@ def scaling_has_a_target(stack: Stack) -> Iterator[Violation]:
     remedy="use the labels of the pod template",
     source="https://kubernetes.io/docs/concepts/overview/working-with-objects/labels",
 )
-def selectors_match_pods(stack: Stack) -> Iterator[Violation]:
+def check_selectors_match_pods(stack: Stack) -> Iterator[Violation]:
     existing = pods(stack)
     for pod in existing:
-        desired = pod.resource.props.at("spec", "selector", "matchLabels").texts()
+        desired = pod.resource.props.get("spec", "selector", "matchLabels").texts()
         if not desired.items() <= pod.labels.items():
             yield Violation(pod.urn, f"{pod.name} selects {desired}; its pods have {pod.labels}")
-    for service in stack.of("core/v1:Service"):
-        if service.props.at("spec", "selector") and not any(_selects_pod(service, pod) for pod in existing):
+    for service in stack.find_all("core/v1:Service"):
+        if service.props.get("spec", "selector") and not any(_selects_pod(service, pod) for pod in existing):
             yield Violation(service.urn, f"service {service.name} selects no pod of the stack")
-    for budget in stack.of("policy/v1:PodDisruptionBudget"):
+    for budget in stack.find_all("policy/v1:PodDisruptionBudget"):
         if not any(_selects_pod(budget, pod, "matchLabels") for pod in existing):
             yield Violation(budget.urn, f"budget {budget.name} selects no pod of the stack")
 
@@ -186,7 +189,7 @@ def selectors_match_pods(stack: Stack) -> Iterator[Violation]:
     remedy="create it in the same stack, or correct the name",
     source="https://kubernetes.io/docs/concepts/storage/volumes",
 )
-def references_resolve(stack: Stack) -> Iterator[Violation]:
+def check_references_resolve(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         names = {volume["name"].text for volume in pod.spec["volumes"]}
         for container in pod.containers:
@@ -197,9 +200,9 @@ def references_resolve(stack: Stack) -> Iterator[Violation]:
                         f"{pod.name}/{container.name} mounts {name} at {path}, which is not a volume of the pod",
                     )
         desired = [("ServiceAccount", pod.spec["serviceAccountName"])]
-        desired += [(kind, volume.at(*path)) for volume in pod.spec["volumes"] for path, kind in VOLUME_SOURCES]
+        desired += [(kind, volume.get(*path)) for volume in pod.spec["volumes"] for path, kind in VOLUME_SOURCES]
         for kind, name_value in desired:
-            if name_value.text and not _resource_exists(stack, kind, pod.namespace, name_value.text):
+            if name_value.text and not _has_resource(stack, kind, pod.namespace, name_value.text):
                 yield Violation(
                     pod.urn, f"{pod.name} requires {kind} {name_value.text}, which does not exist in {pod.namespace}"
                 )
@@ -212,21 +215,21 @@ def _grace_s(pod: Pod) -> float:
 
 def _fails_while_draining(readiness: Value) -> bool:
     """Return True if readiness depends on the program's health path and its HTTP status."""
-    return readiness.at("httpGet", "path").text == HEALTH_PATH
+    return readiness.get("httpGet", "path").text == HEALTH_PATH
 
 
 def _replicated_pods(stack: Stack) -> Iterator[Pod]:
-    return (pod for pod in pods(stack) if pod.resource.type.endswith(REPLICATED))
+    return (pod for pod in pods(stack) if pod.resource.type.endswith(REPLICATED_TYPES))
 
 
 def _selects_pod(resource: Resource, pod: Pod, *inner: str) -> bool:
-    labels = resource.props.at("spec", "selector", *inner).texts()
-    same_namespace = resource.props.at("metadata", "namespace").text == pod.namespace
+    labels = resource.props.get("spec", "selector", *inner).texts()
+    same_namespace = resource.props.get("metadata", "namespace").text == pod.namespace
     return same_namespace and bool(labels) and labels.items() <= pod.labels.items()
 
 
-def _resource_exists(stack: Stack, kind: str, namespace: str, name: str) -> bool:
+def _has_resource(stack: Stack, kind: str, namespace: str, name: str) -> bool:
     return any(
-        (r.props.at("metadata", "namespace").text, r.props.at("metadata", "name").text or r.name) == (namespace, name)
-        for r in stack.of(f":{kind}")
+        (r.props.get("metadata", "namespace").text, r.props.get("metadata", "name").text or r.name) == (namespace, name)
+        for r in stack.find_all(f":{kind}")
     )

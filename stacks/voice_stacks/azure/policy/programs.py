@@ -16,11 +16,11 @@ from voice_blueprint.contract.network import (
     Port,
 )
 from voice_stacks.azure.policy.pods import Pod, pods
-from voice_stacks.azure.policy.rollouts import allowance_s
+from voice_stacks.azure.policy.rollouts import failure_allowance_s
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
-PORTS: Mapping[str, Port] = {
+CONTRACT_PORTS: Mapping[str, Port] = {
     told.RTP_PORT.name: RTP,
     told.CHUNK_PORT.name: CHUNK,
     told.MEDIA_PORT.name: GATEWAY_MEDIA,
@@ -45,12 +45,12 @@ PROBE_DOCS = "https://kubernetes.io/docs/concepts/configuration/liveness-readine
     remedy="use the port of voice_blueprint.contract.network",
     source="voice_blueprint/contract/network.py",
 )
-def programs_use_contract_ports(stack: Stack) -> Iterator[Violation]:
+def check_programs_use_contract_ports(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         component = pod.labels.get(COMPONENT_LABEL, "")
-        for container in pod.running:
+        for container in pod.running_containers:
             for name, value in container.environment.items():
-                port = PORTS.get(name) or COMPONENT_PORTS.get(name, {}).get(component)
+                port = CONTRACT_PORTS.get(name) or COMPONENT_PORTS.get(name, {}).get(component)
                 if port and value != str(port.number):
                     yield Violation(
                         pod.urn, f"{pod.name}/{container.name} has {name} {value}; the contract's port is {port.number}"
@@ -63,20 +63,20 @@ def programs_use_contract_ports(stack: Stack) -> Iterator[Violation]:
     remedy="use names in edge.domain of the deployment file",
     source="constructs/voice_constructs/azure/kubernetes/programs.py",
 )
-def programs_use_edge_names(stack: Stack) -> Iterator[Violation]:
+def check_programs_use_edge_names(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
     if azure is None or azure.callers is None:
         return
     domain = azure.callers.edge.domain.name
     for pod in pods(stack):
-        for container in pod.running:
+        for container in pod.running_containers:
             for name, first in ((told.MEDIA_HOST.name, "media"), ("VOICE_RTP_HOST", "rtp")):
                 value = container.environment.get(name, f"{first}.{domain}")
                 if value != f"{first}.{domain}":
                     yield Violation(
                         pod.urn, f"{pod.name}/{container.name} sends callers to {value}, not {first}.{domain}"
                     )
-    for edge in stack.of(":ApplicationGateway"):
+    for edge in stack.find_all(":ApplicationGateway"):
         for listener in edge.props["httpListeners"]:
             host = listener["hostName"]
             if host.text and host.text.partition(".")[2] != domain:
@@ -89,11 +89,11 @@ def programs_use_edge_names(stack: Stack) -> Iterator[Violation]:
     remedy="lower periodSeconds, failureThreshold or timeoutSeconds of the readiness probe",
     source=PROBE_DOCS,
 )
-def failed_pods_become_unready(stack: Stack) -> Iterator[Violation]:
+def check_failed_pods_become_unready(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
-        for container in pod.running:
+        for container in pod.running_containers:
             probe = container.value["readinessProbe"]
-            unready_s = allowance_s(probe) - (probe["initialDelaySeconds"].number or 0)
+            unready_s = failure_allowance_s(probe) - (probe["initialDelaySeconds"].number or 0)
             if probe and unready_s > MAX_UNREADY_S:
                 yield Violation(
                     pod.urn, f"{pod.name}/{container.name} gets traffic for {unready_s:g} s after its failure"
@@ -106,14 +106,14 @@ def failed_pods_become_unready(stack: Stack) -> Iterator[Violation]:
     remedy="use the labels of the pod template",
     source="https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints",
 )
-def spreads_select_their_pods(stack: Stack) -> Iterator[Violation]:
+def check_spreads_select_their_pods(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
-        anti_affinity = pod.spec.at("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+        anti_affinity = pod.spec.get("affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
         for each in (*pod.spec["topologySpreadConstraints"], *anti_affinity):
-            yield from _mismatches(pod, each)
+            yield from _spread_violations(pod, each)
 
 
-def _mismatches(pod: Pod, constraint: Value) -> Iterator[Violation]:
-    labels = constraint.at("labelSelector", "matchLabels").texts()
+def _spread_violations(pod: Pod, constraint: Value) -> Iterator[Violation]:
+    labels = constraint.get("labelSelector", "matchLabels").texts()
     if not labels or not labels.items() <= pod.labels.items():
         yield Violation(pod.urn, f"{pod.name} is spread by {labels or 'no labels'}, which its pods do not have")

@@ -15,11 +15,11 @@ _TOKEN = re.compile(
         |(?P<sign>=~|!~|!=|==|>=|<=|[-+*/^%(){},<>=]))""",
     re.VERBOSE,
 )
-_LEVELS = (("or",), ("and", "unless"), ("==", "!=", ">", "<", ">=", "<="), ("+", "-"), ("*", "/", "%"))
+_PRECEDENCE_LEVELS = (("or",), ("and", "unless"), ("==", "!=", ">", "<", ">=", "<="), ("+", "-"), ("*", "/", "%"))
 """Binary operators in ascending order of precedence."""
-COMPARISONS = frozenset(_LEVELS[2])
+COMPARISONS = frozenset(_PRECEDENCE_LEVELS[2])
 _AGGREGATIONS = frozenset({"sum", "max", "min", "avg", "count", "group", "stddev", "topk", "bottomk", "quantile"})
-_MATCHING = ("on", "ignoring", "group_left", "group_right", "bool")
+_VECTOR_MATCHING_KEYWORDS = ("on", "ignoring", "group_left", "group_right", "bool")
 
 
 class PromqlError(ValueError):
@@ -59,7 +59,7 @@ class Selector:
 
 
 @dataclass(frozen=True)
-class Call:
+class FunctionCall:
     """A function or an aggregation."""
 
     name: str
@@ -67,7 +67,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Binary:
+class BinaryOperation:
     """Two expressions and the operator between them."""
 
     operator: str
@@ -75,7 +75,7 @@ class Binary:
     right: "Expression"
 
 
-Expression = Number | Selector | Call | Binary
+Expression = Number | Selector | FunctionCall | BinaryOperation
 
 
 def parse(text: str) -> Expression:
@@ -85,48 +85,48 @@ def parse(text: str) -> Expression:
         PromqlError: The text is not an expression.
     """
     parser = _Parser(text)
-    result = parser.binary(0)
+    result = parser.parse_binary(0)
     if parser.kind:
         raise PromqlError(f'"{text}": unexpected {parser.text}')
     return result
 
 
-def selectors(expression: Expression) -> Iterator[Selector]:
+def find_selectors(expression: Expression) -> Iterator[Selector]:
     """Yield the series that an expression reads."""
     match expression:
         case Selector():
             yield expression
-        case Call():
+        case FunctionCall():
             for argument in expression.arguments:
-                yield from selectors(argument)
-        case Binary():
-            yield from selectors(expression.left)
-            yield from selectors(expression.right)
+                yield from find_selectors(argument)
+        case BinaryOperation():
+            yield from find_selectors(expression.left)
+            yield from find_selectors(expression.right)
 
 
 class _Parser:
     def __init__(self, source: str) -> None:
-        self._source, self._at = source, 0
+        self._source, self._position = source, 0
         self.kind, self.text = "", ""
         self._advance()
 
-    def binary(self, level: int) -> Expression:
-        if level == len(_LEVELS):
+    def parse_binary(self, level: int) -> Expression:
+        if level == len(_PRECEDENCE_LEVELS):
             return self._parse_unary()
-        left = self.binary(level + 1)
-        while self.text in _LEVELS[level] and self.kind in {"sign", "name"}:
+        left = self.parse_binary(level + 1)
+        while self.text in _PRECEDENCE_LEVELS[level] and self.kind in {"sign", "name"}:
             operator = self._next_token()
-            while self.text in _MATCHING:
+            while self.text in _VECTOR_MATCHING_KEYWORDS:
                 self._next_token()
                 if self.text == "(":
-                    self._labels()
-            left = Binary(operator, left, self.binary(level + 1))
+                    self._skip_labels()
+            left = BinaryOperation(operator, left, self.parse_binary(level + 1))
         return left
 
     def _parse_unary(self) -> Expression:
         if self.text == "-":
             self._next_token()
-            return Binary("-", Number(0), self._parse_unary())
+            return BinaryOperation("-", Number(0), self._parse_unary())
         result = self._parse_primary()
         while self.kind == "range":
             self._next_token()
@@ -137,7 +137,7 @@ class _Parser:
             return Number(float(self._next_token()))
         if self.text == "(":
             self._expect("(")
-            result = self.binary(0)
+            result = self.parse_binary(0)
             self._expect(")")
             return result
         if self.kind != "name":
@@ -145,16 +145,16 @@ class _Parser:
         name = self._next_token()
         if name in _AGGREGATIONS and self.text in {"by", "without"}:
             self._next_token()
-            self._labels()
+            self._skip_labels()
         if self.text == "(":
-            return self._call(name)
-        return Selector(name, self._matchers())
+            return self._parse_call(name)
+        return Selector(name, self._parse_matchers())
 
-    def _call(self, name: str) -> Call:
+    def _parse_call(self, name: str) -> FunctionCall:
         self._expect("(")
         arguments: list[Expression] = []
         while self.text != ")":
-            arguments.append(self.binary(0))
+            arguments.append(self.parse_binary(0))
             if self.text == ",":
                 self._next_token()
             elif self.text != ")":
@@ -162,10 +162,10 @@ class _Parser:
         self._expect(")")
         if name in _AGGREGATIONS and self.text in {"by", "without"}:
             self._next_token()
-            self._labels()
-        return Call(name, tuple(arguments))
+            self._skip_labels()
+        return FunctionCall(name, tuple(arguments))
 
-    def _matchers(self) -> tuple[Matcher, ...]:
+    def _parse_matchers(self) -> tuple[Matcher, ...]:
         results: list[Matcher] = []
         if self.text != "{":
             return ()
@@ -178,7 +178,7 @@ class _Parser:
         self._expect("}")
         return tuple(results)
 
-    def _labels(self) -> None:
+    def _skip_labels(self) -> None:
         self._expect("(")
         while self.text != ")":
             self._next_token()
@@ -197,12 +197,12 @@ class _Parser:
         self._advance()
 
     def _advance(self) -> None:
-        if not self._source[self._at :].strip():
+        if not self._source[self._position :].strip():
             self.kind, self.text = "", ""
             return
-        match = _TOKEN.match(self._source, self._at)
+        match = _TOKEN.match(self._source, self._position)
         if match is None:
-            raise PromqlError(f'"{self._source}" is not valid PromQL at {self._source[self._at :].strip()}')
-        self._at = match.end()
+            raise PromqlError(f'"{self._source}" is not valid PromQL at {self._source[self._position :].strip()}')
+        self._position = match.end()
         self.kind = match.lastgroup or ""
         self.text = match[self.kind]

@@ -8,8 +8,8 @@ from decimal import Decimal
 
 GIB = 2**30
 
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(.*)", re.DOTALL)
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
 
@@ -18,7 +18,7 @@ class QuantityError(ValueError):
     """Text that the API server rejects as a quantity."""
 
 
-def quantity(text: str) -> Decimal:
+def parse_quantity(text: str) -> Decimal:
     """Return the numeric value of a quantity.
 
     Raises:
@@ -27,10 +27,10 @@ def quantity(text: str) -> Decimal:
     match = _NUMBER.fullmatch(text)
     if match:
         number, suffix = Decimal(match[1]), match[2]
-        if suffix in _DECIMAL:
-            return number.scaleb(_DECIMAL[suffix])
-        if suffix in _BINARY:
-            return number * (1 << _BINARY[suffix])
+        if suffix in _DECIMAL_SUFFIXES:
+            return number.scaleb(_DECIMAL_SUFFIXES[suffix])
+        if suffix in _BINARY_SUFFIXES:
+            return number * (1 << _BINARY_SUFFIXES[suffix])
         if exponent := _EXPONENT.fullmatch(suffix):
             return number.scaleb(int(exponent[1]))
     raise QuantityError(f'"{text}" is no quantity{_suggestion(text)}')
@@ -44,14 +44,14 @@ def _suggestion(text: str) -> str:
     return "; write a number with Ki, Mi, Gi or Ti, or m for thousandths"
 
 
-def gib(text: str) -> float:
+def parse_gib(text: str) -> float:
     """Return a quantity of bytes in GiB, or 0 if it is empty or invalid. Another rule reports invalid quantities."""
-    return float(amount(text)) / GIB
+    return float(parse_amount(text)) / GIB
 
 
-def amount(text: str) -> Decimal:
+def parse_amount(text: str) -> Decimal:
     """Return the numeric value of a quantity, or 0 if it is empty or invalid."""
     try:
-        return quantity(text) if text else Decimal(0)
+        return parse_quantity(text) if text else Decimal(0)
     except QuantityError:
         return Decimal(0)

@@ -9,15 +9,15 @@ from voice_blueprint.azure.names import ClusterOutput
 from voice_stacks.azure.policy.pods import Container, Pod, pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
-from voice_stacks.azure.policy.wiring import listening
-from voice_stacks.azure.policy.workload_identities import outputs
+from voice_stacks.azure.policy.wiring import listening_ports
+from voice_stacks.azure.policy.workload_identities import cluster_outputs
 
 SYSTEM_NAMESPACES = ("kube-system", "default")
 LOOPBACK = ("127.0.0.1", "localhost")
-URL = re.compile(r"https?://[^\s\"'<>,;{}]+")
-OWN_PATHS = re.compile(r"/(?:etc|opt)/voice/[\w./-]+")
+URL_PATTERN = re.compile(r"https?://[^\s\"'<>,;{}]+")
+FILE_PATH_PATTERN = re.compile(r"/(?:etc|opt)/voice/[\w./-]+")
 """Paths of files that only a volume provides, since images contain none there."""
-OBJECTS = "https://kubernetes.io/docs/concepts/configuration"
+OBJECT_DOCS = "https://kubernetes.io/docs/concepts/configuration"
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Reference:
     """
 
     urn: str
-    of: str
+    owner: str
     kind: str
     namespace: str | None
     name: Value
@@ -41,9 +41,9 @@ class Reference:
     "names-resolve",
     "Objects and keys that resources refer to must exist: storage classes, config maps, secrets, accounts.",
     remedy="create it in the same stack, or correct the name",
-    source=OBJECTS,
+    source=OBJECT_DOCS,
 )
-def names_resolve(stack: Stack) -> Iterator[Violation]:
+def check_names_resolve(stack: Stack) -> Iterator[Violation]:
     for each in (*_pod_references(stack), *_other_references(stack)):
         if not each.name.text:
             continue
@@ -51,11 +51,11 @@ def names_resolve(stack: Stack) -> Iterator[Violation]:
         if target is None:
             location = f" in {each.namespace}" if each.namespace else ""
             yield Violation(
-                each.urn, f"{each.of} requires {each.kind} {each.name.text}, which does not exist{location}"
+                each.urn, f"{each.owner} requires {each.kind} {each.name.text}, which does not exist{location}"
             )
-        elif each.key and each.key not in _keys(target):
+        elif each.key and each.key not in _data_keys(target):
             yield Violation(
-                each.urn, f"{each.of} requires {each.key} of {each.kind} {each.name.text}, which has no such key"
+                each.urn, f"{each.owner} requires {each.key} of {each.kind} {each.name.text}, which has no such key"
             )
 
 
@@ -74,27 +74,27 @@ def _reference(pod: Pod, kind: str, name: Value, key: str = "") -> Reference:
 
 
 def _volume_references(pod: Pod, volume: Value) -> Iterator[Reference]:
-    yield _reference(pod, "Secret", volume.at("secret", "secretName"))
-    claim = volume.at("ephemeral", "volumeClaimTemplate", "spec")
+    yield _reference(pod, "Secret", volume.get("secret", "secretName"))
+    claim = volume.get("ephemeral", "volumeClaimTemplate", "spec")
     yield Reference(pod.urn, pod.name, "StorageClass", None, claim["storageClassName"])
-    for item in volume.at("configMap", "items"):
-        yield _reference(pod, "ConfigMap", volume.at("configMap", "name"), item["key"].text)
-    for source in volume.at("projected", "sources"):
-        yield _reference(pod, "ConfigMap", source.at("configMap", "name"))
-        yield _reference(pod, "Secret", source.at("secret", "name"))
+    for item in volume.get("configMap", "items"):
+        yield _reference(pod, "ConfigMap", volume.get("configMap", "name"), item["key"].text)
+    for source in volume.get("projected", "sources"):
+        yield _reference(pod, "ConfigMap", source.get("configMap", "name"))
+        yield _reference(pod, "Secret", source.get("secret", "name"))
 
 
 def _container_references(pod: Pod, container: Container) -> Iterator[Reference]:
     for variable in container.value["env"]:
         for field, kind in (("secretKeyRef", "Secret"), ("configMapKeyRef", "ConfigMap")):
-            source = variable.at("valueFrom", field)
+            source = variable.get("valueFrom", field)
             yield _reference(pod, kind, source["name"], source["key"].text)
     for source in container.value["envFrom"]:
-        yield _reference(pod, "ConfigMap", source.at("configMapRef", "name"))
-        yield _reference(pod, "Secret", source.at("secretRef", "name"))
+        yield _reference(pod, "ConfigMap", source.get("configMapRef", "name"))
+        yield _reference(pod, "Secret", source.get("secretRef", "name"))
     for mount in container.value["volumeMounts"]:
         if mount["subPath"].text:
-            name = pod.volume(mount["name"].text).at("configMap", "name")
+            name = pod.volume(mount["name"].text).get("configMap", "name")
             yield _reference(pod, "ConfigMap", name, mount["subPath"].text)
 
 
@@ -102,7 +102,7 @@ def _other_references(stack: Stack) -> Iterator[Reference]:
     for resource in stack.resources:
         if not resource.type.startswith("kubernetes:"):
             continue
-        name, namespace = resource.name, resource.props.at("metadata", "namespace")
+        name, namespace = resource.name, resource.props.get("metadata", "namespace")
         if namespace.text and namespace.text not in SYSTEM_NAMESPACES:
             yield Reference(resource.urn, name, "Namespace", None, namespace)
         spec, inside = resource.props["spec"], namespace.text
@@ -117,9 +117,9 @@ def _other_references(stack: Stack) -> Iterator[Reference]:
             yield Reference(
                 resource.urn,
                 name,
-                resource.props.at("roleRef", "kind").text,
+                resource.props.get("roleRef", "kind").text,
                 inside,
-                resource.props.at("roleRef", "name"),
+                resource.props.get("roleRef", "name"),
             )
             for subject in resource.props["subjects"]:
                 yield Reference(
@@ -128,26 +128,26 @@ def _other_references(stack: Stack) -> Iterator[Reference]:
 
 
 def _find_target(stack: Stack, reference: Reference) -> Resource | None:
-    for resource in stack.of(f":{reference.kind}"):
+    for resource in stack.find_all(f":{reference.kind}"):
         metadata = resource.props["metadata"]
         same_namespace = reference.namespace in {None, metadata["namespace"].text}
         if same_namespace and (metadata["name"].text or resource.name) == reference.name.text:
             return resource
     if reference.kind == "Secret":
         # The CSI driver creates it while a pod mounts its class.
-        for resource in stack.of(":SecretProviderClass"):
-            secret_names = {each["secretName"].text for each in resource.props.at("spec", "secretObjects")}
+        for resource in stack.find_all(":SecretProviderClass"):
+            secret_names = {each["secretName"].text for each in resource.props.get("spec", "secretObjects")}
             if (
                 reference.name.text in secret_names
-                and resource.props.at("metadata", "namespace").text == reference.namespace
+                and resource.props.get("metadata", "namespace").text == reference.namespace
             ):
                 return resource
     return None
 
 
-def _keys(resource: Resource) -> set[str]:
+def _data_keys(resource: Resource) -> set[str]:
     if resource.type.endswith(":SecretProviderClass"):
-        objects = resource.props.at("spec", "secretObjects")
+        objects = resource.props.get("spec", "secretObjects")
         return {entry["key"].text for each in objects for entry in each["data"]}
     return {key for part in ("data", "binaryData") for key, _ in resource.props[part].items()}
 
@@ -158,19 +158,19 @@ def _keys(resource: Resource) -> set[str]:
     remedy="mount the class as a CSI volume, and list the object under parameters.objects",
     source="https://secrets-store-csi-driver.sigs.k8s.io/topics/sync-as-kubernetes-secret",
 )
-def secrets_are_mounted(stack: Stack) -> Iterator[Violation]:
-    classes = {r.props.at("metadata", "name").text: r for r in stack.of(":SecretProviderClass")}
+def check_secrets_are_mounted(stack: Stack) -> Iterator[Violation]:
+    classes = {r.props.get("metadata", "name").text: r for r in stack.find_all(":SecretProviderClass")}
     for resource in classes.values():
-        fetched = resource.props.at("spec", "parameters", "objects").text
-        for each in resource.props.at("spec", "secretObjects"):
+        fetched = resource.props.get("spec", "parameters", "objects").text
+        for each in resource.props.get("spec", "secretObjects"):
             for entry in each["data"]:
                 if fetched and entry["objectName"].text not in fetched:
                     yield Violation(
                         resource.urn, f"{resource.name} syncs {entry['objectName'].text}, which it never fetches"
                     )
         vault, vault_name = (
-            outputs(stack)[ClusterOutput.VAULT_NAME],
-            resource.props.at("spec", "parameters", "keyvaultName"),
+            cluster_outputs(stack)[ClusterOutput.VAULT_NAME],
+            resource.props.get("spec", "parameters", "keyvaultName"),
         )
         if vault.text and vault_name.text and vault_name.text != vault.text:
             yield Violation(
@@ -178,13 +178,13 @@ def secrets_are_mounted(stack: Stack) -> Iterator[Violation]:
             )
     for pod in pods(stack):
         yield from _unfetched_files(pod, classes)
-        mounted = {v.at("csi", "volumeAttributes", "secretProviderClass").text for v in pod.spec["volumes"]}
+        mounted = {v.get("csi", "volumeAttributes", "secretProviderClass").text for v in pod.spec["volumes"]}
         synced_secrets = {each["secretName"].text for name in mounted & set(classes)
-                   for each in classes[name].props.at("spec", "secretObjects")}  # fmt: skip
-        synced = {each["secretName"].text for r in classes.values() for each in r.props.at("spec", "secretObjects")}
+                   for each in classes[name].props.get("spec", "secretObjects")}  # fmt: skip
+        synced = {each["secretName"].text for r in classes.values() for each in r.props.get("spec", "secretObjects")}
         for container in pod.containers:
             for variable in container.value["env"]:
-                name = variable.at("valueFrom", "secretKeyRef", "name").text
+                name = variable.get("valueFrom", "secretKeyRef", "name").text
                 if name in synced - synced_secrets:
                     yield Violation(
                         pod.urn,
@@ -199,8 +199,8 @@ def _unfetched_files(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Viol
         for path in container.environment.values():
             folder, _, file = path.rpartition("/")
             volume = pod.volume(container.mounts.get(folder, ""))
-            resource = classes.get(volume.at("csi", "volumeAttributes", "secretProviderClass").text)
-            fetched = resource.props.at("spec", "parameters", "objects").text if resource else ""
+            resource = classes.get(volume.get("csi", "volumeAttributes", "secretProviderClass").text)
+            fetched = resource.props.get("spec", "parameters", "objects").text if resource else ""
             if fetched and not re.search(rf"objectName: {re.escape(file)}\s", fetched):
                 yield Violation(
                     pod.urn,
@@ -214,10 +214,10 @@ def _unfetched_files(pod: Pod, classes: Mapping[str, Resource]) -> Iterator[Viol
     remedy="mount the config map, with the last part of the path as a key",
     source="https://kubernetes.io/docs/tasks/configure-pod-container/configure-pod-configmap",
 )
-def files_are_mounted(stack: Stack) -> Iterator[Violation]:
+def check_files_are_mounted(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.containers:
-            paths = {path for part in container.argv for path in OWN_PATHS.findall(part)}
+            paths = {path for part in container.argv for path in FILE_PATH_PATTERN.findall(part)}
             paths |= {v for k, v in container.environment.items() if k.endswith("_FILE") and v.startswith("/")}
             for path in sorted(paths):
                 label = f"{pod.name}/{container.name} reads {path}"
@@ -226,9 +226,9 @@ def files_are_mounted(stack: Stack) -> Iterator[Violation]:
                     yield Violation(pod.urn, f"{label}, which is not on a volume")
                     continue
                 mount = max(containing_mounts, key=len)
-                name = pod.volume(container.mounts[mount]).at("configMap", "name").text
-                files = {key for r in stack.of(":ConfigMap") if r.props.at("metadata", "name").text == name
-                         for key in _keys(r)}  # fmt: skip
+                name = pod.volume(container.mounts[mount]).get("configMap", "name").text
+                files = {key for r in stack.find_all(":ConfigMap") if r.props.get("metadata", "name").text == name
+                         for key in _data_keys(r)}  # fmt: skip
                 if files and path != mount and path.removeprefix(mount).strip("/") not in files:
                     yield Violation(pod.urn, f"{label}; config map {name} contains {', '.join(sorted(files))}")
 
@@ -239,12 +239,12 @@ def files_are_mounted(stack: Stack) -> Iterator[Violation]:
     remedy="use the name, namespace and port of a service",
     source="https://kubernetes.io/docs/concepts/services-networking/dns-pod-service",
 )
-def urls_lead_to_services(stack: Stack) -> Iterator[Violation]:
+def check_urls_lead_to_services(stack: Stack) -> Iterator[Violation]:
     namespaces = {pod.namespace for pod in pods(stack)}
     for pod in pods(stack):
-        ports = set().union(*map(listening, pod.containers)) if pod.containers else set()
+        ports = set().union(*map(listening_ports, pod.containers)) if pod.containers else set()
         for container in pod.containers:
-            for url in _urls(container):
+            for url in _find_urls(container):
                 parts, label = urlsplit(url), f"{pod.name}/{container.name} uses {url}"
                 port = str(parts.port or (443 if parts.scheme == "https" else 80))
                 host, _, namespace = (parts.hostname or "").partition(".")
@@ -253,22 +253,22 @@ def urls_lead_to_services(stack: Stack) -> Iterator[Violation]:
                     if ports and port not in ports:
                         yield Violation(pod.urn, f"{label}; no container of its pod listens on port {port}")
                 elif not namespace or namespace in namespaces:
-                    yield from _service(stack, pod, label, (host, namespace or pod.namespace, port))
+                    yield from _service_violations(stack, pod, label, (host, namespace or pod.namespace, port))
 
 
-def _urls(container: Container) -> Iterator[str]:
+def _find_urls(container: Container) -> Iterator[str]:
     for text in (*container.argv, *container.environment.values()):
-        yield from URL.findall(text)
+        yield from URL_PATTERN.findall(text)
 
 
-def _service(stack: Stack, pod: Pod, label: str, expected: tuple[str, str, str]) -> Iterator[Violation]:
+def _service_violations(stack: Stack, pod: Pod, label: str, expected: tuple[str, str, str]) -> Iterator[Violation]:
     host, namespace, port = expected
     results = [
         r
-        for r in stack.of("core/v1:Service")
-        if (r.props.at("metadata", "name").text, r.props.at("metadata", "namespace").text) == (host, namespace)
+        for r in stack.find_all("core/v1:Service")
+        if (r.props.get("metadata", "name").text, r.props.get("metadata", "namespace").text) == (host, namespace)
     ]
     if not results:
         yield Violation(pod.urn, f"{label}; there is no service {host} in {namespace}")
-    elif port not in {each["port"].text for each in results[0].props.at("spec", "ports")}:
+    elif port not in {each["port"].text for each in results[0].props.get("spec", "ports")}:
         yield Violation(pod.urn, f"{label}; service {host} has no port {port}")

@@ -7,14 +7,14 @@ from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.coldstart import BUDGETS, start_seconds
 from voice_stacks.azure.policy.cluster import max_replicas_by_workload
 from voice_stacks.azure.policy.engines import Engine, engines
-from voice_stacks.azure.policy.pods import REPLICATED, Pod, pods
+from voice_stacks.azure.policy.pods import REPLICATED_TYPES, Pod, pods
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
-WEIGHTS_MIB_PER_S = 100
+MIN_WEIGHTS_MIB_PER_S = 100
 """Minimum throughput that Azure Files guarantees for a premium share of any size:
 https://learn.microsoft.com/azure/storage/files/understanding-billing#provisioned-v1-provisioning-detail."""
-READY_S = 60
+MIN_STARTUP_S = 60
 """Minimum start-up timeout of a program without a model."""
 MAX_SCALING_DELAY_S = 120
 """Maximum delay of scaling before it adds a pod. This is our choice: a node and an engine take ten times as long."""
@@ -22,18 +22,18 @@ DEFAULT_PERIOD_S, DEFAULT_FAILURES = 10, 3
 """Probe defaults of Kubernetes."""
 
 
-def allowance_s(probe: Value) -> float:
+def failure_allowance_s(probe: Value) -> float:
     """Return the time in seconds for which a probe may fail before Kubernetes reacts."""
     period, failures = probe["periodSeconds"].number, probe["failureThreshold"].number
     return (probe["initialDelaySeconds"].number or 0) + (period or DEFAULT_PERIOD_S) * (failures or DEFAULT_FAILURES)
 
 
-def start_s(engine: Engine) -> tuple[float, str]:
+def min_start_time(engine: Engine) -> tuple[float, str]:
     """Return the minimum duration of an engine's first start with empty caches, and the reason."""
     repository = engine.container.image.text.partition("@")[0].rpartition("/")[2]
     image = next((each for each in BUDGETS if each.value == repository), None)
     image_pull_s = start_seconds(image, pull=False) if image else 0.0
-    weights = engine.model.weights_gib * 1024 / WEIGHTS_MIB_PER_S if engine.model else 0.0
+    weights = engine.model.weights_gib * 1024 / MIN_WEIGHTS_MIB_PER_S if engine.model else 0.0
     results = (
         image_pull_s + weights,
         f"{image_pull_s:g} s for {image or Image.ASR_VLLM}, and {weights:.0f} s to read its weights",
@@ -49,23 +49,24 @@ def start_s(engine: Engine) -> tuple[float, str]:
     source="voice_blueprint/engines/launch/coldstart.yaml; "
     "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes",
 )
-def starts_fit_probes(stack: Stack) -> Iterator[Violation]:
+def check_starts_fit_probes(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         probe = engine.container.value["startupProbe"]
-        needs, reason = start_s(engine)
-        if probe and allowance_s(probe) < needs:
+        needs, reason = min_start_time(engine)
+        if probe and failure_allowance_s(probe) < needs:
             yield Violation(
                 engine.pod.urn,
-                f"{engine.name} is restarted after {allowance_s(probe):g} s; a first start takes {needs:.0f} s: "
-                f"{reason}",
+                f"{engine.name} is restarted after {failure_allowance_s(probe):g} s; a first start takes {needs:.0f} "
+                f"s: {reason}",
             )
     for pod in pods(stack):
-        for container in pod.running:
+        for container in pod.running_containers:
             probe = container.value["startupProbe"]
-            if probe and allowance_s(probe) < READY_S:
+            if probe and failure_allowance_s(probe) < MIN_STARTUP_S:
                 yield Violation(
                     pod.urn,
-                    f"{pod.name}/{container.name} has {allowance_s(probe):g} s to start; it requires {READY_S} s",
+                    f"{pod.name}/{container.name} has {failure_allowance_s(probe):g} s to start; it requires "
+                    f"{MIN_STARTUP_S} s",
                 )
 
 
@@ -75,20 +76,20 @@ def starts_fit_probes(stack: Stack) -> Iterator[Violation]:
     remedy="use RollingUpdate with maxUnavailable below the minimum number of replicas, or with maxSurge",
     source="https://kubernetes.io/docs/concepts/workloads/controllers/deployment#strategy",
 )
-def rollouts_keep_replicas(stack: Stack) -> Iterator[Violation]:
+def check_rollouts_keep_replicas(stack: Stack) -> Iterator[Violation]:
     min_replicas_all = min_replicas_by_workload(stack)
     for pod in pods(stack):
-        if not pod.resource.type.endswith(REPLICATED):
+        if not pod.resource.type.endswith(REPLICATED_TYPES):
             continue
-        strategy, min_replicas = pod.resource.props.at("spec", "strategy"), min_replicas_all[pod.namespace, pod.name]
+        strategy, min_replicas = pod.resource.props.get("spec", "strategy"), min_replicas_all[pod.namespace, pod.name]
         if strategy["type"].text == "Recreate":
             yield Violation(
                 pod.urn, f"{pod.name} has strategy Recreate: all of its replicas stop before the first new one"
             )
             continue
         rolling = strategy["rollingUpdate"]
-        unavailable = _part(rolling["maxUnavailable"], min_replicas, default="25%", up=False)
-        surge_pods = _part(rolling["maxSurge"], min_replicas, default="25%", up=True)
+        unavailable = _pod_count(rolling["maxUnavailable"], min_replicas, default="25%", round_up=False)
+        surge_pods = _pod_count(rolling["maxSurge"], min_replicas, default="25%", round_up=True)
         if not unavailable and not surge_pods:
             yield Violation(pod.urn, f"a rollout of {pod.name} may neither add nor stop a pod: it never ends")
         if min_replicas and unavailable >= min_replicas:
@@ -103,11 +104,11 @@ def rollouts_keep_replicas(stack: Stack) -> Iterator[Violation]:
     remedy="set maxUnavailable: 1",
     source="https://kubernetes.io/docs/tasks/run-application/configure-pdb",
 )
-def budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
+def check_budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
     min_replicas_all, max_replicas = min_replicas_by_workload(stack), max_replicas_by_workload(stack)
-    for budget in stack.of(":PodDisruptionBudget"):
-        spec, labels = budget.props["spec"], budget.props.at("spec", "selector", "matchLabels").texts()
-        namespace = budget.props.at("metadata", "namespace").text
+    for budget in stack.find_all(":PodDisruptionBudget"):
+        spec, labels = budget.props["spec"], budget.props.get("spec", "selector", "matchLabels").texts()
+        namespace = budget.props.get("metadata", "namespace").text
         pod_engines = [
             pod for pod in pods(stack) if pod.namespace == namespace and labels and labels.items() <= pod.labels.items()
         ]
@@ -120,8 +121,8 @@ def budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
                 min_replicas_all[pod.namespace, pod.name],
                 max_replicas.get((pod.namespace, pod.name), 1),
             )
-            if not spec["minAvailable"].missing and _part(
-                spec["minAvailable"], min_replicas, default="0", up=True
+            if not spec["minAvailable"].is_missing and _pod_count(
+                spec["minAvailable"], min_replicas, default="0", round_up=True
             ) >= max(min_replicas, 1):
                 yield Violation(
                     budget.urn,
@@ -129,7 +130,7 @@ def budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
                     "cannot be "
                     "drained",
                 )
-            unavailable = _part(spec["maxUnavailable"], all_, default="0", up=True)
+            unavailable = _pod_count(spec["maxUnavailable"], all_, default="0", round_up=True)
             if min_replicas > 1 and unavailable >= min_replicas:
                 yield Violation(
                     budget.urn,
@@ -144,10 +145,10 @@ def budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
     source="https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#configurable-scaling-behavior; "
     "https://keda.sh/docs/latest/reference/scaledobject-spec",
 )
-def scaling_can_grow(stack: Stack) -> Iterator[Violation]:
-    for scaled in stack.of(":ScaledObject"):
+def check_scaling_can_grow(stack: Stack) -> Iterator[Violation]:
+    for scaled in stack.find_all(":ScaledObject"):
         spec = scaled.props["spec"]
-        grows = spec.at("advanced", "horizontalPodAutoscalerConfig", "behavior", "scaleUp")
+        grows = spec.get("advanced", "horizontalPodAutoscalerConfig", "behavior", "scaleUp")
         policies = list(grows["policies"])
         if grows["selectPolicy"].text == "Disabled" or (
             policies and not any(each["value"].number for each in policies)
@@ -156,7 +157,7 @@ def scaling_can_grow(stack: Stack) -> Iterator[Violation]:
         waits = max(grows["stabilizationWindowSeconds"].number or 0, spec["pollingInterval"].number or 30)
         if waits > MAX_SCALING_DELAY_S:
             yield Violation(scaled.urn, f"ScaledObject {scaled.name} only reacts to load after {waits:g} s")
-        low, min_replicas = spec["minReplicaCount"].number or 0, spec.at("fallback", "replicas").number
+        low, min_replicas = spec["minReplicaCount"].number or 0, spec.get("fallback", "replicas").number
         if min_replicas is not None and min_replicas < low:
             yield Violation(
                 scaled.urn, f"ScaledObject {scaled.name} falls back to {min_replicas:g} of {low:g} replicas"
@@ -168,23 +169,23 @@ def min_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:
 
     It is ``minReplicaCount`` of the workload's ScaledObject, or its ``replicas`` if it is not scaled.
     """
-    min_replicas_all = {(pod.namespace, pod.name): _replica_delay(pod) for pod in pods(stack)}
-    for scaled in stack.of(":ScaledObject"):
-        key = (scaled.props.at("metadata", "namespace").text, scaled.props.at("spec", "scaleTargetRef", "name").text)
-        min_replicas_all[key] = int(scaled.props.at("spec", "minReplicaCount").number or 0)
+    min_replicas_all = {(pod.namespace, pod.name): _configured_replicas(pod) for pod in pods(stack)}
+    for scaled in stack.find_all(":ScaledObject"):
+        key = (scaled.props.get("metadata", "namespace").text, scaled.props.get("spec", "scaleTargetRef", "name").text)
+        min_replicas_all[key] = int(scaled.props.get("spec", "minReplicaCount").number or 0)
     return min_replicas_all
 
 
-def _replica_delay(pod: Pod) -> int:
-    replicas = pod.resource.props.at("spec", "replicas").number
+def _configured_replicas(pod: Pod) -> int:
+    replicas = pod.resource.props.get("spec", "replicas").number
     return 1 if replicas is None else int(replicas)
 
 
-def _part(value: Value, of: int, *, default: str, up: bool) -> int:
+def _pod_count(value: Value, total: int, *, default: str, round_up: bool) -> int:
     """Return a number of pods that is configured as a number or a percentage.
 
     Kubernetes rounds the number of added pods up, and the number of unavailable pods down.
     """
     text = value.text or default
-    share = float(text.removesuffix("%")) / 100 * of if text.endswith("%") else float(text)
-    return math.ceil(share) if up else math.floor(share)
+    share = float(text.removesuffix("%")) / 100 * total if text.endswith("%") else float(text)
+    return math.ceil(share) if round_up else math.floor(share)

@@ -11,14 +11,16 @@ from voice_stacks.azure.policy.drains import drain_times
 from voice_stacks.azure.policy.engines import engines
 from voice_stacks.azure.policy.pods import Container, Pod, mounted_text, pods
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
-from voice_stacks.azure.policy.wiring import listening
+from voice_stacks.azure.policy.wiring import listening_ports
 
-_BACKEND = re.compile(r"^backend (\S+)$", re.MULTILINE)
-_USED = re.compile(r"^\s+use_backend (\S+)", re.MULTILINE)
-_BOUND = re.compile(r"^\s+bind \S*?:(\d+)", re.MULTILINE)
-_STOP = re.compile(r"^\s+hard-stop-after (\d+)s", re.MULTILINE)
-_IDLE_TIMEOUT = re.compile(r"^\s+timeout (server|tunnel) (\d+)s", re.MULTILINE)
-_PODS = re.compile(r"^\s+server-template \S+ (?:1-)?(\d+) ([\w-]+)\.([\w-]+)\S*?:(\d+)", re.MULTILINE)
+_BACKEND_PATTERN = re.compile(r"^backend (\S+)$", re.MULTILINE)
+_USED_BACKEND_PATTERN = re.compile(r"^\s+use_backend (\S+)", re.MULTILINE)
+_BOUND_PORT_PATTERN = re.compile(r"^\s+bind \S*?:(\d+)", re.MULTILINE)
+_HARD_STOP_PATTERN = re.compile(r"^\s+hard-stop-after (\d+)s", re.MULTILINE)
+_IDLE_TIMEOUT_PATTERN = re.compile(r"^\s+timeout (server|tunnel) (\d+)s", re.MULTILINE)
+_SERVER_TEMPLATE_PATTERN = re.compile(
+    r"^\s+server-template \S+ (?:1-)?(\d+) ([\w-]+)\.([\w-]+)\S*?:(\d+)", re.MULTILINE
+)
 HAPROXY = "https://docs.haproxy.org/3.2/configuration.html"
 
 
@@ -48,20 +50,20 @@ class Router:
     @property
     def backends(self) -> dict[str, str]:
         """Configuration text of each backend, by name."""
-        parts = _BACKEND.split(self.text)
+        parts = _BACKEND_PATTERN.split(self.text)
         return dict(zip(parts[1::2], parts[2::2], strict=True))
 
     @property
     def routes(self) -> Iterator[Route]:
         for backend, text in self.backends.items():
-            for slots, service, namespace, port in _PODS.findall(text):
+            for slots, service, namespace, port in _SERVER_TEMPLATE_PATTERN.findall(text):
                 yield Route(backend, int(slots), service, namespace, port)
 
 
 def routers(stack: Stack) -> Iterator[Router]:
     """Yield each pod that runs HAProxy, with its parsed configuration."""
     for pod in pods(stack):
-        for container in pod.running:
+        for container in pod.running_containers:
             if text := mounted_text(stack, pod, container, CONFIG_FILE):
                 yield Router(pod, container, text)
 
@@ -72,12 +74,12 @@ def routers(stack: Stack) -> Iterator[Router]:
     remedy="render the configuration from the services of the deployment file",
     source=HAPROXY,
 )
-def routers_find_engines(stack: Stack) -> Iterator[Violation]:
+def check_routers_find_engines(stack: Stack) -> Iterator[Violation]:
     for router in routers(stack):
         urn, name = router.pod.urn, router.pod.name
-        for backend in sorted(set(_USED.findall(router.text)) - set(router.backends)):
+        for backend in sorted(set(_USED_BACKEND_PATTERN.findall(router.text)) - set(router.backends)):
             yield Violation(urn, f"{name} routes to backend {backend}, which does not exist")
-        for port in sorted(set(_BOUND.findall(router.text)) - listening(router.container)):
+        for port in sorted(set(_BOUND_PORT_PATTERN.findall(router.text)) - listening_ports(router.container)):
             yield Violation(urn, f"{name} listens on port {port}, which its pod does not declare")
         routed_pods: set[str] = set()
         for route in router.routes:
@@ -93,7 +95,7 @@ def routers_find_engines(stack: Stack) -> Iterator[Violation]:
 def _backend_pods(stack: Stack, route: Route) -> tuple[list[Pod], str]:
     """Return the pods of a route's service, and a problem of the service or an empty string."""
     desired = (route.service, route.namespace)
-    service = next((each for each in stack.of("core/v1:Service") if _qualified_name(each) == desired), None)
+    service = next((each for each in stack.find_all("core/v1:Service") if _qualified_name(each) == desired), None)
     if service is None:
         return [], f"uses service {route.service} in {route.namespace}, which does not exist"
     spec = service.props["spec"]
@@ -107,7 +109,7 @@ def _backend_pods(stack: Stack, route: Route) -> tuple[list[Pod], str]:
 
 
 def _qualified_name(service: Resource) -> tuple[str, str]:
-    return service.props.at("metadata", "name").text, service.props.at("metadata", "namespace").text
+    return service.props.get("metadata", "name").text, service.props.get("metadata", "namespace").text
 
 
 def _route_problems(stack: Stack, route: Route, backend_pods: list[Pod]) -> Iterator[str]:
@@ -116,7 +118,7 @@ def _route_problems(stack: Stack, route: Route, backend_pods: list[Pod]) -> Iter
     if route.slots < desired:
         yield f"has {route.slots} slots for {desired} pods of {route.service}"
     for pod in backend_pods:
-        if route.port not in set().union(*map(listening, pod.running)):
+        if route.port not in set().union(*map(listening_ports, pod.running_containers)):
             yield f"connects to {pod.name} on port {route.port}, on which it does not listen"
     for engine in engines(stack):
         served = engine.flags.get("--served-model-name", engine.repository)
@@ -130,15 +132,15 @@ def _route_problems(stack: Stack, route: Route, backend_pods: list[Pod]) -> Iter
     remedy="raise hard-stop-after and terminationGracePeriodSeconds above the engines' drain, and the timeouts",
     source=HAPROXY,
 )
-def routers_outlive_engines(stack: Stack) -> Iterator[Violation]:
+def check_routers_outlive_engines(stack: Stack) -> Iterator[Violation]:
     longest = max((drain_times(engine)[1] for engine in engines(stack)), default=0.0)
     for router in routers(stack):
         urn, name = router.pod.urn, router.pod.name
         grace = router.pod.spec["terminationGracePeriodSeconds"].number
-        ends = [30 if grace is None else grace, *(float(text) for text in _STOP.findall(router.text))]
+        ends = [30 if grace is None else grace, *(float(text) for text in _HARD_STOP_PATTERN.findall(router.text))]
         if min(ends) < longest:
             yield Violation(urn, f"{name} stops after {min(ends):g} s; engines drain for {longest:g} s")
-        for kind, text in _IDLE_TIMEOUT.findall(router.text):
+        for kind, text in _IDLE_TIMEOUT_PATTERN.findall(router.text):
             if int(text) < ANSWER_TIMEOUT_S:
                 yield Violation(
                     urn, f"{name}: timeout {kind} {text} s; a complete response may take {ANSWER_TIMEOUT_S} s"

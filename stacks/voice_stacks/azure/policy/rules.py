@@ -16,14 +16,14 @@ class Resource:
     Attributes:
         type: Pulumi's type token, such as ``kubernetes:apps/v1:Deployment``.
         props: Inputs from the program; for a whole stack, merged with the provider's outputs.
-        needs: URNs that each property is computed from.
+        dependencies: URNs that each property is computed from.
     """
 
     urn: str
     type: str
     name: str
     props: Value = field(default_factory=Value)
-    needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dependencies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Stack:
     resources: tuple[Resource, ...]
     deployment: Deployment | None = None
 
-    def of(self, *kinds: str) -> Iterator[Resource]:
+    def find_all(self, *kinds: str) -> Iterator[Resource]:
         """Yield the resources whose type has one of these suffixes, such as ``:AgentPool``."""
         return (resource for resource in self.resources if resource.type.endswith(kinds))
 
@@ -65,7 +65,7 @@ class Violation:
     message: str
 
 
-CheckFunction = Callable[[Stack], Iterator[Violation]]
+RuleFunction = Callable[[Stack], Iterator[Violation]]
 """Function that yields the violations in a stack."""
 
 
@@ -84,11 +84,11 @@ class Rule:
     about: str
     remedy: str
     source: str
-    examine: CheckFunction
+    examine: RuleFunction
     requires_stack: bool = False
 
 
-def rule(name: str, summary: str, *, remedy: str, source: str) -> Callable[[CheckFunction], Rule]:
+def rule(name: str, summary: str, *, remedy: str, source: str) -> Callable[[RuleFunction], Rule]:
     """Return a decorator that makes a rule from a function over one resource.
 
     A violation stops an update before the resource is created.
@@ -96,6 +96,6 @@ def rule(name: str, summary: str, *, remedy: str, source: str) -> Callable[[Chec
     return lambda examine: Rule(name, summary, remedy, source, examine)
 
 
-def stack_rule(name: str, summary: str, *, remedy: str, source: str) -> Callable[[CheckFunction], Rule]:
+def stack_rule(name: str, summary: str, *, remedy: str, source: str) -> Callable[[RuleFunction], Rule]:
     """Return a decorator that makes a rule from a function over all resources and their dependencies."""
     return lambda examine: Rule(name, summary, remedy, source, examine, requires_stack=True)

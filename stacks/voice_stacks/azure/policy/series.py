@@ -19,9 +19,9 @@ from voice_blueprint.azure.metrics import (
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import METRICS, Metric
 from voice_blueprint.engines.launch.dcgm import COUNTERS
-from voice_blueprint.engines.published.release import published
+from voice_blueprint.engines.published.release import published_table
 
-HISTOGRAM = ("_bucket", "_count", "_sum")
+HISTOGRAM_SUFFIXES = ("_bucket", "_count", "_sum")
 
 
 class BadDirection(Enum):
@@ -54,9 +54,9 @@ class Series:
     service: bool = False
 
 
-SHARE = Series(0.5, 0, 1)
+FRACTION = Series(0.5, 0, 1)
 PERCENT = Series(50, 0, 100)
-NONE = Series(0)
+NORMALLY_ZERO = Series(0)
 NEUTRAL = Series(bad_direction=None)
 SECONDS = Series(0.5, 0, 60)
 """Waiting time of a caller, who does not wait longer than a minute. Prometheus cannot report more than the largest
@@ -70,33 +70,33 @@ _CLUSTER_SERIES: Mapping[str, Series] = {
     ClusterMetric.SCALED_MAX: Series(2, bad_direction=None),
     ClusterMetric.NODE: Series(1, 1, 1, bad_direction=BadDirection.DOWN),
     ClusterMetric.NODE_CONDITION: Series(1, 0, 1, bad_direction=BadDirection.DOWN),
-    ClusterMetric.JOB_FAILED: NONE,
-    ClusterMetric.RESTARTS: NONE,
+    ClusterMetric.JOB_FAILED: NORMALLY_ZERO,
+    ClusterMetric.RESTARTS: NORMALLY_ZERO,
 }
 _ENGINE_SERIES: Mapping[str, Series] = {
-    EngineMetric.WAITING: NONE,
-    EngineMetric.KV_USAGE: SHARE,
+    EngineMetric.WAITING: NORMALLY_ZERO,
+    EngineMetric.KV_USAGE: FRACTION,
     EngineMetric.FIRST_TOKEN: SECONDS,
-    EngineMetric.TRANSFERS_FAILED: NONE,
-    SpeechMetric.WAITING: NONE,
+    EngineMetric.TRANSFERS_FAILED: NORMALLY_ZERO,
+    SpeechMetric.WAITING: NORMALLY_ZERO,
     SpeechMetric.FIRST_SOUND: SECONDS,
-    SpeechMetric.FAILED: NONE,
+    SpeechMetric.FAILED: NORMALLY_ZERO,
     SpeechMetric.SUCCEEDED: Series(1, bad_direction=BadDirection.DOWN),
-    CacheMetric.USED: SHARE,
+    CacheMetric.USED: FRACTION,
 }
 _AGENT_SERIES: Mapping[str, Series] = {
     AgentMetric.SLOTS: Series(8, bad_direction=BadDirection.DOWN),
-    AgentMetric.REFUSED: NONE,
+    AgentMetric.REFUSED: NORMALLY_ZERO,
     AgentMetric.TURN: Series(1, 0, 60),
     AgentMetric.BARGE_IN: SECONDS,
     AgentMetric.STAGE: SECONDS,
 }
 _GPU_SERIES: Mapping[str, Series] = {
-    GpuMetric.XID: NONE,
-    GpuMetric.XID_COUNT: NONE,
+    GpuMetric.XID: NORMALLY_ZERO,
+    GpuMetric.XID_COUNT: NORMALLY_ZERO,
     GpuMetric.BUSY: PERCENT,
-    GpuMetric.TENSOR_ACTIVE: SHARE,
-    GpuMetric.MEMORY_ACTIVE: SHARE,
+    GpuMetric.TENSOR_ACTIVE: FRACTION,
+    GpuMetric.MEMORY_ACTIVE: FRACTION,
     GpuMetric.TEMPERATURE: Series(60, 0, 120),
 }
 _AGENT_HISTOGRAMS = (AgentMetric.TURN, AgentMetric.STAGE, AgentMetric.BARGE_IN)
@@ -106,10 +106,10 @@ _AGENT_HISTOGRAMS = (AgentMetric.TURN, AgentMetric.STAGE, AgentMetric.BARGE_IN)
 def engine_series(engine: str) -> Mapping[str, Series]:
     """Return the series that the release of ``vllm``, ``vllm-omni`` or ``lmcache`` publishes, by name."""
     results: dict[str, Series] = {}
-    for metric in published(engine).metrics:
+    for metric in published_table(engine).metrics:
         base_series = _ENGINE_SERIES.get(metric.name, Series())
         series = Series(base_series.healthy, base_series.low, base_series.high, base_series.bad_direction, service=True)
-        for ending in HISTOGRAM if metric.kind == "histogram" else ("",):
+        for ending in HISTOGRAM_SUFFIXES if metric.kind == "histogram" else ("",):
             results[f"{metric.name}{ending}"] = series
     return results
 
@@ -121,12 +121,12 @@ def cluster_series() -> Mapping[str, Series]:
     results |= {CONTAINER_CPU: Series(0.5), START_SECONDS: Series(300)}
     results |= {counter.field: _GPU_SERIES.get(counter.field, Series()) for counter in COUNTERS}
     for agent in AgentMetric:
-        for ending in HISTOGRAM if agent in _AGENT_HISTOGRAMS else ("",):
+        for ending in HISTOGRAM_SUFFIXES if agent in _AGENT_HISTOGRAMS else ("",):
             results[f"{agent}{ending}"] = _AGENT_SERIES.get(agent, Series())
     for metric in METRICS.values():
         timed = metric.publisher is Image.GATEWAY and metric.unit == "Milliseconds"
-        for ending in HISTOGRAM if timed else ("",):
-            results[f"{metric.series}{ending}"] = _image_series(metric)
+        for ending in HISTOGRAM_SUFFIXES if timed else ("",):
+            results[f"{metric.series}{ending}"] = _series_for(metric)
     return results
 
 
@@ -137,7 +137,7 @@ _FRONT_DOOR: Mapping[str, Series] = {
 }
 
 
-def _image_series(metric: Metric) -> Series:
+def _series_for(metric: Metric) -> Series:
     if metric.name in _FRONT_DOOR:
         return _FRONT_DOOR[metric.name]
     direction = BadDirection.DOWN if metric.load == "falls" else BadDirection.UP
@@ -145,8 +145,8 @@ def _image_series(metric: Metric) -> Series:
         return Series(50, 0, 100, direction)
     if metric.unit == "Milliseconds":
         return Series(500, 0, 60_000)
-    if metric.adds or metric.name == "VadStopped":
-        return NONE
+    if metric.is_summable or metric.name == "VadStopped":
+        return NORMALLY_ZERO
     return Series(10 if direction is BadDirection.DOWN else 1, bad_direction=direction)
 
 

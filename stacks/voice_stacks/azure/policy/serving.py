@@ -14,7 +14,7 @@ from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 NIXL_DOCS = "https://docs.vllm.ai/en/stable/features/nixl_connector_usage.html"
 RDMA_TRANSPORTS = frozenset({"rc", "rc_x", "rc_v", "rc_verbs", "rc_mlx5", "dc", "dc_x", "ud", "ud_x", "ib"})
 """UCX transports over InfiniBand verbs."""
-INFINIBAND = ("mlx", "ib", "rocep")
+INFINIBAND_PREFIXES = ("mlx", "ib", "rocep")
 """Prefixes of InfiniBand device names."""
 
 
@@ -24,7 +24,7 @@ INFINIBAND = ("mlx", "ib", "rocep")
     remedy="set kv_role to kv_producer for prefill and kv_consumer for decode",
     source=NIXL_DOCS,
 )
-def nixl_has_producer_and_consumer(stack: Stack) -> Iterator[Violation]:
+def check_nixl_has_producer_and_consumer(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         if engine.nixl_role and engine.nixl_role not in {PREFILL, DECODE}:
             yield Violation(
@@ -39,7 +39,7 @@ def nixl_has_producer_and_consumer(stack: Stack) -> Iterator[Violation]:
     remedy="put both engines into one pod that sees all GPUs of its node",
     source="https://github.com/vllm-project/vllm/pull/55906",
 )
-def prefill_and_decode_share_pod(stack: Stack) -> Iterator[Violation]:
+def check_prefill_and_decode_share_pod(stack: Stack) -> Iterator[Violation]:
     sides: dict[str, list[Engine]] = defaultdict(list)
     for engine in engines(stack):
         if engine.nixl_role in {PREFILL, DECODE}:
@@ -56,10 +56,10 @@ def prefill_and_decode_share_pod(stack: Stack) -> Iterator[Violation]:
                 f"{members[0].name} is {roles.pop()} and its pod has no {other}: {rdma_text}, KV cache would be sent "
                 "over TCP",
             )
-        yield from _pair_differences(members)
+        yield from _pair_violations(members)
 
 
-def _pair_differences(members: list[Engine]) -> Iterator[Violation]:
+def _pair_violations(members: list[Engine]) -> Iterator[Violation]:
     """Yield a violation for each setting that differs between engines that transfer KV cache to each other."""
     for flag in COMMON_FLAGS:
         values = {engine.flags.get(flag, "default") for engine in members}
@@ -76,7 +76,7 @@ def _pair_differences(members: list[Engine]) -> Iterator[Violation]:
     remedy="remove them from UCX_TLS, UCX_NET_DEVICES and the limits, or select an ND size with an r",
     source="https://learn.microsoft.com/azure/virtual-machines/overview-hb-hc",
 )
-def rdma_is_available(stack: Stack) -> Iterator[Violation]:
+def check_rdma_is_available(stack: Stack) -> Iterator[Violation]:
     pools_by_name = pools(stack)
     for pod in pods(stack):
         pool = pools_by_name.get(pod.pool)
@@ -85,9 +85,11 @@ def rdma_is_available(stack: Stack) -> Iterator[Violation]:
         for container in pod.containers:
             environment = container.environment
             transports = RDMA_TRANSPORTS & set(environment.get("UCX_TLS", "").split(","))
-            devices = [d for d in environment.get("UCX_NET_DEVICES", "").split(",") if d.startswith(INFINIBAND)]
+            devices = [
+                d for d in environment.get("UCX_NET_DEVICES", "").split(",") if d.startswith(INFINIBAND_PREFIXES)
+            ]
             devices_limit = [
-                kind for kind in container.value.at("resources", "limits").texts() if kind.startswith("rdma/")
+                kind for kind in container.value.get("resources", "limits").texts() if kind.startswith("rdma/")
             ]
             for rdma_setting in [*sorted(transports), *devices, *devices_limit]:
                 yield Violation(
@@ -101,7 +103,7 @@ def rdma_is_available(stack: Stack) -> Iterator[Violation]:
     remedy="add the model to voice_blueprint/catalog/models.yaml, or correct its name",
     source="voice_blueprint/catalog/models.yaml",
 )
-def model_is_known(stack: Stack) -> Iterator[Violation]:
+def check_model_is_known(stack: Stack) -> Iterator[Violation]:
     for engine in engines(stack):
         if engine.model is None:
             yield Violation(
@@ -115,7 +117,7 @@ def model_is_known(stack: Stack) -> Iterator[Violation]:
     remedy="use the image of the model's engine",
     source="https://docs.vllm.ai/projects/vllm-omni",
 )
-def engines_have_their_image(stack: Stack) -> Iterator[Violation]:
+def check_engines_have_their_image(stack: Stack) -> Iterator[Violation]:
     by_image: dict[str, set[str]] = defaultdict(set)
     for engine in engines(stack):
         kind = "vllm-omni" if engine.is_omni else "vllm"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, ENGINE_HTTP, NAMESPACE, SERVICE_LABEL, Component
 from voice_blueprint.azure.metrics import (
-    POOL_SERIES,
-    ROLE_SERIES,
-    SERVICE_SERIES,
+    POOL_METRIC_LABEL,
+    ROLE_METRIC_LABEL,
+    SERVICE_METRIC_LABEL,
     CellRole,
     ClusterMetric,
     EngineMetric,
@@ -21,20 +21,23 @@ from voice_blueprint.file.model.azure import AggregatedService, Azure, AzureServ
 from voice_blueprint.hosts import CALLER_TIER_IMAGES
 from voice_stacks.azure.policy.cluster import pools_for
 from voice_stacks.azure.policy.pods import Pod, pods
-from voice_stacks.azure.policy.promql import Expression, PromqlError, Selector, parse, selectors
+from voice_stacks.azure.policy.promql import Expression, PromqlError, Selector, find_selectors, parse
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 from voice_stacks.azure.policy.series import engine_series, known_series
 from voice_stacks.azure.policy.values import Value
 
 AGENT_SETTINGS = "ama-metrics-settings-configmap"
-STAGES: Mapping[str, str] = {EngineMetric.RUNNING: SpeechMetric.RUNNING, EngineMetric.WAITING: SpeechMetric.WAITING}
+REQUEST_METRICS: Mapping[str, str] = {
+    EngineMetric.RUNNING: SpeechMetric.RUNNING,
+    EngineMetric.WAITING: SpeechMetric.WAITING,
+}
 """Metrics of vLLM-Omni's stages, and the corresponding metrics of whole requests."""
 KEEP_LIST_PATTERN = re.compile(r'kubestate = "([^"]*)"')
-WINDOW = re.compile(r"\[(\d+[smh])\]")
-SHORTEST_WINDOW_S = 120
+WINDOW_PATTERN = re.compile(r"\[(\d+[smh])\]")
+MIN_WINDOW_S = 120
 """Minimum window of rates on dashboards."""
-META = "__meta_kubernetes_pod_label_"
-KEEP_LIST = "https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-configuration"
+META_LABEL_PREFIX = "__meta_kubernetes_pod_label_"
+KEEP_LIST_DOCS = "https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-configuration"
 
 
 @dataclass(frozen=True)
@@ -52,22 +55,22 @@ class Query:
 
 def queries(stack: Stack) -> Iterator[Query]:
     """Yield all queries of a stack: those of scaling, alerts, recording rules, and dashboards."""
-    for scaled in stack.of(":ScaledObject"):
-        for trigger in scaled.props.at("spec", "triggers"):
+    for scaled in stack.find_all(":ScaledObject"):
+        for trigger in scaled.props.get("spec", "triggers"):
             if trigger["type"].text == "prometheus":
                 label = f"trigger {trigger['name'].text} of {scaled.name}"
-                yield Query(scaled, label, trigger.at("metadata", "query").text)
-    for group in stack.of(":PrometheusRuleGroup"):
+                yield Query(scaled, label, trigger.get("metadata", "query").text)
+    for group in stack.find_all(":PrometheusRuleGroup"):
         for each in group.props["rules"]:
             yield Query(group, f"rule {each['alert'].text or each['record'].text}", each["expression"].text)
-    for board in stack.of(":DashboardDefinition"):
-        text = board.props.at("properties", "serializedData").text
+    for board in stack.find_all(":DashboardDefinition"):
+        text = board.props.get("properties", "serializedData").text
         for panel in Value(json.loads(text))["panels"] if text else ():
             for target in panel["targets"]:
                 yield Query(board, f"{board.name}, {panel['title'].text}", target["expr"].text)
 
 
-def parsed(stack: Stack) -> Iterator[tuple[Query, Expression | str]]:
+def parse_queries(stack: Stack) -> Iterator[tuple[Query, Expression | str]]:
     """Yield each query with its syntax tree, or with its syntax error."""
     for query in queries(stack):
         try:
@@ -82,37 +85,44 @@ def parsed(stack: Stack) -> Iterator[tuple[Query, Expression | str]]:
     remedy="use a name of blueprint.azure.metrics, and labels of deployed services, pools and tiers",
     source="voice_blueprint: engines/published/tables, contract/metrics.py, azure/metrics.py",
 )
-def queries_read_published_metrics(stack: Stack) -> Iterator[Violation]:
+def check_queries_read_published_metrics(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
-    recorded = {each["record"].text for group in stack.of(":PrometheusRuleGroup") for each in group.props["rules"]}
-    for query, tree in parsed(stack):
+    recorded = {
+        each["record"].text for group in stack.find_all(":PrometheusRuleGroup") for each in group.props["rules"]
+    }
+    for query, tree in parse_queries(stack):
         if isinstance(tree, str):
             yield Violation(query.resource.urn, f"{query.label}: {tree}")
             continue
-        for selector in selectors(tree):
+        for selector in find_selectors(tree):
             if selector.name not in known_series() and selector.name not in recorded:
                 yield Violation(query.resource.urn, f"{query.label}: no component publishes {selector.name}")
             elif azure:
-                for problem in _problems(azure, selector):
+                for problem in _selector_problems(azure, selector):
                     yield Violation(query.resource.urn, f"{query.label}: {problem}")
 
 
-def _problems(azure: Azure, selector: Selector) -> Iterator[str]:
+def _selector_problems(azure: Azure, selector: Selector) -> Iterator[str]:
     services = {service.name: service for service in azure.services}
-    label_values = _labels(azure)
+    label_values = _label_values(azure)
     for matcher in selector.matchers:
         for value in matcher.selected_values:
             if matcher.label in label_values and value not in label_values[matcher.label]:
                 yield f'no deployed component has {matcher.label}="{value}"'
-            elif matcher.label == SERVICE_SERIES and selector.name not in _published_by(services[value]):
+            elif matcher.label == SERVICE_METRIC_LABEL and selector.name not in _published_series(services[value]):
                 yield f"{value} does not publish {selector.name}"
             elif (
-                matcher.label == SERVICE_SERIES and selector.name in STAGES and isinstance(services[value], TtsService)
+                matcher.label == SERVICE_METRIC_LABEL
+                and selector.name in REQUEST_METRICS
+                and isinstance(services[value], TtsService)
             ):
-                yield f"{selector.name} of {value} counts a request in each stage; {STAGES[selector.name]} does not"
+                yield (
+                    f"{selector.name} of {value} counts a request in each stage; {REQUEST_METRICS[selector.name]} "
+                    "does not"
+                )
 
 
-def _labels(azure: Azure) -> Mapping[str, set[str]]:
+def _label_values(azure: Azure) -> Mapping[str, set[str]]:
     """Return the label values of the deployed components."""
     tiers = {tier.value for tier in CALLER_TIER_IMAGES} if azure.callers else set()
     tiers |= {Component.AGENT.value} if azure.agents else set()
@@ -123,16 +133,16 @@ def _labels(azure: Azure) -> Mapping[str, set[str]]:
         if pool.name in pools_for(service)
     }
     return {
-        SERVICE_SERIES: {service.name for service in azure.services},
-        POOL_SERIES: {pool.name for pool in azure.pools},
-        ROLE_SERIES: {role.value for role in CellRole},
+        SERVICE_METRIC_LABEL: {service.name for service in azure.services},
+        POOL_METRIC_LABEL: {pool.name for pool in azure.pools},
+        ROLE_METRIC_LABEL: {role.value for role in CellRole},
         FLEET_DIMENSION: tiers,
         "namespace": {NAMESPACE},
         "deployment": replicas | tiers | {Component.ROUTER.value},
     }
 
 
-def _published_by(service: AzureService) -> set[str]:
+def _published_series(service: AzureService) -> set[str]:
     if isinstance(service, TtsService):
         return set(engine_series("vllm-omni"))
     cached = isinstance(service, PrefillDecodeCell) or (isinstance(service, AggregatedService) and service.lmcache)
@@ -145,14 +155,14 @@ def _published_by(service: AzureService) -> set[str]:
     remedy="select the service, pool or tier of the workload under scaleTargetRef",
     source="https://keda.sh/docs/latest/scalers/prometheus",
 )
-def scaling_reads_its_target(stack: Stack) -> Iterator[Violation]:
+def check_scaling_reads_its_target(stack: Stack) -> Iterator[Violation]:
     by_name = {(pod.namespace, pod.name): pod for pod in pods(stack)}
-    for query, tree in parsed(stack):
-        spec, namespace = query.resource.props["spec"], query.resource.props.at("metadata", "namespace").text
-        target = by_name.get((namespace, spec.at("scaleTargetRef", "name").text))
+    for query, tree in parse_queries(stack):
+        spec, namespace = query.resource.props["spec"], query.resource.props.get("metadata", "namespace").text
+        target = by_name.get((namespace, spec.get("scaleTargetRef", "name").text))
         if isinstance(tree, str) or target is None:
             continue
-        for selector in selectors(tree):
+        for selector in find_selectors(tree):
             for problem in _missing_labels(selector, target):
                 yield Violation(query.resource.urn, f"{query.label} scales {target.name} and reads {problem}")
 
@@ -160,8 +170,8 @@ def scaling_reads_its_target(stack: Stack) -> Iterator[Violation]:
 def _missing_labels(selector: Selector, target: Pod) -> Iterator[str]:
     """Yield the parts of a selector that do not match the target's pods."""
     pod_ports = {
-        SERVICE_SERIES: target.labels.get(SERVICE_LABEL, ""),
-        POOL_SERIES: target.labels.get(POOL_LABEL, ""),
+        SERVICE_METRIC_LABEL: target.labels.get(SERVICE_LABEL, ""),
+        POOL_METRIC_LABEL: target.labels.get(POOL_LABEL, ""),
         FLEET_DIMENSION: target.labels.get(COMPONENT_LABEL, ""),
         "namespace": target.namespace,
     }
@@ -177,7 +187,9 @@ def _missing_labels(selector: Selector, target: Pod) -> Iterator[str]:
             yield f'{selector.name} of container "{matcher.value}"'
         if matcher.label == "pod" and matcher.operator == "=~" and not re.fullmatch(matcher.value, f"{target.name}-a"):
             yield f'{selector.name} of pods "{matcher.value}"'
-    if selector.name in engine_series("vllm") and SERVICE_SERIES not in {each.label for each in selector.matchers}:
+    if selector.name in engine_series("vllm") and SERVICE_METRIC_LABEL not in {
+        each.label for each in selector.matchers
+    }:
         yield f"{selector.name} of every service"
 
 
@@ -187,14 +199,14 @@ def _missing_labels(selector: Selector, target: Pod) -> Iterator[str]:
     remedy="add a PodMonitor that selects the pods and names their port",
     source="https://learn.microsoft.com/azure/azure-monitor/containers/prometheus-metrics-scrape-crd",
 )
-def monitors_scrape_pods(stack: Stack) -> Iterator[Violation]:
-    windows = [_seconds(text) for query in queries(stack) for text in WINDOW.findall(query.text)]
-    shortest = min(windows, default=SHORTEST_WINDOW_S)
-    for monitor in stack.of(":PodMonitor"):
+def check_monitors_scrape_pods(stack: Stack) -> Iterator[Violation]:
+    windows = [_parse_duration_s(text) for query in queries(stack) for text in WINDOW_PATTERN.findall(query.text)]
+    shortest = min(windows, default=MIN_WINDOW_S)
+    for monitor in stack.find_all(":PodMonitor"):
         if not _monitored_pods(monitor, stack):
             yield Violation(monitor.urn, f"monitor {monitor.name} selects no pods")
-        for endpoint in monitor.props.at("spec", "podMetricsEndpoints"):
-            every = _seconds(endpoint["interval"].text or "60s")
+        for endpoint in monitor.props.get("spec", "podMetricsEndpoints"):
+            every = _parse_duration_s(endpoint["interval"].text or "60s")
             if 2 * every > shortest:
                 yield Violation(
                     monitor.urn,
@@ -209,16 +221,16 @@ def _unscraped_ports(stack: Stack, pod: Pod) -> Iterator[Violation]:
     component = pod.labels.get(COMPONENT_LABEL)
     flows = [flow for flow in stack.flows if flow.source is Component.MONITORING]
     desired = {flow.port.number for flow in flows if flow.destination.value == component}
-    ports = [port for container in pod.running for port in container.value["ports"]]
+    ports = [port for container in pod.running_containers for port in container.value["ports"]]
     if desired and not desired & {port["containerPort"].number for port in ports}:
         yield Violation(pod.urn, f"{pod.name} has none of the ports {sorted(desired)}: its metrics are not published")
-    pod_monitors = [monitor for monitor in stack.of(":PodMonitor") if pod in _monitored_pods(monitor, stack)]
+    pod_monitors = [monitor for monitor in stack.find_all(":PodMonitor") if pod in _monitored_pods(monitor, stack)]
     for port in ports:
         name = port["name"].text
         matches = [
-            (m, e) for m in pod_monitors for e in m.props.at("spec", "podMetricsEndpoints") if e["port"].text == name
+            (m, e) for m in pod_monitors for e in m.props.get("spec", "podMetricsEndpoints") if e["port"].text == name
         ]
-        if port["containerPort"].number in desired and not matches and not _repeats_metrics(pod, port):
+        if port["containerPort"].number in desired and not matches and not _is_redundant_port(pod, port):
             yield Violation(pod.urn, f"no monitor scrapes port {name} of {pod.name}")
         for monitor, endpoint in matches:
             for label in _missing_service_labels(pod, endpoint):
@@ -227,20 +239,20 @@ def _unscraped_ports(stack: Stack, pod: Pod) -> Iterator[Violation]:
                 )
 
 
-def _seconds(text: str) -> int:
+def _parse_duration_s(text: str) -> int:
     match = re.fullmatch(r"(\d+)([smh])", text)
     return int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
 
 
 def _monitored_pods(monitor: Resource, stack: Stack) -> list[Pod]:
-    labels = monitor.props.at("spec", "selector", "matchLabels").texts()
-    namespace = monitor.props.at("metadata", "namespace").text
+    labels = monitor.props.get("spec", "selector", "matchLabels").texts()
+    namespace = monitor.props.get("metadata", "namespace").text
     return [pod for pod in pods(stack) if pod.namespace == namespace and labels.items() <= pod.labels.items()]
 
 
-def _repeats_metrics(pod: Pod, port: Value) -> bool:
+def _is_redundant_port(pod: Pod, port: Value) -> bool:
     """Return True if a port only repeats other metrics, as the front of a cell does for its decode engine."""
-    names = {each["name"].text for container in pod.running for each in container.value["ports"]}
+    names = {each["name"].text for container in pod.running_containers for each in container.value["ports"]}
     return port["containerPort"].number == ENGINE_HTTP.number and CellRole.DECODE.value in names
 
 
@@ -251,8 +263,8 @@ def _missing_service_labels(pod: Pod, endpoint: Value) -> Iterator[str]:
     target_labels = {
         each["targetLabel"].text: [s.text for s in each["sourceLabels"]] for each in endpoint["relabelings"]
     }
-    for label, series in ((SERVICE_LABEL, SERVICE_SERIES), (POOL_LABEL, POOL_SERIES)):
-        if META + re.sub(r"\W", "_", label) not in target_labels.get(series, []):
+    for label, series in ((SERVICE_LABEL, SERVICE_METRIC_LABEL), (POOL_LABEL, POOL_METRIC_LABEL)):
+        if META_LABEL_PREFIX + re.sub(r"\W", "_", label) not in target_labels.get(series, []):
             yield series
 
 
@@ -260,15 +272,15 @@ def _missing_service_labels(pod: Pod, endpoint: Value) -> Iterator[str]:
     "cluster-metrics-are-kept",
     "The Prometheus agent's keep-list must contain all kube-state-metrics that alerts and dashboards read.",
     remedy="render the keep-list from voice_blueprint.azure.metrics.ClusterMetric",
-    source=KEEP_LIST,
+    source=KEEP_LIST_DOCS,
 )
-def cluster_metrics_are_kept(stack: Stack) -> Iterator[Violation]:
-    settings = [r for r in stack.of(":ConfigMap") if r.props.at("metadata", "name").text == AGENT_SETTINGS]
-    for monitor in list(stack.of(":PodMonitor"))[:1]:
+def check_cluster_metrics_are_kept(stack: Stack) -> Iterator[Violation]:
+    settings = [r for r in stack.find_all(":ConfigMap") if r.props.get("metadata", "name").text == AGENT_SETTINGS]
+    for monitor in list(stack.find_all(":PodMonitor"))[:1]:
         if not settings:
             yield Violation(monitor.urn, f"{AGENT_SETTINGS} is missing: the agent drops {', '.join(ClusterMetric)}")
     for resource in settings:
-        keep_list = KEEP_LIST_PATTERN.search(resource.props.at("data", "cluster-metrics").text)
+        keep_list = KEEP_LIST_PATTERN.search(resource.props.get("data", "cluster-metrics").text)
         missing = sorted(set(ClusterMetric) - set(keep_list[1].split("|") if keep_list else ()))
         if missing:
             yield Violation(resource.urn, f"the agent drops {', '.join(missing)}")

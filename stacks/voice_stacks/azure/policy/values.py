@@ -27,7 +27,7 @@ class Value:
     raw: object = None
 
     def __getitem__(self, key: str) -> "Value":
-        if self.unknown:
+        if self.is_unknown:
             return self
         return Value(self.raw.get(key)) if isinstance(self.raw, Mapping) else Value()
 
@@ -37,9 +37,9 @@ class Value:
             yield from map(Value, self.raw)
 
     def __bool__(self) -> bool:
-        return bool(self.raw) and not self.unknown
+        return bool(self.raw) and not self.is_unknown
 
-    def at(self, *path: str) -> "Value":
+    def get(self, *path: str) -> "Value":
         """Return the value at a path of keys."""
         value = self
         for key in path:
@@ -47,28 +47,28 @@ class Value:
         return value
 
     @property
-    def unknown(self) -> bool:
+    def is_unknown(self) -> bool:
         """Whether only the provider knows the value."""
         return isinstance(self.raw, str) and self.raw in UNKNOWN_VALUES
 
     @property
-    def on(self) -> bool:
+    def is_enabled(self) -> bool:
         """Whether the value is known to be true."""
         return self.raw is True
 
     @property
-    def off(self) -> bool:
+    def is_disabled(self) -> bool:
         """Whether the value is known to be false or missing."""
-        return not self.on and not self.unknown
+        return not self.is_enabled and not self.is_unknown
 
     @property
-    def missing(self) -> bool:
+    def is_missing(self) -> bool:
         return self.raw is None
 
     @property
     def text(self) -> str:
         """The text of a string or number; empty for other and unknown values."""
-        if self.unknown or isinstance(self.raw, bool) or not isinstance(self.raw, str | int | float):
+        if self.is_unknown or isinstance(self.raw, bool) or not isinstance(self.raw, str | int | float):
             return ""
         is_whole = isinstance(self.raw, float) and self.raw.is_integer()
         return str(int(self.raw)) if is_whole else str(self.raw)

@@ -9,14 +9,14 @@ from voice_stacks.azure.policy.pods import pods
 from voice_stacks.azure.policy.rules import Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
 
-ONE_NODE = "ReadWriteOnce"
+SINGLE_NODE_MODE = "ReadWriteOnce"
 SHARED_MODES = ("ReadWriteMany", "ReadOnlyMany")
 LOCAL_PROVISIONER = "localdisk.csi.acstor.io"
-OFFERED: Mapping[str, tuple[str, ...]] = {
-    "file.csi.azure.com": (ONE_NODE, *SHARED_MODES),
-    "blob.csi.azure.com": (ONE_NODE, *SHARED_MODES),
-    "disk.csi.azure.com": (ONE_NODE, "ReadWriteOncePod"),
-    LOCAL_PROVISIONER: (ONE_NODE, "ReadWriteOncePod"),
+SUPPORTED_MODES: Mapping[str, tuple[str, ...]] = {
+    "file.csi.azure.com": (SINGLE_NODE_MODE, *SHARED_MODES),
+    "blob.csi.azure.com": (SINGLE_NODE_MODE, *SHARED_MODES),
+    "disk.csi.azure.com": (SINGLE_NODE_MODE, "ReadWriteOncePod"),
+    LOCAL_PROVISIONER: (SINGLE_NODE_MODE, "ReadWriteOncePod"),
 }
 """Access modes by provisioner: https://learn.microsoft.com/azure/aks/concepts-storage."""
 
@@ -27,12 +27,12 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     remedy="use ReadWriteMany and a class of Azure Files for claims of several pods",
     source="https://kubernetes.io/docs/concepts/storage/persistent-volumes#access-modes",
 )
-def claims_serve_their_pods(stack: Stack) -> Iterator[Violation]:
-    mounted = _mounting_pods(stack)
-    for claim in stack.of(":PersistentVolumeClaim"):
+def check_claims_serve_their_pods(stack: Stack) -> Iterator[Violation]:
+    mounted = _pods_by_claim(stack)
+    for claim in stack.find_all(":PersistentVolumeClaim"):
         metadata = claim.props["metadata"]
         name = metadata["name"].text or claim.name
-        modes = [mode.text for mode in claim.props.at("spec", "accessModes")]
+        modes = [mode.text for mode in claim.props.get("spec", "accessModes")]
         users = mounted[metadata["namespace"].text, name]
         if sum(users.values()) > 1 and not set(modes) & set(SHARED_MODES):
             yield Violation(
@@ -43,14 +43,14 @@ def claims_serve_their_pods(stack: Stack) -> Iterator[Violation]:
         yield from _unsupported_modes(stack, claim.urn, name, claim.props["spec"])
     for pod in pods(stack):
         for volume in pod.spec["volumes"]:
-            spec = volume.at("ephemeral", "volumeClaimTemplate", "spec")
+            spec = volume.get("ephemeral", "volumeClaimTemplate", "spec")
             yield from _unsupported_modes(stack, pod.urn, f"{volume['name'].text} of {pod.name}", spec)
 
 
 def _unsupported_modes(stack: Stack, urn: str, name: str, spec: Value) -> Iterator[Violation]:
     modes = {mode.text for mode in spec["accessModes"]}
     provisioner = _provisioner(stack, spec["storageClassName"].text)
-    for mode in sorted(modes - set(OFFERED.get(provisioner, modes))):
+    for mode in sorted(modes - set(SUPPORTED_MODES.get(provisioner, modes))):
         yield Violation(urn, f"claim {name} requests {mode}, which {provisioner} does not support")
 
 
@@ -60,19 +60,19 @@ def _unsupported_modes(stack: Stack, urn: str, name: str, spec: Value) -> Iterat
     remedy=f"use a class with the provisioner {LOCAL_PROVISIONER} and WaitForFirstConsumer",
     source="https://github.com/Azure/local-csi-driver",
 )
-def local_disks_are_local(stack: Stack) -> Iterator[Violation]:
-    for storage in stack.of(":StorageClass"):
+def check_local_disks_are_local(stack: Stack) -> Iterator[Violation]:
+    for storage in stack.find_all(":StorageClass"):
         if (
             storage.props["provisioner"].text == LOCAL_PROVISIONER
             and storage.props["volumeBindingMode"].text != "WaitForFirstConsumer"
         ):
             yield Violation(storage.urn, f"class {storage.name} binds volumes before the pod is scheduled to a node")
     for pod in pods(stack):
-        for container in pod.running:
+        for container in pod.running_containers:
             name = container.mounts.get(NVME_DIR)
             if name is None:
                 continue
-            used = pod.volume(name).at("ephemeral", "volumeClaimTemplate", "spec", "storageClassName").text
+            used = pod.volume(name).get("ephemeral", "volumeClaimTemplate", "spec", "storageClassName").text
             provisioner = _provisioner(stack, used)
             if provisioner and provisioner != LOCAL_PROVISIONER:
                 yield Violation(
@@ -80,16 +80,16 @@ def local_disks_are_local(stack: Stack) -> Iterator[Violation]:
                 )
 
 
-def _mounting_pods(stack: Stack) -> Mapping[tuple[str, str], dict[str, int]]:
+def _pods_by_claim(stack: Stack) -> Mapping[tuple[str, str], dict[str, int]]:
     """Return, for each claim, the number of pods of each workload that mounts it."""
     max_replicas, result = max_replicas_by_workload(stack), defaultdict[tuple[str, str], dict[str, int]](dict)
     for pod in pods(stack):
         for volume in pod.spec["volumes"]:
-            if name := volume.at("persistentVolumeClaim", "claimName").text:
+            if name := volume.get("persistentVolumeClaim", "claimName").text:
                 result[pod.namespace, name][pod.name] = max(1, max_replicas.get((pod.namespace, pod.name), 1))
     return result
 
 
 def _provisioner(stack: Stack, name: str) -> str:
-    results = (r for r in stack.of(":StorageClass") if (r.props.at("metadata", "name").text or r.name) == name)
+    results = (r for r in stack.find_all(":StorageClass") if (r.props.get("metadata", "name").text or r.name) == name)
     return next((r.props["provisioner"].text for r in results), "") if name else ""

@@ -8,8 +8,8 @@ from voice_blueprint.engines.launch.fabric import SIDE_CHANNEL_PORT
 from voice_stacks.azure.policy.cluster import max_replicas_by_workload
 from voice_stacks.azure.policy.engines import engines
 from voice_stacks.azure.policy.flows import blocked_flows
-from voice_stacks.azure.policy.pods import REPLICATED, Container, pods
-from voice_stacks.azure.policy.quantities import amount
+from voice_stacks.azure.policy.pods import REPLICATED_TYPES, Container, pods
+from voice_stacks.azure.policy.quantities import parse_amount
 from voice_stacks.azure.policy.rules import Stack, Violation, rule, stack_rule
 from voice_stacks.azure.policy.values import Value
 
@@ -17,13 +17,13 @@ PORT_FLAGS = ("--port", "--http-port")
 PORT_VARIABLES = (SIDE_CHANNEL_PORT,)
 HOST_BY_FLAG = {"--port": "--host", "--http-port": "--http-host"}
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+PROBE_FIELDS = ("startupProbe", "readinessProbe", "livenessProbe")
 LMCACHE_SERVER = ("lmcache", "server")
-PODS = "https://kubernetes.io/docs/concepts/workloads/pods"
+POD_DOCS = "https://kubernetes.io/docs/concepts/workloads/pods"
 HASH_SEED = "PYTHONHASHSEED"
 
 
-def listening(container: Container) -> set[str]:
+def listening_ports(container: Container) -> set[str]:
     """Return the ports on which a container listens according to its manifest."""
     argv = container.argv
     ports = {after for flag, after in itertools.pairwise(argv) if flag in PORT_FLAGS}
@@ -37,13 +37,13 @@ def listening(container: Container) -> set[str]:
     "ports-are-apart",
     "Containers of a pod must listen on different ports.",
     remedy="use the port of each container in the cluster's contract",
-    source=PODS,
+    source=POD_DOCS,
 )
-def ports_are_distinct(stack: Stack) -> Iterator[Violation]:
+def check_ports_are_distinct(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         owner: dict[str, str] = {}
-        for container in pod.running:
-            for port in sorted(listening(container)):
+        for container in pod.running_containers:
+            for port in sorted(listening_ports(container)):
                 if port in owner:
                     yield Violation(
                         pod.urn, f"{owner[port]} and {container.name} of {pod.name} both listen on port {port}"
@@ -55,11 +55,11 @@ def ports_are_distinct(stack: Stack) -> Iterator[Violation]:
     "servers-listen-to-others",
     "A server for other pods must listen on the pod's address, on the port that its command contains.",
     remedy="listen on 0.0.0.0, and declare the port of the command",
-    source=PODS,
+    source=POD_DOCS,
 )
-def servers_listen_to_others(stack: Stack) -> Iterator[Violation]:
+def check_servers_listen_to_others(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
-        for container in pod.running:
+        for container in pod.running_containers:
             label = f"{pod.name}/{container.name}"
             named = {flag: container.option(flag) for flag in PORT_FLAGS if container.option(flag)}
             declared = {port["containerPort"].text for port in container.value["ports"]}
@@ -78,24 +78,26 @@ def servers_listen_to_others(stack: Stack) -> Iterator[Violation]:
     "ports-have-listeners",
     "Probes and services must use ports that a container listens on.",
     remedy="use the port that the container's command contains",
-    source=PODS,
+    source=POD_DOCS,
 )
-def probes_have_targets(stack: Stack) -> Iterator[Violation]:
+def check_probes_have_targets(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.containers:
-            for probe in PROBES:
-                port = container.value.at(probe, "httpGet", "port")
-                if port.text and not _has_port(container, port) and listening(container):
+            for probe in PROBE_FIELDS:
+                port = container.value.get(probe, "httpGet", "port")
+                if port.text and not _has_port(container, port) and listening_ports(container):
                     yield Violation(
                         pod.urn,
                         f"{pod.name}/{container.name}: {probe} uses port {port.text}, on which no container listens",
                     )
-    for service in stack.of("core/v1:Service"):
-        labels = service.props.at("spec", "selector").texts()
-        for port in service.props.at("spec", "ports"):
-            target = port["port"] if port["targetPort"].missing else port["targetPort"]
+    for service in stack.find_all("core/v1:Service"):
+        labels = service.props.get("spec", "selector").texts()
+        for port in service.props.get("spec", "ports"):
+            target = port["port"] if port["targetPort"].is_missing else port["targetPort"]
             selected = [pod for pod in pods(stack) if labels and labels.items() <= pod.labels.items()]
-            if selected and not any(_has_port(container, target) for pod in selected for container in pod.running):
+            if selected and not any(
+                _has_port(container, target) for pod in selected for container in pod.running_containers
+            ):
                 yield Violation(
                     service.urn, f"service {service.name} uses target port {target.text}, on which no pod listens"
                 )
@@ -107,14 +109,14 @@ def probes_have_targets(stack: Stack) -> Iterator[Violation]:
     remedy="use a server and port per engine, and the same PYTHONHASHSEED for both",
     source="https://docs.lmcache.ai/mp/disaggregated_prefill.html",
 )
-def engines_have_their_cache(stack: Stack) -> Iterator[Violation]:
+def check_engines_have_their_cache(stack: Stack) -> Iterator[Violation]:
     servers_by_port: dict[tuple[str, str], str] = {}
     for engine in engines(stack):
         for connector in engine.connectors:
-            port = connector.at("kv_connector_extra_config", "lmcache.mp.port").text
+            port = connector.get("kv_connector_extra_config", "lmcache.mp.port").text
             if not port:
                 continue
-            servers = [c for c in engine.pod.running if _serves_port(c, port)]
+            servers = [c for c in engine.pod.running_containers if _serves_port(c, port)]
             if not servers:
                 yield Violation(
                     engine.pod.urn,
@@ -140,11 +142,13 @@ def engines_have_their_cache(stack: Stack) -> Iterator[Violation]:
     remedy="raise the quota, or lower maxReplicaCount",
     source="https://kubernetes.io/docs/concepts/policy/resource-quotas",
 )
-def quotas_hold_replicas(stack: Stack) -> Iterator[Violation]:
+def check_quotas_hold_replicas(stack: Stack) -> Iterator[Violation]:
     max_replicas = max_replicas_by_workload(stack)
-    for quota in stack.of("core/v1:ResourceQuota"):
-        namespace, hard = quota.props.at("metadata", "namespace").text, quota.props.at("spec", "hard")
-        members = [pod for pod in pods(stack) if pod.namespace == namespace and pod.resource.type.endswith(REPLICATED)]
+    for quota in stack.find_all("core/v1:ResourceQuota"):
+        namespace, hard = quota.props.get("metadata", "namespace").text, quota.props.get("spec", "hard")
+        members = [
+            pod for pod in pods(stack) if pod.namespace == namespace and pod.resource.type.endswith(REPLICATED_TYPES)
+        ]
         for key, pod_field in (
             (f"requests.{GPU_RESOURCE}", lambda pod: pod.gpus),
             ("requests.memory", lambda pod: pod.memory_gib * 2**30),
@@ -152,7 +156,7 @@ def quotas_hold_replicas(stack: Stack) -> Iterator[Violation]:
             ("pods", lambda _: 1),
         ):
             need = sum(max_replicas.get((pod.namespace, pod.name), 1) * pod_field(pod) for pod in members)
-            if hard[key].text and need > float(amount(hard[key].text)):
+            if hard[key].text and need > float(parse_amount(hard[key].text)):
                 yield Violation(
                     quota.urn, f"quota {key} of {namespace} is {hard[key].text}; its replicas may use {need:g}"
                 )
@@ -164,7 +168,7 @@ def quotas_hold_replicas(stack: Stack) -> Iterator[Violation]:
     remedy="set both to the same whole number",
     source="https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus",
 )
-def gpus_are_whole(stack: Stack) -> Iterator[Violation]:
+def check_gpus_are_whole(stack: Stack) -> Iterator[Violation]:
     for pod in pods(stack):
         for container in pod.containers:
             resources = container.value["resources"]
@@ -182,17 +186,17 @@ def gpus_are_whole(stack: Stack) -> Iterator[Violation]:
     remedy="render the policies from voice_blueprint.azure.contract.cluster_flows",
     source="https://kubernetes.io/docs/concepts/services-networking/network-policies",
 )
-def flows_are_allowed(stack: Stack) -> Iterator[Violation]:
+def check_flows_are_allowed(stack: Stack) -> Iterator[Violation]:
     yield from blocked_flows(stack)
 
 
 def _has_port(container: Container, port: Value) -> bool:
     named = {entry["name"].text: entry["containerPort"].text for entry in container.value["ports"]}
-    return named.get(port.text, port.text) in listening(container)
+    return named.get(port.text, port.text) in listening_ports(container)
 
 
 def _serves_port(container: Container, port: str) -> bool:
     argv = container.argv
     return any(
         (program.rpartition("/")[2], command) == LMCACHE_SERVER for program, command in itertools.pairwise(argv)
-    ) and port in listening(container)
+    ) and port in listening_ports(container)

@@ -12,14 +12,14 @@ from voice_stacks.azure.policy.values import Value
 AUDIENCE = "api://AzureADTokenExchange"
 """Audience for which Entra accepts tokens of a cluster:
 https://learn.microsoft.com/azure/aks/workload-identity-overview."""
-TOKEN_FILE = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105  the name of a variable
-TOKEN_WRITTEN = "VOICE_STATE_TOKEN_FILE"  # noqa: S105  the name of a variable
-CLIENT, USER = "AZURE_CLIENT_ID", "VOICE_VALKEY_USER"
+TOKEN_FILE_VARIABLE = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105  the name of a variable
+WRITTEN_TOKEN_VARIABLE = "VOICE_STATE_TOKEN_FILE"  # noqa: S105  the name of a variable
+CLIENT_ID_VARIABLE, STATE_USER_VARIABLE = "AZURE_CLIENT_ID", "VOICE_VALKEY_USER"
 
 
-def outputs(stack: Stack) -> Value:
+def cluster_outputs(stack: Stack) -> Value:
     """Return the outputs of the cluster's project that the workloads read."""
-    return next((each.props["outputs"] for each in stack.of(":StackReference")), Value())
+    return next((each.props["outputs"] for each in stack.find_all(":StackReference")), Value())
 
 
 @stack_rule(
@@ -28,8 +28,8 @@ def outputs(stack: Stack) -> Value:
     remedy="use the identity and user of the same tier from the cluster project's outputs",
     source="https://learn.microsoft.com/azure/redis/entra-for-authentication",
 )
-def tiers_use_own_identity(stack: Stack) -> Iterator[Violation]:
-    identities = outputs(stack)[ClusterOutput.CALLER_IDENTITIES]
+def check_tiers_use_own_identity(stack: Stack) -> Iterator[Violation]:
+    identities = cluster_outputs(stack)[ClusterOutput.CALLER_IDENTITIES]
     for pod in pods(stack):
         tier = pod.labels.get(COMPONENT_LABEL, "")
         if tier not in {component.value for component in CALLER_ACCOUNTS}:
@@ -37,49 +37,54 @@ def tiers_use_own_identity(stack: Stack) -> Iterator[Violation]:
         account, desired = pod.spec["serviceAccountName"].text, CALLER_ACCOUNTS[Component(tier)].name
         if account and account != desired:
             yield Violation(pod.urn, f"{pod.name} uses service account {account}; its identity trusts {desired}")
-        own_values = {CLIENT: identities.at(tier, "clientId"), USER: identities.at(tier, "principalId")}
-        written = {container.environment.get(TOKEN_WRITTEN, "") for container in pod.running}
-        for container in pod.running:
-            yield from _other_values(pod, container.environment, own_values)
+        own_values = {
+            CLIENT_ID_VARIABLE: identities.get(tier, "clientId"),
+            STATE_USER_VARIABLE: identities.get(tier, "principalId"),
+        }
+        written = {container.environment.get(WRITTEN_TOKEN_VARIABLE, "") for container in pod.running_containers}
+        for container in pod.running_containers:
+            yield from _identity_violations(pod, container.environment, own_values)
             read = container.environment.get(VALKEY_PASSWORD_FILE.name, "")
             if read and read not in written:
                 yield Violation(
                     pod.urn, f"{pod.name}/{container.name} reads its token from {read}, which no container writes"
                 )
-        yield from _tokens(pod)
-    for resource in stack.of(":SecretProviderClass"):
-        name, actual = resource.props.at("metadata", "name").text, resource.props.at("spec", "parameters", "clientID")
-        client = identities.at(name.removesuffix("-secrets"), "clientId")
+        yield from _token_violations(pod)
+    for resource in stack.find_all(":SecretProviderClass"):
+        name, actual = resource.props.get("metadata", "name").text, resource.props.get("spec", "parameters", "clientID")
+        client = identities.get(name.removesuffix("-secrets"), "clientId")
         if client.text and actual.text and actual.text != client.text:
             yield Violation(resource.urn, f"{name} reads the key vault with the identity of another tier")
-    for resource in stack.of(":TriggerAuthentication"):
+    for resource in stack.find_all(":TriggerAuthentication"):
         actual, client = (
-            resource.props.at("spec", "podIdentity", "identityId"),
-            outputs(stack)[ClusterOutput.KEDA_CLIENT_ID],
+            resource.props.get("spec", "podIdentity", "identityId"),
+            cluster_outputs(stack)[ClusterOutput.KEDA_CLIENT_ID],
         )
         if client.text and actual.text and actual.text != client.text:
             yield Violation(resource.urn, f"{resource.name} reads metrics with an identity other than KEDA's")
 
 
-def _other_values(pod: Pod, environment: Mapping[str, str], own_values: Mapping[str, Value]) -> Iterator[Violation]:
+def _identity_violations(
+    pod: Pod, environment: Mapping[str, str], own_values: Mapping[str, Value]
+) -> Iterator[Violation]:
     for name, desired in own_values.items():
         actual = environment.get(name)
         if actual and desired.text and actual != desired.text:
             yield Violation(pod.urn, f"{pod.name} has {name} {actual}; the value of its tier is {desired.text}")
 
 
-def _tokens(pod: Pod) -> Iterator[Violation]:
+def _token_violations(pod: Pod) -> Iterator[Violation]:
     files = {}
     for volume in pod.spec["volumes"]:
-        for source in volume.at("projected", "sources"):
+        for source in volume.get("projected", "sources"):
             token = source["serviceAccountToken"]
             if token and token["audience"].text != AUDIENCE:
                 yield Violation(
                     pod.urn, f"the token of {pod.name} has the audience {token['audience'].text or 'of the API server'}"
                 )
             files[volume["name"].text] = token["path"].text
-    for container in pod.running:
-        path = container.environment.get(TOKEN_FILE, "")
+    for container in pod.running_containers:
+        path = container.environment.get(TOKEN_FILE_VARIABLE, "")
         tokens = {f"{mount}/{files[name]}" for mount, name in container.mounts.items() if name in files}
         if path and path not in tokens:
             yield Violation(

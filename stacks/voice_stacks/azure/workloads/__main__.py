@@ -8,16 +8,16 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.names import CLUSTER_PROJECT, ClusterOutput
-from voice_constructs.azure.kubernetes.asr import asr_front
+from voice_constructs.azure.kubernetes.asr import asr_replicas
 from voice_constructs.azure.kubernetes.cpu_replicas import CpuReplicas
-from voice_constructs.azure.kubernetes.edge_tiers import EdgeTier, agent_tier, gateway_tier
+from voice_constructs.azure.kubernetes.edge_tiers import EdgeTier, agent_tier_props, gateway_tier_props
 from voice_constructs.azure.kubernetes.engine_replicas import EngineReplicas
-from voice_constructs.azure.kubernetes.gpu_nodes import GpuNodes
+from voice_constructs.azure.kubernetes.gpu_nodes import GpuDaemonSets
 from voice_constructs.azure.kubernetes.lmcache_coordinator import LmcacheCoordinator
 from voice_constructs.azure.kubernetes.load_balancer import LoadBalancer
 from voice_constructs.azure.kubernetes.model_fetch import ModelFetch
 from voice_constructs.azure.kubernetes.monitors import Monitors
-from voice_constructs.azure.kubernetes.namespaces import Limits, Namespaces, SignedImages
+from voice_constructs.azure.kubernetes.namespaces import Limits, Namespaces, SignedImagePolicy
 from voice_constructs.azure.kubernetes.network_policies import NetworkPolicies
 from voice_constructs.azure.kubernetes.router import Router
 from voice_constructs.azure.kubernetes.scaling import Scaling
@@ -25,9 +25,9 @@ from voice_constructs.azure.kubernetes.services import replicas_for
 from voice_constructs.azure.kubernetes.state_login import StateLogin
 from voice_constructs.azure.kubernetes.storage import Storage
 from voice_constructs.azure.kubernetes.vad import Vad
-from voice_stacks.azure.program import configured_deployment
+from voice_stacks.azure.program import load_configured_deployment
 
-deployment = configured_deployment()
+deployment = load_configured_deployment()
 cluster = pulumi.StackReference(f"{pulumi.get_organization()}/{CLUSTER_PROJECT}/{pulumi.get_stack()}")
 on_cluster = pulumi.ResourceOptions(
     providers=[
@@ -42,10 +42,10 @@ context = Namespaces(
     opts=on_cluster,
 ).context
 if deployment.image_signing:
-    SignedImages("signed-images", context=context, opts=on_cluster)
+    SignedImagePolicy("signed-images", context=context, opts=on_cluster)
 policies = NetworkPolicies("network-policies", context=context, opts=on_cluster)
 storage = Storage("storage", context=context, opts=on_cluster)
-gpu_nodes = GpuNodes("gpu-nodes", context=context, opts=on_cluster)
+gpu_nodes = GpuDaemonSets("gpu-nodes", context=context, opts=on_cluster)
 models = ModelFetch("models", context=context, cluster=cluster, model_cache=storage.model_cache, opts=on_cluster)
 scaling = Scaling("scaling", context=context, cluster=cluster, opts=on_cluster)
 router = Router("router", context=context, opts=on_cluster)
@@ -63,15 +63,15 @@ tiers: list[CpuReplicas] = []
 load_balancers: list[LoadBalancer] = []
 if callers := deployment.azure.callers:
     login = StateLogin("state", context=context, cluster=cluster, opts=on_cluster)
-    edge_tiers = [gateway_tier(context, callers.edge)]
+    edge_tiers = [gateway_tier_props(context, callers.edge)]
     if settings := deployment.azure.agents:
-        edge_tiers.append(agent_tier(context, settings, callers.edge))
+        edge_tiers.append(agent_tier_props(context, settings, callers.edge))
     fronts = [
         EdgeTier(context=context, cluster=cluster, props=props, login=login, scaling=scaling, opts=on_cluster)
         for props in edge_tiers
     ]
     vad = Vad(context=context, cluster=cluster, settings=callers.vad, login=login, scaling=scaling, opts=on_cluster)
-    asr = asr_front(context=context, settings=callers.asr, login=login, scaling=scaling, opts=on_cluster)
+    asr = asr_replicas(context=context, settings=callers.asr, login=login, scaling=scaling, opts=on_cluster)
     tiers = [vad.pods, asr, *(front.pods for front in fronts)]
     load_balancers = [vad.load_balancer, *(front.load_balancer for front in fronts)]
 Monitors("monitors", context=context, opts=on_cluster)

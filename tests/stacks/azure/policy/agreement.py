@@ -16,7 +16,7 @@ from voice_blueprint.checks import Check
 from voice_stacks.azure.policy.rules import Stack
 
 CHECKS: dict[str, Check] = {check.id: check for check in checks.CHECKS}
-SHARED_CHECKS = {check.id for check in checks.CHECKS if check.judge}
+SHARED_CHECKS = {check.id for check in checks.CHECKS if check.check_cluster}
 """Checks that also exist as policies on the programs' output."""
 
 
@@ -65,7 +65,7 @@ def accept_checks(text: str, ids: set[str]) -> str:
 
 def _blocking(text: str) -> set[str]:
     with tempfile.TemporaryDirectory() as folder:
-        return {found.check.id for found in checks.run(load_text(text, Path(folder))) if found.blocks}
+        return {found.check.id for found in checks.run_checks(load_text(text, Path(folder))) if found.is_blocking}
 
 
 def _assert_refused(text: str, ids: set[str]) -> None:

@@ -79,7 +79,7 @@ class Emitted:
         for index, resource in enumerate(self.resources):
             if resource.type.endswith(f":{kind}") and resource.name == name:
                 self.resources[index] = Resource(
-                    resource.urn, resource.type, name, resource.props, {**resource.needs, **needs}
+                    resource.urn, resource.type, name, resource.props, {**resource.dependencies, **needs}
                 )
 
 

@@ -48,7 +48,7 @@ class RecordedValue(Value):
     module: str = ""
 
     def __getitem__(self, key: str) -> "RecordedValue":
-        raw = self.raw if self.unknown else self.raw.get(key) if isinstance(self.raw, Mapping) else None
+        raw = self.raw if self.is_unknown else self.raw.get(key) if isinstance(self.raw, Mapping) else None
         path = f"{self.path}.{key}".lstrip(".")
         self.reads.names.add(key)
         if self.shape:
@@ -85,7 +85,7 @@ def record_reads(rule: Rule, stack: Stack, reads: RecordedReads) -> None:
     resources = []
     for each in stack.resources:
         value = RecordedValue(each.props.raw, reads, rule.name, shape=resource_shape(each.type))
-        resources.append(Resource(each.urn, each.type, each.name, value, _Needs(each.needs, value)))
+        resources.append(Resource(each.urn, each.type, each.name, value, _Needs(each.dependencies, value)))
     list(rule.examine(Stack(tuple(resources), stack.deployment)))
 
 

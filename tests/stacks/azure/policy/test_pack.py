@@ -27,7 +27,7 @@ def running() -> Iterator[PolicyPack]:
 
 
 def test_every_rule_is_a_policy(running: PolicyPack) -> None:
-    assert running.policies() == [rule.name for rule in pack.RULES]
+    assert running.policy_names() == [rule.name for rule in pack.RULES]
 
 
 def test_the_cluster_program_passes(running: PolicyPack) -> None:
@@ -61,15 +61,15 @@ def test_the_pack_has_a_valid_manifest() -> None:
 
 
 def test_deployment_comes_from_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pack.configured_deployment() is None
+    assert pack.load_configured_deployment() is None
     file = "../../../../tests/deployments/production-azure.yaml"
     monkeypatch.setenv("PULUMI_CONFIG", json.dumps({"voice-workloads:deployment": file}))
-    deployment = pack.configured_deployment()
+    deployment = pack.load_configured_deployment()
     assert deployment
     assert deployment.source.file == DEPLOYMENTS / "production-azure.yaml"
     monkeypatch.setenv("PULUMI_CONFIG", json.dumps({"voice-workloads:deployment": "nothing.yaml"}))
     with pytest.raises(DeploymentFileError):
-        pack.configured_deployment()
+        pack.load_configured_deployment()
 
 
 def test_configuration_is_read_as_pulumi_passes_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from voice_stacks.azure.policy.engines import engines
-from voice_stacks.azure.policy.quantities import QuantityError, gib, quantity
+from voice_stacks.azure.policy.quantities import QuantityError, parse_gib, parse_quantity
 from voice_stacks.azure.policy.rules import Resource, Stack
 from voice_stacks.azure.policy.values import UNKNOWN_VALUES, Value
 
@@ -21,7 +21,7 @@ UNKNOWN = min(UNKNOWN_VALUES)
     ],
 )  # fmt: skip
 def test_quantities_are_parsed(text: str, value: str) -> None:
-    assert quantity(text) == Decimal(value)
+    assert parse_quantity(text) == Decimal(value)
 
 
 @pytest.mark.parametrize(
@@ -29,24 +29,24 @@ def test_quantities_are_parsed(text: str, value: str) -> None:
 )
 def test_invalid_quantities_are_refused(text: str) -> None:
     with pytest.raises(QuantityError):
-        quantity(text)
-    assert gib(text) == 0
+        parse_quantity(text)
+    assert parse_gib(text) == 0
 
 
 def test_refusal_suggests_the_intended_name() -> None:
     with pytest.raises(QuantityError, match="write 400Gi"):
-        quantity("400Gb")
+        parse_quantity("400Gb")
 
 
 def test_values_inside_an_unknown_are_unknown() -> None:
     value = Value({"known": {"a": [1, 2.0, True]}, "later": UNKNOWN})
-    assert value.at("later", "deep", "down").unknown
+    assert value.get("later", "deep", "down").is_unknown
     assert not value["later"]
-    assert not value["later"].on
-    assert not value["later"].off
-    assert value.at("known", "b").missing
-    assert value.at("known", "b").off
-    assert [item.text for item in value.at("known", "a")] == ["1", "2", ""]
+    assert not value["later"].is_enabled
+    assert not value["later"].is_disabled
+    assert value.get("known", "b").is_missing
+    assert value.get("known", "b").is_disabled
+    assert [item.text for item in value.get("known", "a")] == ["1", "2", ""]
     assert list(value["later"]) == []
 
 

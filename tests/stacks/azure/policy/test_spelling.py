@@ -106,7 +106,7 @@ def test_every_property_name_in_a_policy_is_checked(reads: RecordedReads) -> Non
 )
 def test_misspelled_property_of_a_policy_is_reported(path: str) -> None:
     def examine(stack: Stack) -> list[Violation]:
-        return [Violation(r.urn, "") for r in stack.of(":AgentPool") if r.props.at(*path.split("."))]
+        return [Violation(r.urn, "") for r in stack.find_all(":AgentPool") if r.props.get(*path.split("."))]
 
     found = RecordedReads()
     rule = Rule("misspelt", "", "", "", lambda stack: iter(examine(stack)))

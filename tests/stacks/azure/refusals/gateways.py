@@ -1,11 +1,11 @@
 """Refusal cases of the application gateway and its firewall."""
 
 from tests.stacks.azure.refusals.planted import REMOVED, Case, Change, Damage, changed, without_resource
-from voice_sandbox.azure.arm import SUBSCRIPTION
+from voice_sandbox.azure.arm import SUBSCRIPTION_ID
 
 GATEWAY, FIREWALL = "network:ApplicationGateway", "network:WebApplicationFirewallPolicy"
 GRANT, GROUP = "authorization:RoleAssignment", "network:NetworkSecurityGroup"
-RESOURCE_GROUP_ID = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/production-azure/providers/Microsoft.Network"
+RESOURCE_GROUP_ID = f"/subscriptions/{SUBSCRIPTION_ID}/resourceGroups/production-azure/providers/Microsoft.Network"
 LISTENER = f"{RESOURCE_GROUP_ID}/applicationGateways/production-azure-edge/httpListeners"
 RATE = {"name": "more", "ruleType": "RateLimitRule", "action": "Block"}
 

@@ -1,13 +1,16 @@
 """Refusal cases of addresses, subnets, security groups, peerings, gateways and machines."""
 
 from tests.stacks.azure.refusals.planted import REMOVED, Case, changed, without_dependency
-from voice_sandbox.azure.arm import SUBSCRIPTION
+from voice_sandbox.azure.arm import SUBSCRIPTION_ID
 
 ADDRESS, NAT, SUBNET = "network:PublicIPAddress", "network:NatGateway", "network:Subnet"
 GROUP, BASTION, MACHINE = "network:NetworkSecurityGroup", "network:BastionHost", "compute:VirtualMachine"
 PEERING = "network:VirtualNetworkPeering"
 KEYS = "osProfile.linuxConfiguration.ssh.publicKeys"
-NSG = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/production-azure/providers/Microsoft.Network/networkSecurityGroups"
+NSG = (
+    f"/subscriptions/{SUBSCRIPTION_ID}/resourceGroups/production-azure"
+    "/providers/Microsoft.Network/networkSecurityGroups"
+)
 CALLERS = {"direction": "Inbound", "access": "Allow", "sourceAddressPrefix": "Internet", "destinationPortRange": "443"}
 
 

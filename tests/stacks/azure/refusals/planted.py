@@ -12,7 +12,7 @@ from tests.stacks.azure.recorded import STACK, cluster, edit_deployment, record
 from voice_sandbox.azure.diff import compare
 from voice_sandbox.azure.graph import Graph, Resource, short_type
 from voice_sandbox.azure.recorder import PreexistingResources
-from voice_sandbox.azure.refusals import Refused, refused
+from voice_sandbox.azure.refusals import Rejection, find_rejections
 
 REMOVED = object()
 """Marks a removed value."""
@@ -84,12 +84,12 @@ class Case:
     file: str = "production"
     update: bool = False
 
-    def answers(self, change: Change) -> list[Refused]:
+    def answers(self, change: Change) -> list[Rejection]:
         """Return the responses to the changed stacks."""
         stacks = graphs(self.file)
         changed = [change_graph(graph, self.kind, self.name, change) for graph in stacks]
         steps = [step for old, new in zip(stacks, changed, strict=True) for step in compare(old, new)]
-        return refused(changed, steps if self.update else ())
+        return find_rejections(changed, steps if self.update else ())
 
 
 @cache

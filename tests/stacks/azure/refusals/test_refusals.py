@@ -9,7 +9,7 @@ from tests.stacks.azure.refusals import clusters, gateways, links, monitoring, n
 from tests.stacks.azure.refusals.planted import FILES, Case, graphs
 from voice_blueprint import catalog
 from voice_blueprint.azure import names
-from voice_sandbox.azure.refusals import ROWS, refused
+from voice_sandbox.azure.refusals import ROWS, find_rejections
 from voice_sandbox.azure.refusals import pools as sandbox_pools
 from voice_sandbox.azure.refusals.roles import Role
 
@@ -20,7 +20,7 @@ IDS = [f"{number}-{case.row}" for number, case in enumerate(CASES)]
 
 @pytest.mark.parametrize("file", FILES)
 def test_the_resources_of_a_shipped_file_are_accepted(file: str) -> None:
-    assert refused(graphs(file)) == []
+    assert find_rejections(graphs(file)) == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
@@ -28,7 +28,7 @@ def test_a_planted_mistake_is_refused(case: Case) -> None:
     answers = [answer for answer in case.answers(case.wrong) if answer.refusal == case.row]
     assert answers, case.answers(case.wrong)
     assert any(case.says in answer.message for answer in answers), answers
-    urns = {resource.urn for graph in graphs(case.file) for resource in graph.of_type(case.kind)}
+    urns = {resource.urn for graph in graphs(case.file) for resource in graph.resources_of_type(case.kind)}
     assert any(answer.urn.startswith(tuple(urns)) for answer in answers)
     assert all(answer.code and answer.remedy and answer.source for answer in answers)
 
@@ -40,7 +40,7 @@ def test_a_value_at_the_limit_is_accepted(case: Case) -> None:
 
 def test_the_tables_contain_the_product_roles_and_the_vcpus_of_its_sizes() -> None:
     assert [(role.name, names.Role[role.name]) for role in Role] == [(role.name, role.value) for role in Role]
-    matches = {name: sandbox_pools.VCPUS.match(name) for name in catalog.vm_sizes()}
+    matches = {name: sandbox_pools.VCPU_PATTERN.match(name) for name in catalog.vm_sizes()}
     assert {name: int(match[1]) for name, match in matches.items() if match} == {
         name: size.vcpus for name, size in catalog.vm_sizes().items()
     }
@@ -58,7 +58,7 @@ def test_the_spot_pool_of_the_first_release_is_refused() -> None:
 
 
 def test_surge_nodes_of_a_spot_pool_are_refused_rather_than_ignored() -> None:
-    answers = refused([cluster(edit_deployment({"azure.pools.4.surge_nodes": 1}))])
+    answers = find_rejections([cluster(edit_deployment({"azure.pools.4.surge_nodes": 1}))])
     assert [answer.message for answer in answers] == [
         'Spot pools can\'t set max surge: upgradeSettings.maxSurge is "1"; it must be omitted'
     ]

@@ -9,7 +9,7 @@ from voice_blueprint.aws.alarms import AlarmRule
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import Comparison, MissingData
-from voice_blueprint.observability.alerting import CONDITIONS, MIN_REFUSED
+from voice_blueprint.observability.alerting import CONDITIONS, MIN_REFUSALS
 from voice_blueprint.observability.aws.series import Series
 
 FLEET_GROWS = "fleet-grows"
@@ -37,7 +37,7 @@ class Alert:
         target: The affected part, if several parts can raise the same alert.
         aggregation: Aggregation of several series into one value; a series without data in a period is ignored.
             ``SHARE`` is the first series as a percentage of the sum of all. ``LATE`` is 100 % minus the first series;
-            the second is the number of samples. Both aggregations are 0 if the series cover fewer than ``MIN_REFUSED``
+            the second is the number of samples. Both aggregations are 0 if the series cover fewer than ``MIN_REFUSALS``
             calls.
         confirm_s: Period in seconds of another, shorter window that must breach as well, or ``None``. Such an alert is
             a composite alarm over two alarms.
@@ -57,23 +57,23 @@ class Alert:
     def expression(self, ids: Sequence[str]) -> str:
         """Return the metric math expression over the series with these ids."""
         if self.aggregation == "SHARE":
-            return f"IF({ids[0]}>={MIN_REFUSED},100*{ids[0]}/SUM([{','.join(ids)}]),0)"
+            return f"IF({ids[0]}>={MIN_REFUSALS},100*{ids[0]}/SUM([{','.join(ids)}]),0)"
         if self.aggregation == "LATE":
             on_time_percent, samples = ids
-            return f"IF({samples}*(100-{on_time_percent})/100>={MIN_REFUSED},100-{on_time_percent},0)"
+            return f"IF({samples}*(100-{on_time_percent})/100>={MIN_REFUSALS},100-{on_time_percent},0)"
         return f"{self.aggregation}([{','.join(ids)}])"
 
-    def folded(self, values: Sequence[float | None]) -> float | None:
+    def aggregate(self, values: Sequence[float | None]) -> float | None:
         """Return the value of the metric math expression for one period."""
         present = [value for value in values if value is not None]
         if not present or (self.aggregation in {"SHARE", "LATE"} and values[0] is None):
             return None
         match self.aggregation:
             case "SHARE":
-                return 100 * present[0] / sum(present) if present[0] >= MIN_REFUSED else 0.0
+                return 100 * present[0] / sum(present) if present[0] >= MIN_REFUSALS else 0.0
             case "LATE":
                 on_time_percent, samples = present
-                return 100 - on_time_percent if samples * (100 - on_time_percent) / 100 >= MIN_REFUSED else 0.0
+                return 100 - on_time_percent if samples * (100 - on_time_percent) / 100 >= MIN_REFUSALS else 0.0
             case "MAX":
                 return max(present)
             case "MIN":
@@ -81,7 +81,7 @@ class Alert:
 
     def alarm_name(self, deployment: Deployment) -> str:
         """Return the name of the operator-facing alarm."""
-        return names.alert_alarm(deployment, self.id, self.target)
+        return names.alert_alarm_name(deployment, self.id, self.target)
 
     @property
     def windows(self) -> dict[str, int]:
@@ -89,7 +89,7 @@ class Alert:
         return {"": self.period_s} if self.confirm_s is None else {"long": self.period_s, "short": self.confirm_s}
 
 
-def shared(
+def shared_alert(
     id_: str,
     tier: Tier,
     series: tuple[Series, ...],
@@ -106,7 +106,7 @@ def shared(
     return Alert(id_, tier, condition.meaning, series, rule, period_s, callers_affected=condition.callers_affected)
 
 
-def above_threshold(threshold: float, breaching: int, evaluation_periods: int) -> AlarmRule:
+def rule_above(threshold: float, breaching: int, evaluation_periods: int) -> AlarmRule:
     """Return a rule that fires if M of N datapoints exceed a threshold.
 
     Missing data does not breach; ``telemetry-silent`` reports it.
@@ -114,7 +114,7 @@ def above_threshold(threshold: float, breaching: int, evaluation_periods: int) -
     return AlarmRule(Comparison.ABOVE, threshold, breaching, evaluation_periods, MissingData.NOT_BREACHING)
 
 
-def below(
+def rule_below(
     threshold: float, breaching: int, evaluation_periods: int, missing: MissingData = MissingData.NOT_BREACHING
 ) -> AlarmRule:
     """Return a rule that fires if M of N datapoints are below a threshold."""

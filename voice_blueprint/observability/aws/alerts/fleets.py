@@ -10,7 +10,7 @@ from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.scaling import MissingData
 from voice_blueprint.hosts import AGENT_IMAGES, GATEWAY_IMAGES, VAD_IMAGES, asr_images, lacks_digests
 from voice_blueprint.observability.alerting import CONDITIONS
-from voice_blueprint.observability.aws.alerts.base import MINUTE_S, Alert, above_threshold, below, shared
+from voice_blueprint.observability.aws.alerts.base import MINUTE_S, Alert, rule_above, rule_below, shared_alert
 from voice_blueprint.observability.aws.series import (
     NAT_GATEWAYS,
     fleet_series,
@@ -28,19 +28,19 @@ def fleet_alerts(deployment: Deployment) -> Iterator[Alert]:
             tier,
             f"Nothing has reported {metric} of fleet {fleet} for three minutes: scaling and alerts are blind to it.",
             (fleet_series(deployment, fleet, metric, "SampleCount"),),
-            below(1, 3, 3, MissingData.BREACHING),
+            rule_below(1, 3, 3, MissingData.BREACHING),
             MINUTE_S,
             target=fleet,
         )
     yield from _public_endpoint_alerts(deployment)
     # A group with equal bounds is always at its maximum.
-    for fleet, tier, group, max_hosts in _groups(deployment):
+    for fleet, tier, group, max_hosts in _scalable_groups(deployment):
         yield Alert(
             "fleet-at-maximum",
             tier,
             f"Group {group} has had its maximum of {max_hosts} hosts for ten minutes: it cannot grow when load does.",
             (group_series(group, "GroupInServiceInstances", "Minimum"),),
-            above_threshold(max_hosts - 1, 10, 10),
+            rule_above(max_hosts - 1, 10, 10),
             MINUTE_S,
             target=group.removeprefix(f"{deployment.name}-") if fleet == names.VAD_FLEET else fleet,
         )
@@ -51,7 +51,7 @@ def fleet_alerts(deployment: Deployment) -> Iterator[Alert]:
             tier,
             f"New {tier} hosts give up before they serve: the tier cannot grow or replace hosts.",
             (log_series(deployment, metric, tier),),
-            above_threshold(1, 1, 1),
+            rule_above(1, 1, 1),
             15 * MINUTE_S,
             target=tier,
         )
@@ -62,7 +62,7 @@ def fleet_alerts(deployment: Deployment) -> Iterator[Alert]:
         Tier.AWS,
         "One of our own addresses keeps sending what the network's rules refuse.",
         (log_series(deployment, "InternalPacketsRejected", "rejected"),),
-        above_threshold(100, 3, 3),
+        rule_above(100, 3, 3),
         5 * MINUTE_S,
     )
 
@@ -84,11 +84,11 @@ def _public_endpoint_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.GATEWAY,
             condition.meaning,
             (fleet_series(deployment, fleet, metric, "Average"),),
-            below(condition.threshold, 3, 3, MissingData.BREACHING),
+            rule_below(condition.threshold, 3, 3, MissingData.BREACHING),
             MINUTE_S,
             callers_affected=condition.callers_affected,
         )
-    yield shared(
+    yield shared_alert(
         "certificate-expires",
         Tier.GATEWAY,
         (fleet_series(deployment, fleet, "CertificateDays", "Minimum"),),
@@ -102,7 +102,7 @@ def network_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts of the network's stack. Other stacks cannot refer to a NAT gateway that may be removed."""
     for number, gateway in enumerate(NAT_GATEWAYS[: deployment.aws.network.nat_gateways], start=1):
         failures = (service_series(NAT_GATEWAY, "ErrorPortAllocation", "Sum", (gateway,)),)
-        yield replace(shared("nat-ports-exhausted", Tier.AWS, failures, 2, 3), target=str(number))
+        yield replace(shared_alert("nat-ports-exhausted", Tier.AWS, failures, 2, 3), target=str(number))
 
 
 def _reporting_fleets(deployment: Deployment) -> Iterator[tuple[str, Tier, str]]:
@@ -119,9 +119,9 @@ def _reporting_fleets(deployment: Deployment) -> Iterator[tuple[str, Tier, str]]
         yield names.AGENT_FLEET, Tier.AGENT, "Conversations"
 
 
-def _groups(deployment: Deployment) -> Iterator[tuple[str, Tier, str, int]]:
+def _scalable_groups(deployment: Deployment) -> Iterator[tuple[str, Tier, str, int]]:
     per_zone = deployment.aws.vad.hosts_per_zone
-    for group in names.vad_groups(deployment) if per_zone.min < per_zone.max else ():
+    for group in names.vad_group_names(deployment) if per_zone.min < per_zone.max else ():
         yield names.VAD_FLEET, Tier.VAD, group, per_zone.max
     for fleet in (each for each in deployment.aws.asr if each.hosts.min < each.hosts.max):
-        yield fleet.name, Tier.ASR, names.group(deployment, fleet.name), fleet.hosts.max
+        yield fleet.name, Tier.ASR, names.group_name(deployment, fleet.name), fleet.hosts.max

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from voice_blueprint.aws import names
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment
-from voice_blueprint.observability.alerting import ERROR_BUDGET, WINDOWS, objectives
-from voice_blueprint.observability.aws.alerts.base import Alert, above_threshold
+from voice_blueprint.observability.alerting import ERROR_BUDGET_ALERT, WINDOWS, objectives
+from voice_blueprint.observability.aws.alerts.base import Alert, rule_above
 from voice_blueprint.observability.aws.series import fleet_series
 
 _LATENCIES: Mapping[str, tuple[Tier, str, str]] = {
@@ -29,13 +29,13 @@ def objective_alerts(deployment: Deployment) -> Iterator[Alert]:
             series = tuple(fleet_series(deployment, fleet, metric, statistic) for statistic in statistics)
         for windows in WINDOWS:
             yield Alert(
-                ERROR_BUDGET,
+                ERROR_BUDGET_ALERT,
                 tier,
                 objective.meaning(windows),
                 series,
-                above_threshold(objective.threshold(windows), 1, 1),
+                rule_above(objective.threshold(windows), 1, 1),
                 windows.long_s,
-                callers_affected=windows.pages,
+                callers_affected=windows.pages_operators,
                 target=f"{objective.id}-{windows.name}",
                 aggregation="SHARE" if objective.within_ms is None else "LATE",
                 confirm_s=windows.short_s,

@@ -6,14 +6,14 @@ from dataclasses import replace
 from voice_blueprint.aws import names
 from voice_blueprint.aws.alarms import AlarmRule
 from voice_blueprint.aws.metrics import API_GATEWAY, NETWORK_LOAD_BALANCER
-from voice_blueprint.capacity.bounds import gateway_sockets
+from voice_blueprint.capacity.bounds import max_gateway_sockets
 from voice_blueprint.contract.metrics import Allowance, DropReason, Loss
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.aws import AsrFleet
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import fleets_with
-from voice_blueprint.observability.alerting import CONDITIONS, STORE_LOAD_PERCENT
-from voice_blueprint.observability.aws.alerts.base import MINUTE_S, Alert, above_threshold, below, shared
+from voice_blueprint.observability.alerting import CONDITIONS, MAX_STORE_LOAD_PERCENT
+from voice_blueprint.observability.aws.alerts.base import MINUTE_S, Alert, rule_above, rule_below, shared_alert
 from voice_blueprint.observability.aws.series import (
     Resource,
     Series,
@@ -23,7 +23,7 @@ from voice_blueprint.observability.aws.series import (
     service_series,
 )
 
-SATURATED = 0.9
+SATURATED_SHARE = 0.9
 """Average utilization of a task that counts as saturated; scaling aims at 0.7."""
 
 
@@ -37,10 +37,10 @@ def vad_alerts(deployment: Deployment) -> Iterator[Alert]:
         Tier.VAD,
         "A receive ring of a VAD host fills up again and again: packets are about to be dropped.",
         (fleet_series(deployment, fleet, "RxRingOccupancy", "Maximum"),),
-        above_threshold(80, 2, 3),
+        rule_above(80, 2, 3),
         10,
     )
-    yield shared(
+    yield shared_alert(
         "vad-packets-dropped",
         Tier.VAD,
         (fleet_series(deployment, fleet, "RxDropped", "Sum", part=DropReason.RING_FULL),),
@@ -54,18 +54,18 @@ def vad_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.VAD,
             "EC2 holds packets of VAD hosts back, since they exceed what their type is allowed: callers lose words.",
             (fleet_series(deployment, fleet, "AllowanceExceeded", "Sum", part=allowance),),
-            above_threshold(CONDITIONS["vad-packets-dropped"].threshold, 2, 3),
+            rule_above(CONDITIONS["vad-packets-dropped"].threshold, 2, 3),
             MINUTE_S,
             callers_affected=True,
             target=allowance.removesuffix("_allowance_exceeded").replace("_", "-"),
         )
-    yield shared("vad-stopped", Tier.VAD, (fleet_series(deployment, fleet, "VadStopped", "Maximum"),), 2, 3)
+    yield shared_alert("vad-stopped", Tier.VAD, (fleet_series(deployment, fleet, "VadStopped", "Maximum"),), 2, 3)
     yield Alert(
         "vad-hosts-unhealthy",
         Tier.VAD,
         "A VAD host fails the load balancer's health check: its callers' audio goes nowhere until it is replaced.",
-        (_unhealthy_targets(Resource.VAD_TARGETS, Resource.PUBLIC_LOAD_BALANCER),),
-        above_threshold(0, 3, 3),
+        (_unhealthy_target_series(Resource.VAD_TARGETS, Resource.PUBLIC_LOAD_BALANCER),),
+        rule_above(0, 3, 3),
         MINUTE_S,
         callers_affected=True,
     )
@@ -86,7 +86,7 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.ASR,
             "No Neuron fleet has headroom left: new sessions go to GPUs, which cost more and are fewer.",
             _fleet_series(deployment, neuron, "NeuronHeadroom", "Average"),
-            below(5, 6, 6),
+            rule_below(5, 6, 6),
             10,
         )
     if gpu:
@@ -96,12 +96,12 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.ASR,
             "Every GPU fleet is busy and growing does not help: the last resort is nearly used up.",
             _fleet_series(deployment, gpu, "GpuBusy", "Average"),
-            above_threshold(95, 5, 5),
+            rule_above(95, 5, 5),
             MINUTE_S,
             aggregation="MIN",
         )
     if fleets:
-        yield shared(
+        yield shared_alert(
             "asr-slots-exhausted",
             Tier.ASR,
             _fleet_series(deployment, fleets, "FreeSlots", "Maximum"),
@@ -116,7 +116,7 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.ASR,
             f"Fleet {fleet.name} recognises speech more slowly than it is spoken: transcripts fall behind.",
             (fleet_series(deployment, fleet.name, "RealTimeFactor", "Average"),),
-            above_threshold(1, 3, 3),
+            rule_above(1, 3, 3),
             MINUTE_S,
             callers_affected=True,
             target=fleet.name,
@@ -127,7 +127,7 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
             Tier.ASR,
             f"A host of fleet {fleet.name} has work and finishes none of it: its engine, or the vLLM beside it, hangs.",
             (fleet_series(deployment, fleet.name, "EngineStuck", "Maximum"),),
-            above_threshold(0, 1, 1),
+            rule_above(0, 1, 1),
             MINUTE_S,
             callers_affected=True,
             target=fleet.name,
@@ -148,13 +148,13 @@ def asr_alerts(deployment: Deployment) -> Iterator[Alert]:
 # A partial transcript is skipped for each second of waiting.
 _SPEECH_LOSSES = (
     ("speech-refused", Loss.REFUSED, "has no slot for admitted callers, and does not transcribe them.",
-     above_threshold(CONDITIONS["speech-lost"].threshold, 2, 3), True),
+     rule_above(CONDITIONS["speech-lost"].threshold, 2, 3), True),
     ("chunks-lost", Loss.LOST_CHUNKS, "misses speech that was sent to it.",
-     above_threshold(CONDITIONS["speech-lost"].threshold, 2, 3), True),
+     rule_above(CONDITIONS["speech-lost"].threshold, 2, 3), True),
     ("utterances-given-up", Loss.GIVEN_UP, "gives up utterances: their finals are empty.",
-     above_threshold(0, 2, 3), True),
+     rule_above(0, 2, 3), True),
     ("partials-shed", Loss.PARTIALS_SHED, "leaves out partial transcripts: it has more to do than it can.",
-     above_threshold(60, 3, 5), False),
+     rule_above(60, 3, 5), False),
 )  # fmt: skip
 
 
@@ -168,13 +168,20 @@ def edge_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts on sessions, transcripts and the REST API."""
     fleet, service = names.GATEWAY_FLEET, deployment.aws.edge.gateway
     yield _saturation_alert(
-        deployment, Tier.GATEWAY, fleet, "OpenSockets", capacity=gateway_sockets(service), max_tasks=service.tasks.max
+        deployment,
+        Tier.GATEWAY,
+        fleet,
+        "OpenSockets",
+        capacity=max_gateway_sockets(service),
+        max_tasks=service.tasks.max,
     )
     refused, created = (
         fleet_series(deployment, fleet, f"Sessions{outcome}", "Sum") for outcome in ("Refused", "Created")
     )
-    yield replace(shared("sessions-refused", Tier.GATEWAY, (refused, created), 3, 5), aggregation="SHARE")
-    yield shared("first-transcript-slow", Tier.GATEWAY, (fleet_series(deployment, fleet, "TimeToFinal", "p95"),), 3, 5)
+    yield replace(shared_alert("sessions-refused", Tier.GATEWAY, (refused, created), 3, 5), aggregation="SHARE")
+    yield shared_alert(
+        "first-transcript-slow", Tier.GATEWAY, (fleet_series(deployment, fleet, "TimeToFinal", "p95"),), 3, 5
+    )
     for target, targets, balancer in (
         ("public", Resource.GATEWAY_PUBLIC_TARGETS, Resource.PUBLIC_LOAD_BALANCER),
         ("api", Resource.GATEWAY_API_TARGETS, Resource.API_LOAD_BALANCER),
@@ -183,8 +190,8 @@ def edge_alerts(deployment: Deployment) -> Iterator[Alert]:
             "gateway-unhealthy",
             Tier.GATEWAY,
             f"A gateway task fails the {target} load balancer's health check: its callers' connections hang or break.",
-            (_unhealthy_targets(targets, balancer),),
-            above_threshold(0, 3, 3),
+            (_unhealthy_target_series(targets, balancer),),
+            rule_above(0, 3, 3),
             MINUTE_S,
             callers_affected=True,
             target=target,
@@ -196,7 +203,7 @@ def edge_alerts(deployment: Deployment) -> Iterator[Alert]:
         Tier.GATEWAY,
         "The session API fails more than one request in a hundred.",
         (service_series(API_GATEWAY, "5XXError", "Average", (Resource.API, Resource.API_STAGE)),),
-        above_threshold(0.01, 3, 5),
+        rule_above(0.01, 3, 5),
         MINUTE_S,
         callers_affected=True,
     )
@@ -211,15 +218,15 @@ def agent_alerts(deployment: Deployment) -> Iterator[Alert]:
         deployment, Tier.AGENT, fleet, "Conversations", capacity=agents.conversations, max_tasks=agents.tasks.max
     )
     refused = (fleet_series(deployment, fleet, "ConversationsRefused", "Sum"),)
-    yield shared("conversations-refused", Tier.AGENT, refused, 2, 3)
-    yield shared("turn-slow", Tier.AGENT, (fleet_series(deployment, fleet, "TurnLatency", "p95"),), 3, 5)
-    yield shared("barge-in-slow", Tier.AGENT, (fleet_series(deployment, fleet, "BargeInLatency", "p95"),), 3, 5)
+    yield shared_alert("conversations-refused", Tier.AGENT, refused, 2, 3)
+    yield shared_alert("turn-slow", Tier.AGENT, (fleet_series(deployment, fleet, "TurnLatency", "p95"),), 3, 5)
+    yield shared_alert("barge-in-slow", Tier.AGENT, (fleet_series(deployment, fleet, "BargeInLatency", "p95"),), 3, 5)
     yield Alert(
         "agent-unhealthy",
         Tier.AGENT,
         "An agent task fails the load balancer's health check: its callers' connections hang or break.",
-        (_unhealthy_targets(Resource.AGENT_TARGETS, Resource.AGENT_LOAD_BALANCER),),
-        above_threshold(0, 3, 3),
+        (_unhealthy_target_series(Resource.AGENT_TARGETS, Resource.AGENT_LOAD_BALANCER),),
+        rule_above(0, 3, 3),
         MINUTE_S,
         callers_affected=True,
     )
@@ -227,28 +234,29 @@ def agent_alerts(deployment: Deployment) -> Iterator[Alert]:
 
 def state_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts of each node of the state store."""
-    for number, node in enumerate(names.state_nodes(deployment), start=1):
+    for number, node in enumerate(names.state_node_ids(deployment), start=1):
         # At 100 %, volatile-ttl evicts the sessions that expire first. A remaining fifth of the memory leaves time to
         # act.
         yield _node_alert(
             "valkey-memory-high", f"Valkey node {node} uses more than 80 % of its memory: at 100 % sessions are lost.",
-            node_series(node, "DatabaseMemoryUsagePercentage", "Maximum"), above_threshold(80, 5, 5), number,
+            node_series(node, "DatabaseMemoryUsagePercentage", "Maximum"), rule_above(80, 5, 5), number,
         )  # fmt: skip
         yield _node_alert(
             "valkey-evictions", f"Valkey node {node} drops keys for want of memory: sessions are lost.",
-            node_series(node, "Evictions", "Sum"), above_threshold(0, 2, 3), number, callers_affected=True,
+            node_series(node, "Evictions", "Sum"), rule_above(0, 2, 3), number, callers_affected=True,
         )  # fmt: skip
         yield _node_alert(
             "valkey-cpu-high",
-            f"Valkey node {node} keeps its one engine thread over {STORE_LOAD_PERCENT} % busy: every command waits.",
-            node_series(node, "EngineCPUUtilization", "Average"), above_threshold(STORE_LOAD_PERCENT, 5, 5), number,
+            f"Valkey node {node} keeps its one engine thread over {MAX_STORE_LOAD_PERCENT} % busy: every command "
+            "waits.",
+            node_series(node, "EngineCPUUtilization", "Average"), rule_above(MAX_STORE_LOAD_PERCENT, 5, 5), number,
         )  # fmt: skip
         if deployment.aws.state.replicas:
             # A failover loses this much of sessions and transcripts. A replica in another zone normally lags by
             # milliseconds.
             yield _node_alert(
                 "valkey-replication-lag", f"Valkey node {node} is more than a second behind: a fail-over loses that.",
-                node_series(node, "ReplicationLag", "Maximum"), above_threshold(1, 5, 5), number,
+                node_series(node, "ReplicationLag", "Maximum"), rule_above(1, 5, 5), number,
             )  # fmt: skip
 
 
@@ -275,11 +283,11 @@ def _saturation_alert(
         f"Tasks of {fleet} have been nearly full for ten minutes: the service has its maximum of {max_tasks}, or no "
         "new task starts.",
         (fleet_series(deployment, fleet, metric, "Average"),),
-        above_threshold(SATURATED * capacity, 10, 10),
+        rule_above(SATURATED_SHARE * capacity, 10, 10),
         MINUTE_S,
         target=fleet,
     )
 
 
-def _unhealthy_targets(targets: Resource, balancer: Resource) -> Series:
+def _unhealthy_target_series(targets: Resource, balancer: Resource) -> Series:
     return service_series(NETWORK_LOAD_BALANCER, "UnHealthyHostCount", "Maximum", (targets, balancer))

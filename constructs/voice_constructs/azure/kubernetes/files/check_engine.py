@@ -26,18 +26,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-STALE_S = 60
+MAX_STATE_AGE_S = 60
 """Maximum age of a state file. An older file may belong to another container."""
 METRICS_SHARE = 0.2
 """Share of the time limit for one reading of the counters."""
 OK = 200
 BAD_REQUEST = 400
 SERVER_ERROR = 500
-BUSY = (429, 503)
+BUSY_STATUSES = (429, 503)
 """Statuses of a full queue: vLLM's ``QueueOverflowError`` is 503 (``vllm/v1/engine/async_llm.py``)."""
-RESPONSES = "http_requests_total"
+RESPONSE_COUNTER = "http_requests_total"
 """Counter of vLLM's HTTP server by status (prometheus-fastapi-instrumentator, which groups it as ``5xx``)."""
-FAILED = 'status="5xx"'
+FAILED_LABEL = 'status="5xx"'
 SAMPLE_RATE = 16000
 BOUNDARY = "voice-serve-probe"
 MAX_REASON_CHARS = 160
@@ -73,7 +73,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """An HTTP response. Its status is 0 if the server did not respond."""
 
     status: int
@@ -84,16 +84,16 @@ class Answer:
         return self.status == OK
 
     @property
-    def is_request_counter(self) -> bool:
+    def is_request_error(self) -> bool:
         """Whether the status concerns the request and not the engine."""
-        return BAD_REQUEST <= self.status < SERVER_ERROR and self.status not in BUSY
+        return BAD_REQUEST <= self.status < SERVER_ERROR and self.status not in BUSY_STATUSES
 
     def __str__(self) -> str:
         words = " ".join(self.text.split())[:MAX_REASON_CHARS]
         return f"HTTP {self.status} {words}".strip() if self.status else words
 
 
-def request(url: str, timeout_s: float, data: bytes | None = None, content_type: str = "") -> Answer:
+def send_request(url: str, timeout_s: float, data: bytes | None = None, content_type: str = "") -> Response:
     """Send a request and return the response.
 
     The timeout applies to each read, which is sufficient since responses are not streamed.
@@ -103,11 +103,11 @@ def request(url: str, timeout_s: float, data: bytes | None = None, content_type:
     try:
         connection.request("POST" if data else "GET", parts.path, data, {"Content-Type": content_type} if data else {})
         response = connection.getresponse()
-        return Answer(response.status, response.read().decode("utf-8", "replace"))
+        return Response(response.status, response.read().decode("utf-8", "replace"))
     except TimeoutError:
-        return Answer(0, f"no response within {timeout_s:.1f} s")
+        return Response(0, f"no response within {timeout_s:.1f} s")
     except (OSError, http.client.HTTPException) as error:
-        return Answer(0, f"{type(error).__name__}: {error}")
+        return Response(0, f"{type(error).__name__}: {error}")
     finally:
         connection.close()
 
@@ -118,21 +118,21 @@ def read_counters(exposition: str, counters: Sequence[str]) -> dict[str, float]:
     for line in exposition.splitlines():
         series, _, value = line.rpartition(" ")
         name = series.partition("{")[0]
-        if name in counters or (name == RESPONSES and FAILED in series):
+        if name in counters or (name == RESPONSE_COUNTER and FAILED_LABEL in series):
             sums[name] = sums.get(name, 0.0) + float(value)
     return sums
 
 
 def has_progress(before: Sample, now: Sample) -> bool:
     """Return True if an engine has made progress between two samples of its counters."""
-    names = (before.keys() & now.keys()) - {RESPONSES}
+    names = (before.keys() & now.keys()) - {RESPONSE_COUNTER}
     has_restarted = any(now[name] < before[name] for name in names if name.endswith("_total"))
     return not has_restarted and any(now[name] != before[name] for name in names)
 
 
 def has_failures(before: Sample, now: Sample) -> bool:
     """Return True if requests failed with 5xx between two samples."""
-    return now.get(RESPONSES, 0.0) > before.get(RESPONSES, 0.0)
+    return now.get(RESPONSE_COUNTER, 0.0) > before.get(RESPONSE_COUNTER, 0.0)
 
 
 class Probe:
@@ -150,12 +150,14 @@ class Probe:
         failed = any(has_failures(before[url], now[url]) for url in before.keys() & now.keys())
         if has_changed and not failed:
             return True, "the engine generates tokens"
-        answer = self._query()
+        answer = self._send_probe_request()
         if answer.is_success:
             return True, "answered one request"
-        if answer.is_request_counter:
+        if answer.is_request_error:
             return True, f"the engine responds, but rejects the probe's request: {answer}"
-        if answer.status in (0, *BUSY) and (has_changed or self._has_progress_since(now, wait=bool(answer.status))):
+        if answer.status in (0, *BUSY_STATUSES) and (
+            has_changed or self._has_progress_since(now, wait=bool(answer.status))
+        ):
             return True, f"the engine generates tokens, and its queue is full: {answer}"
         return False, f"no tokens, and no response to a request for one: {answer}" if not answer.status else str(answer)
 
@@ -175,18 +177,18 @@ class Probe:
     def _sample(self) -> dict[str, Sample]:
         samples: dict[str, Sample] = {}
         for url in self._check.metrics:
-            answer = request(url, min(self._check.limit_s * METRICS_SHARE, self._remaining_s()))
+            answer = send_request(url, min(self._check.limit_s * METRICS_SHARE, self._remaining_s()))
             if answer.is_success:
                 samples[url] = read_counters(answer.text, self._check.counters)
         return samples
 
-    def _query(self) -> Answer:
+    def _send_probe_request(self) -> Response:
         check = self._check
         # The remaining time is reserved for a second reading of the counters.
         timeout_s = self._remaining_s() - check.limit_s * METRICS_SHARE
         if check.silence_s:
-            return request(check.url, timeout_s, form(check), f"multipart/form-data; boundary={BOUNDARY}")
-        return request(check.url, timeout_s, json.dumps(check.body).encode(), "application/json")
+            return send_request(check.url, timeout_s, encode_form(check), f"multipart/form-data; boundary={BOUNDARY}")
+        return send_request(check.url, timeout_s, json.dumps(check.body).encode(), "application/json")
 
     def _remaining_s(self) -> float:
         return self._deadline - time.monotonic()
@@ -195,7 +197,9 @@ class Probe:
         try:
             state = json.loads(Path(self._check.state).read_text(encoding="utf-8"))
             # The monotonic clock is the node's, and equal in all containers.
-            samples: dict[str, Sample] = state["samples"] if 0 <= time.monotonic() - state["at"] < STALE_S else {}
+            samples: dict[str, Sample] = (
+                state["samples"] if 0 <= time.monotonic() - state["at"] < MAX_STATE_AGE_S else {}
+            )
         except (OSError, ValueError, KeyError, TypeError):
             return {}
         return samples
@@ -207,7 +211,7 @@ class Probe:
         new.replace(file)
 
 
-def form(check: Check) -> bytes:
+def encode_form(check: Check) -> bytes:
     """Return the request as multipart form data, with a WAV file of silence."""
     wav = io.BytesIO()
     with wave.open(wav, "wb") as file:

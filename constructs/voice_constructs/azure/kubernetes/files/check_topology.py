@@ -83,7 +83,7 @@ class Topology:
     numa_nodes: Mapping[int, int]
 
     @property
-    def gpus(self) -> int:
+    def gpu_count(self) -> int:
         return len({one for one, _ in self.links})
 
     def has_nvlink(self, pair: tuple[int, int]) -> bool:
@@ -92,7 +92,7 @@ class Topology:
         return match is not None and int(match[1]) > 0
 
 
-def parse(matrix: str) -> Topology:
+def parse_topology(matrix: str) -> Topology:
     """Parse the output of ``nvidia-smi topo -m``.
 
     Raises:
@@ -134,9 +134,9 @@ def check(expected: Expectation, topology: Topology, listing: str) -> None:
         raise UnusableNodeError(
             "MIG is on: its instances have no NVLink. Create the pool without a GPU instance profile"
         )
-    if topology.gpus != expected.gpus:
+    if topology.gpu_count != expected.gpus:
         raise UnusableNodeError(
-            f"{topology.gpus} of {expected.gpus} GPUs were detected. Redeploy the VM (delete the node). If it "
+            f"{topology.gpu_count} of {expected.gpus} GPUs were detected. Redeploy the VM (delete the node). If it "
             "persists, "
             "run `nvidia-smi` on the node to identify the GPU that fell off the bus, and open a support request"
         )
@@ -144,7 +144,7 @@ def check(expected: Expectation, topology: Topology, listing: str) -> None:
     if missing:
         result = ", ".join(f"GPU {one} to GPU {other} is {topology.links[one, other]}" for one, other in missing)
         raise UnusableNodeError(
-            f"NVLink is not active where {expected.vm_size} has it: {result}. {_advice(expected, topology)}"
+            f"NVLink is not active where {expected.vm_size} has it: {result}. {_nvlink_remedy(expected, topology)}"
         )
     expected_nodes = dict(enumerate(expected.numa_nodes))
     different_nodes = {gpu: node for gpu, node in topology.numa_nodes.items() if expected_nodes.get(gpu, node) != node}
@@ -155,7 +155,7 @@ def check(expected: Expectation, topology: Topology, listing: str) -> None:
         raise UnusableNodeError(f"NUMA nodes differ from the catalogue's: {result}. Correct the row {expected.vm_size}")
 
 
-def peer_access(matrix: str) -> dict[tuple[int, int], str]:
+def parse_peer_access(matrix: str) -> dict[tuple[int, int], str]:
     """Parse the output of ``nvidia-smi topo -p2p``.
 
     The value of a pair is ``OK``, or a reason such as ``NS`` for not supported.
@@ -176,7 +176,7 @@ def peer_access(matrix: str) -> dict[tuple[int, int], str]:
     return access
 
 
-def check_peers(expected: Expectation, access: Mapping[tuple[int, int], str]) -> str:
+def check_peer_access(expected: Expectation, access: Mapping[tuple[int, int], str]) -> str:
     """Return a description of missing peer access between GPUs that transfer KV cache, or an empty string.
 
     Raises:
@@ -197,7 +197,7 @@ def check_peers(expected: Expectation, access: Mapping[tuple[int, int], str]) ->
     return text
 
 
-def _advice(expected: Expectation, topology: Topology) -> str:
+def _nvlink_remedy(expected: Expectation, topology: Topology) -> str:
     """Return the remedy: replace the VM if links are down, or correct the catalogue if they connect other pairs."""
     linked = {pair for pair in topology.links if pair[0] < pair[1] and topology.has_nvlink(pair)}
     if others := sorted(linked.difference(expected.linked_pairs())):
@@ -205,7 +205,7 @@ def _advice(expected: Expectation, topology: Topology) -> str:
     return "Redeploy the VM (delete the node)"
 
 
-def _nvidia_smi(*arguments: str) -> str:
+def _run_nvidia_smi(*arguments: str) -> str:
     try:
         result = subprocess.run(  # noqa: S603  a fixed command
             ["nvidia-smi", *arguments],  # noqa: S607  the NVIDIA runtime puts it on the PATH
@@ -231,14 +231,14 @@ def _nvidia_smi(*arguments: str) -> str:
 def main() -> int:
     try:
         expected = Expectation.from_json(os.environ[EXPECTED_VARIABLE])
-        matrix = _nvidia_smi("topo", "-m")
+        matrix = _run_nvidia_smi("topo", "-m")
         sys.stdout.write(matrix)  # in the pod's log, for later analysis
-        check(expected, parse(matrix), _nvidia_smi("-L"))
+        check(expected, parse_topology(matrix), _run_nvidia_smi("-L"))
         # Prefill writes, decode reads.
         for mode in ("w", "r") if expected.peers else ():
-            matrix_text = _nvidia_smi("topo", "-p2p", mode)
+            matrix_text = _run_nvidia_smi("topo", "-p2p", mode)
             sys.stdout.write(matrix_text)
-            if warning := check_peers(expected, peer_access(matrix_text)):
+            if warning := check_peer_access(expected, parse_peer_access(matrix_text)):
                 sys.stderr.write(f"warning: {warning}\n")
     except UnusableNodeError as reason:
         sys.stderr.write(f"refused: {reason}\n")

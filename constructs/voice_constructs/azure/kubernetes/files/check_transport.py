@@ -32,7 +32,7 @@ POLL_S = 5
 REQUEST_TIMEOUT_S = 120
 GRACE_S = 10
 """Maximum time until UCX's table, which is written before the response, arrives through the pipe."""
-TRANSFER_PATTERN = "cuda_ipc"
+DIRECT_TRANSPORT = "cuda_ipc"
 
 _GPU_TRANSFER = re.compile(r"remote memory (?:read|write) by ucp_(?:get|put)\S* (?:into|from) cuda\S* (?:from|to) cuda")
 _COLUMNS = ("Range", "Description", "Config")
@@ -56,7 +56,7 @@ class Expectation:
 
 
 @dataclass(frozen=True)
-class Choice:
+class TransportChoice:
     """The transport that UCX selected for large transfers between two GPUs."""
 
     operation: str
@@ -65,13 +65,13 @@ class Choice:
 
     @property
     def is_fast(self) -> bool:
-        return TRANSFER_PATTERN in self.transport
+        return DIRECT_TRANSPORT in self.transport
 
     def __str__(self) -> str:
         return f"{self.operation}: {self.protocol} over {self.transport}"
 
 
-def choices(log: Iterable[str]) -> Iterator[Choice]:
+def parse_choices(log: Iterable[str]) -> Iterator[TransportChoice]:
     """Parse UCX's tables, and yield the transport of each kind of transfer between GPUs.
 
     A table lists transports by size; the transport of the largest transfers is yielded.
@@ -89,10 +89,10 @@ def choices(log: Iterable[str]) -> Iterator[Choice]:
         elif len(cells) == len(_COLUMNS) and cells[0].endswith("inf"):
             operation = operations.get(process, "")
             if _GPU_TRANSFER.search(operation):
-                yield Choice(operation, *cells[1:])
+                yield TransportChoice(operation, *cells[1:])
 
 
-class Watch:
+class TransportMonitor:
     """Monitor of a cell's KV cache transport, which marks the engine as ready or stops it.
 
     Attributes:
@@ -106,15 +106,15 @@ class Watch:
         self._reported: set[str] = set()
         self._chosen = threading.Event()
 
-    def follow(self, log: Iterable[str]) -> None:
+    def evaluate_log(self, log: Iterable[str]) -> None:
         """Evaluate UCX's choices until the engine exits."""
-        for choice in choices(log):
+        for choice in parse_choices(log):
             self._chosen.set()
             self._evaluate(
-                "" if choice.is_fast else f"KV cache is not transferred between GPUs over {TRANSFER_PATTERN}", choice
+                "" if choice.is_fast else f"KV cache is not transferred between GPUs over {DIRECT_TRANSPORT}", choice
             )
 
-    def transfer_test(self) -> None:
+    def run_transfer_test(self) -> None:
         """Request a completion that prefill computes and decode continues, as soon as both are ready.
 
         The prompt starts with the time, so that no cache contains it.
@@ -135,7 +135,7 @@ class Watch:
         if not self._chosen.wait(GRACE_S):
             self._evaluate("a request was completed, but UCX has logged no transfer between GPUs", None)
 
-    def _evaluate(self, problem: str, choice: Choice | None) -> None:
+    def _evaluate(self, problem: str, choice: TransportChoice | None) -> None:
         if problem and self._expected.refuse:
             self.refusal = f"{problem} ({choice}). Use aggregated engines, another driver, or without_peer_access: warn"
             self._engine.terminate()
@@ -162,10 +162,10 @@ def main() -> int:
     engine = subprocess.Popen(sys.argv[1:], stderr=subprocess.PIPE, text=True, errors="replace")  # noqa: S603
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: engine.send_signal(received))
-    watch = Watch(expected, engine)
-    reader = threading.Thread(target=watch.follow, args=(copy_to_stderr(engine.stderr or ()),), daemon=True)
+    watch = TransportMonitor(expected, engine)
+    reader = threading.Thread(target=watch.evaluate_log, args=(copy_to_stderr(engine.stderr or ()),), daemon=True)
     reader.start()
-    threading.Thread(target=watch.transfer_test, daemon=True).start()
+    threading.Thread(target=watch.run_transfer_test, daemon=True).start()
     engine.wait()
     reader.join(GRACE_S)  # workers that outlive their engine keep the pipe open
     if watch.refusal:

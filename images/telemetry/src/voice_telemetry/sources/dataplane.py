@@ -13,8 +13,8 @@ from voice_telemetry.sample import Sample
 from voice_telemetry.sources import SourceError
 
 _COUNTERS_REQUEST = json.dumps({"command": "counters"}).encode() + b"\n"
-_MAX_ANSWER = 1 << 20
-SUSTAINED_OVER = 10
+_MAX_RESPONSE_BYTES = 1 << 20
+SUSTAINED_READINGS = 10
 """Number of readings, one per second, whose minimum represents a sustained value."""
 
 
@@ -36,7 +36,7 @@ class Counters(BaseModel):
     events: dict[str, dict[str, int]]
     vad: Vad
 
-    def event(self, event: DataPlaneEvent) -> int:
+    def event_count(self, event: DataPlaneEvent) -> int:
         part, name = event.split(".")
         return self.events.get(part, {}).get(name, 0)
 
@@ -46,27 +46,27 @@ class Counters(BaseModel):
         return self.events.get("allowances", {})
 
 
-class DataPlane:
+class DataPlaneSource:
     """Source of the data plane's values and of the increments of its counters."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
-        self._before: Counters | None = None
-        self._rings: deque[float] = deque(maxlen=SUSTAINED_OVER)
+        self._previous: Counters | None = None
+        self._ring_percentages: deque[float] = deque(maxlen=SUSTAINED_READINGS)
 
     async def read(self) -> list[Sample]:
         """Return ring occupancy, sessions and their share of the maximum, and the increments since the last reading."""
-        now, before = Counters.model_validate(await self._ask()), self._before
-        self._before = now
-        self._rings.append(now.rx_ring_percent)
+        now, before = Counters.model_validate(await self._query_counters()), self._previous
+        self._previous = now
+        self._ring_percentages.append(now.rx_ring_percent)
         samples = [
             Sample("RxRingOccupancy", now.rx_ring_percent),
             Sample("VadSessions", now.sessions),
             Sample("SlotsTaken", 100 * now.sessions / now.max_sessions),
             Sample("VadStopped", now.vad.stopped),
         ]
-        if len(self._rings) == SUSTAINED_OVER:
-            samples.append(Sample("RxRingSustained", min(self._rings)))
+        if len(self._ring_percentages) == SUSTAINED_READINGS:
+            samples.append(Sample("RxRingSustained", min(self._ring_percentages)))
         # At the first reading, the start of the counters is unknown; after a restart, the counters start again from 0.
         if before is None or now.vad.frames < before.vad.frames:
             return samples
@@ -75,7 +75,7 @@ class DataPlane:
             for reason in DropReason
         ]
         samples += [
-            Sample("DataPlaneEvents", _counter_increase(now.event(event), before.event(event)), event)
+            Sample("DataPlaneEvents", _counter_increase(now.event_count(event), before.event_count(event)), event)
             for event in DataPlaneEvent
         ]
         samples += [
@@ -95,9 +95,9 @@ class DataPlane:
     async def close(self) -> None:
         """Do nothing, since nothing stays open between readings."""
 
-    async def _ask(self) -> Any:  # noqa: ANN401  JSON
+    async def _query_counters(self) -> Any:  # noqa: ANN401  JSON
         try:
-            reader, writer = await asyncio.open_unix_connection(str(self._socket), limit=_MAX_ANSWER)
+            reader, writer = await asyncio.open_unix_connection(str(self._socket), limit=_MAX_RESPONSE_BYTES)
         except OSError as error:
             raise SourceError(f"the data plane is not there: {self._socket}: {error.strerror}") from None
         try:

@@ -12,17 +12,17 @@ from voice_blueprint.contract.metrics import Loss, StartPhase
 from voice_blueprint.contract.network import Tier
 from voice_runtime import state
 from voice_runtime.hosts import Host
-from voice_runtime.replies import texts
+from voice_runtime.replies import decode_fields
 from voice_telemetry.sample import Sample
 from voice_telemetry.sources import SourceError
 
-FROM_ENGINE = ("EncoderQueueDepth", "DecoderQueueDepth", "RealTimeFactor", "EngineStuck")
+ENGINE_METRICS = ("EncoderQueueDepth", "DecoderQueueDepth", "RealTimeFactor", "EngineStuck")
 """Metrics that the engine reports under their own names."""
 
 _TIMEOUT_S = 0.5
 
 
-class Engine:
+class EngineSource:
     """Source of values from the engine, and from the registry's record of the engine's host."""
 
     def __init__(self, url: str, store: Redis, host: str, start_phases: Path) -> None:
@@ -30,18 +30,18 @@ class Engine:
         self._url = url
         self._store = store
         self._host = host
-        self._start_phases = start_phases
+        self._start_phases_file = start_phases
         self._is_start_reported = False
         self._last_losses: dict[Loss, int] | None = None
 
     async def read(self) -> list[Sample]:
         """Return queue depths, real-time factor, losses and slots. Return the phases of the host's start once."""
-        status = await self._ask()
-        samples = [Sample(name, value) for name in FROM_ENGINE if (value := status.get(name)) is not None]
-        samples += self._losses(status)
-        samples += await self._slots()
+        status = await self._query_status()
+        samples = [Sample(name, value) for name in ENGINE_METRICS if (value := status.get(name)) is not None]
+        samples += self._read_losses(status)
+        samples += await self._read_slots()
         if not self._is_start_reported:
-            samples += await asyncio.to_thread(self._start)
+            samples += await asyncio.to_thread(self._read_start_phases)
         return samples
 
     async def close(self) -> None:
@@ -49,7 +49,7 @@ class Engine:
         await self._http.aclose()
         await self._store.aclose()
 
-    async def _ask(self) -> dict[str, Any]:
+    async def _query_status(self) -> dict[str, Any]:
         try:
             answer = await self._http.get(self._url)
             answer.raise_for_status()
@@ -60,7 +60,7 @@ class Engine:
             raise SourceError(f"the engine answers no JSON object: {str(status)[:100]}")
         return status
 
-    def _losses(self, status: dict[str, Any]) -> list[Sample]:
+    def _read_losses(self, status: dict[str, Any]) -> list[Sample]:
         """Return the losses since the last reading. A restarted engine counts from 0."""
         counters = status.get("counters", {})
         lost = {loss: _total_count(counters.get(loss, 0)) for loss in Loss}
@@ -69,22 +69,22 @@ class Engine:
             return []
         return [Sample("SpeechLost", max(0, count - before[loss]), loss) for loss, count in lost.items()]
 
-    async def _slots(self) -> list[Sample]:
+    async def _read_slots(self) -> list[Sample]:
         try:
-            fields = await self._store.hgetall(state.host(Tier.ASR, self._host))
+            fields = await self._store.hgetall(state.host_key(Tier.ASR, self._host))
         except (RedisError, OSError):
             return []
-        host = Host.from_fields(self._host, texts(fields))
+        host = Host.from_fields(self._host, decode_fields(fields))
         if host is None:
             return []
         free = [Sample("FreeSlots", host.free_slots)]
         # A host that does not report its total slots is neither full nor empty.
         return [*free, Sample("SlotsTaken", 100 * (1 - host.free_slots / host.slots))] if host.slots else free
 
-    def _start(self) -> list[Sample]:
+    def _read_start_phases(self) -> list[Sample]:
         """Return the phases of the start, or nothing until the host has written the last phase."""
         try:
-            lines = self._start_phases.read_text(encoding="utf-8").splitlines()
+            lines = self._start_phases_file.read_text(encoding="utf-8").splitlines()
         except OSError:
             return []
         phases = dict(pair for line in lines if (pair := line.split()) and len(pair) == len(("phase", "seconds")))

@@ -18,7 +18,7 @@ from voice_telemetry.sources import SourceError
 _MIB = 1 << 20
 
 
-class Gpu:
+class GpuSource:
     """Reads all GPUs of the host."""
 
     def __init__(self, library: Any = pynvml) -> None:  # noqa: ANN401  a module of C bindings without types
@@ -57,7 +57,7 @@ class _Device:
         self._nvml = nvml
         self._handle = handle
         self._has_gpm = bool(nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
-        self._before: Any = None
+        self._previous_sample: Any = None
 
     def read(self) -> tuple[float, float] | None:
         """Return activity in percent and link traffic in bytes per second, or ``None`` at the first of two readings."""
@@ -65,7 +65,7 @@ class _Device:
             return float(self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu), 0.0
         now = self._nvml.nvmlGpmSampleAlloc()
         self._nvml.nvmlGpmSampleGet(self._handle, now)
-        before, self._before = self._before, now
+        before, self._previous_sample = self._previous_sample, now
         if before is None:
             return None
         try:

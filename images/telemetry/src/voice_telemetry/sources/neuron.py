@@ -15,13 +15,13 @@ from pydantic import BaseModel, ValidationError
 from voice_telemetry.sample import Sample
 from voice_telemetry.sources import SourceError
 
-CONFIGURATION = {
+MONITOR_CONFIGURATION = {
     "period": "1s",
     "neuron_runtimes": [{"tag_filter": ".*", "metrics": [{"type": "neuroncore_counters"}]}],
     "system_metrics": [{"type": "neuron_hw_counters"}],
 }
 _STALE_AFTER_S = 5.0
-_MAX_LINE = 4 << 20
+_MAX_LINE_BYTES = 4 << 20
 
 
 class Core(BaseModel):
@@ -77,7 +77,7 @@ class Document(BaseModel):
         return fmean([*used, *([0.0] * idle)]) if used else None
 
 
-class Neuron:
+class NeuronSource:
     """Keeps neuron-monitor running, and stores the latest document that it writes."""
 
     def __init__(self, program: Path) -> None:
@@ -87,16 +87,16 @@ class Neuron:
         self._configuration = Path(self._folder.name) / "neuron-monitor.json"
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._newest: tuple[float, Document] | None = None
+        self._latest: tuple[float, Document] | None = None
 
     async def read(self) -> list[Sample]:
         """Return the mean utilization of the host's cores, and the headroom, or no values without a visible runtime."""
         if self._reader is None or self._reader.done():
-            await self._start()
+            await self._start_monitor()
         now = asyncio.get_running_loop().time()
-        if self._newest is None or now - self._newest[0] > _STALE_AFTER_S:
+        if self._latest is None or now - self._latest[0] > _STALE_AFTER_S:
             raise SourceError("neuron-monitor has told nothing of late")
-        utilization = self._newest[1].utilization()
+        utilization = self._latest[1].utilization()
         if utilization is None:
             return []
         return [Sample("NeuronUtilization", utilization), Sample("NeuronHeadroom", 100 - utilization)]
@@ -112,22 +112,26 @@ class Neuron:
             await asyncio.wait([self._reader])
         self._folder.cleanup()
 
-    async def _start(self) -> None:
-        await asyncio.to_thread(self._configuration.write_text, json.dumps(CONFIGURATION), encoding="utf-8")
+    async def _start_monitor(self) -> None:
+        await asyncio.to_thread(self._configuration.write_text, json.dumps(MONITOR_CONFIGURATION), encoding="utf-8")
         try:
             self._process = await asyncio.create_subprocess_exec(
-                str(self._program), "-c", str(self._configuration), stdout=asyncio.subprocess.PIPE, limit=_MAX_LINE
+                str(self._program),
+                "-c",
+                str(self._configuration),
+                stdout=asyncio.subprocess.PIPE,
+                limit=_MAX_LINE_BYTES,
             )
         except OSError as error:
             raise SourceError(f"neuron-monitor does not start: {self._program}: {error.strerror}") from None
-        self._reader = asyncio.create_task(self._follow(self._process))
+        self._reader = asyncio.create_task(self._read_documents(self._process))
 
-    async def _follow(self, process: asyncio.subprocess.Process) -> None:
+    async def _read_documents(self, process: asyncio.subprocess.Process) -> None:
         output = process.stdout
         if output is None:
             return
         while line := await output.readline():
             # An invalid line is skipped; without valid ones, the latest becomes stale, which is reported.
             with contextlib.suppress(ValidationError):
-                self._newest = (asyncio.get_running_loop().time(), Document.model_validate_json(line))
+                self._latest = (asyncio.get_running_loop().time(), Document.model_validate_json(line))
         await process.wait()

@@ -16,12 +16,12 @@ from voice_telemetry.sources import SourceError
 # linux/sockios.h, linux/ethtool.h. Reading requires no privileges.
 _SIOCETHTOOL = 0x8946
 _GSTRINGS, _GSTATS, _GSSET_INFO = 0x1B, 0x1D, 0x37
-_SET_OF_STATS = 1
+_STATS_SET = 1
 _NAME_BYTES = 32
-ROUTES = Path("/proc/net/route")
+ROUTES_FILE = Path("/proc/net/route")
 
 
-def counters(interface: str) -> dict[str, int]:
+def read_counters(interface: str) -> dict[str, int]:
     """Return all counters of an interface's driver by name.
 
     Raises:
@@ -34,8 +34,8 @@ def counters(interface: str) -> dict[str, int]:
             fcntl.ioctl(probe, _SIOCETHTOOL, struct.pack("16sP16x", interface.encode()[:15], ctypes.addressof(memory)))
             return memory.raw
 
-        count = struct.unpack("IIQI", ioctl(struct.pack("IIQI", _GSSET_INFO, 0, 1 << _SET_OF_STATS, 0)))[3]
-        head = struct.pack("III", _GSTRINGS, _SET_OF_STATS, count)
+        count = struct.unpack("IIQI", ioctl(struct.pack("IIQI", _GSSET_INFO, 0, 1 << _STATS_SET, 0)))[3]
+        head = struct.pack("III", _GSTRINGS, _STATS_SET, count)
         strings = ioctl(head + bytes(count * _NAME_BYTES))[len(head) :]
         head = struct.pack("II", _GSTATS, count)
         values = struct.unpack(f"{count}Q", ioctl(head + bytes(count * 8))[len(head) :])
@@ -49,29 +49,29 @@ def default_interface() -> str:
     Raises:
         SourceError: There is no default route.
     """
-    for line in ROUTES.read_text(encoding="ascii").splitlines():
+    for line in ROUTES_FILE.read_text(encoding="ascii").splitlines():
         interface, destination, *_ = line.split()
         if destination == "00000000":
             return interface
     raise SourceError("no default route leads to an interface")
 
 
-class Nic:
+class NicSource:
     """Source of the increments of ENA's allowance counters."""
 
     def __init__(self) -> None:
-        self._before: dict[str, int] | None = None
+        self._previous: dict[str, int] | None = None
 
     async def read(self) -> list[Sample]:
         """Return the number of queued or dropped packets by allowance, or no values at the first reading."""
         interface = default_interface()
         try:
-            now = counters(interface)
+            now = read_counters(interface)
         except OSError as error:
             raise SourceError(f"{interface} tells no counters: {error.strerror}") from None
         if missing := set(Allowance) - now.keys():
             raise SourceError(f"{interface} is no ENA interface, or its driver is too old: no {min(missing)}")
-        before, self._before = self._before, now
+        before, self._previous = self._previous, now
         if before is None:
             return []
         return [

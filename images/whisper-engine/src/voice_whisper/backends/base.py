@@ -42,7 +42,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecodedText:
     """The text of a window.
 
     Attributes:
@@ -74,7 +74,7 @@ class Backend(Protocol):
 
     def decode(
         self, hidden: Array, languages: Sequence[str | None], rows: Sequence[int], prompt: str = ""
-    ) -> list[Decoded]:
+    ) -> list[DecodedText]:
         """Convert hidden states to text, each in its language; ``None`` to detect it.
 
         Args:
@@ -88,7 +88,7 @@ class ModelLoadError(Exception):
     """A model could not be loaded. The message contains the remedy."""
 
 
-def load(settings: ModelSettings, role: Role, threads: int, number: int) -> Backend:
+def load_backend(settings: ModelSettings, role: Role, threads: int, number: int) -> Backend:
     """Load the model for one role.
 
     Args:

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from voice_whisper.backends.base import Array, Decoded, ModelLoadError, Role, Word
+from voice_whisper.backends.base import Array, DecodedText, ModelLoadError, Role, Word
 from voice_whisper.backends.weights import snapshot_folder
 from voice_whisper.settings import ModelSettings
 from voice_whisper.window import ROWS_PER_S
 
-TOKENS_PER_S = 10
+MAX_TOKENS_PER_S = 10
 """Maximum number of tokens per second of audio, which limits repetitive output: twice the rate of fast speech."""
 MAX_LENGTH_PER_TOKEN = 2
 """Ratio of ``max_length`` to the tokens of a text. CTranslate2's Whisper applies ``max_length`` to prompt and text
@@ -33,10 +33,10 @@ WORD_START_MARKER = "\u0120"
 """The tokenizer's representation of the space before a word."""
 LANGUAGES_WITHOUT_SPACES = {"zh", "ja", "th", "lo", "my", "yue"}
 """Languages without spaces between words: every token may be a word."""
-LANGUAGE_MARK = re.compile(r"<\|([a-z]{2,3})\|>")
+LANGUAGE_TOKEN = re.compile(r"<\|([a-z]{2,3})\|>")
 
-NO_SPEECH_PROBABILITY = 0.6
-UNLIKELY_LOG_PROBABILITY = -1.0
+NO_SPEECH_THRESHOLD = 0.6
+LOG_PROBABILITY_THRESHOLD = -1.0
 """Whisper's own thresholds for silence, as in faster-whisper. A window has no words if its probability of silence is
 above the first threshold, and its log probability is below the second."""
 
@@ -52,12 +52,12 @@ class _ControlTokens:
     before: int
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> "_ControlTokens":
+    def from_tokenizer(cls, tokenizer: Tokenizer) -> "_ControlTokens":
         names = ("<|startoftranscript|>", "<|transcribe|>", "<|notimestamps|>", "<|endoftext|>", "<|startofprev|>")
-        return cls(*(_token(tokenizer, name) for name in names))
+        return cls(*(_token_id(tokenizer, name) for name in names))
 
 
-def _token(tokenizer: Tokenizer, name: str) -> int:
+def _token_id(tokenizer: Tokenizer, name: str) -> int:
     token_id = tokenizer.token_to_id(name)
     if token_id is None:
         raise ModelLoadError(f"tokenizer.json does not contain {name}, so that it is not a tokenizer of Whisper")
@@ -66,7 +66,7 @@ def _token(tokenizer: Tokenizer, name: str) -> int:
 
 def _model_languages(tokenizer: Tokenizer) -> tuple[str, ...]:
     """Return the languages for which a model has tokens."""
-    marks = map(LANGUAGE_MARK.fullmatch, tokenizer.get_vocab())
+    marks = map(LANGUAGE_TOKEN.fullmatch, tokenizer.get_vocab())
     return tuple(sorted(mark[1] for mark in marks if mark))
 
 
@@ -77,7 +77,7 @@ def _starts_word(piece: str, language: str) -> bool:
 def max_length_for(hidden: Array) -> int:
     """Return CTranslate2's parameter for the maximum number of tokens of a window."""
     states: int = hidden.shape[1]
-    return states * ROWS_PER_STATE // ROWS_PER_S * TOKENS_PER_S * MAX_LENGTH_PER_TOKEN
+    return states * ROWS_PER_STATE // ROWS_PER_S * MAX_TOKENS_PER_S * MAX_LENGTH_PER_TOKEN
 
 
 class CTranslate2Backend:
@@ -86,7 +86,7 @@ class CTranslate2Backend:
     def __init__(self, model: ctranslate2.models.Whisper, tokenizer: Tokenizer) -> None:
         self._model = model
         self._tokenizer = tokenizer
-        self._marks = _ControlTokens.of(tokenizer)
+        self._marks = _ControlTokens.from_tokenizer(tokenizer)
         self.bins: int = model.n_mels
         # On a CPU, one window keeps the cores busy, and several no longer fit its caches.
         self.encodes_batches: bool = model.device == "cuda"
@@ -99,24 +99,24 @@ class CTranslate2Backend:
 
     def decode(
         self, hidden: Array, languages: Sequence[str | None], rows: Sequence[int], prompt: str = ""
-    ) -> list[Decoded]:
+    ) -> list[DecodedText]:
         """Convert hidden states to text by greedy search, and align its words."""
         view = ctranslate2.StorageView.from_array(np.ascontiguousarray(hidden))
-        spoken, before = self._languages(view, languages), self._prompt_tokens(prompt)
+        spoken, before = self._detect_languages(view, languages), self._prompt_tokens(prompt)
         results = self._model.generate(
             view,
-            [[*before, *self._prompt(language)] for language in spoken],
+            [[*before, *self._control_prompt(language)] for language in spoken],
             beam_size=1,
             max_length=max_length_for(hidden),
             return_scores=True,
             return_no_speech_prob=True,
         )
-        token_lists = [self._tokens(each) for each in results]
-        words = self._words(view, token_lists, spoken, rows)
+        token_lists = [self._text_tokens(each) for each in results]
+        words = self._align_words(view, token_lists, spoken, rows)
         texts = [str(self._tokenizer.decode(tokens)).strip() for tokens in token_lists]
-        return [Decoded(*each) for each in zip(texts, spoken, words, strict=True)]
+        return [DecodedText(*each) for each in zip(texts, spoken, words, strict=True)]
 
-    def _languages(self, view: ctranslate2.StorageView, languages: Sequence[str | None]) -> list[str]:
+    def _detect_languages(self, view: ctranslate2.StorageView, languages: Sequence[str | None]) -> list[str]:
         if not self._model.is_multilingual:
             return ["en"] * len(languages)
         supported = [language if language in self.languages else None for language in languages]
@@ -125,10 +125,10 @@ class CTranslate2Backend:
         detected = [ranked[0][0].strip("<|>") for ranked in self._model.detect_language(view)]
         return [language or detected_language for language, detected_language in zip(supported, detected, strict=True)]
 
-    def _prompt(self, language: str) -> list[int]:
+    def _control_prompt(self, language: str) -> list[int]:
         if not self._model.is_multilingual:
             return [self._marks.start, self._marks.no_timestamps]
-        language_token = _token(self._tokenizer, f"<|{language}|>")
+        language_token = _token_id(self._tokenizer, f"<|{language}|>")
         return [self._marks.start, language_token, self._marks.transcribe, self._marks.no_timestamps]
 
     def _prompt_tokens(self, prompt: str) -> list[int]:
@@ -138,12 +138,12 @@ class CTranslate2Backend:
         tokens = self._tokenizer.encode(f" {prompt}", add_special_tokens=False).ids[-MAX_PROMPT_TOKENS:]
         return [self._marks.before, *tokens]
 
-    def _tokens(self, result: ctranslate2.models.WhisperGenerationResult) -> list[int]:
-        if result.no_speech_prob > NO_SPEECH_PROBABILITY and result.scores[0] < UNLIKELY_LOG_PROBABILITY:
+    def _text_tokens(self, result: ctranslate2.models.WhisperGenerationResult) -> list[int]:
+        if result.no_speech_prob > NO_SPEECH_THRESHOLD and result.scores[0] < LOG_PROBABILITY_THRESHOLD:
             return []
         return [token for token in result.sequences_ids[0] if token < self._marks.first_special]
 
-    def _words(
+    def _align_words(
         self, view: ctranslate2.StorageView, token_lists: list[list[int]], languages: list[str], rows: Sequence[int]
     ) -> list[tuple[Word, ...]]:
         if not any(token_lists):
@@ -190,12 +190,12 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> CTra
             compute_type="float16" if gpus else "int8",
             intra_threads=threads,
         )
-        return CTranslate2Backend(model, _tokenizer(folder))
+        return CTranslate2Backend(model, _load_tokenizer(folder))
     except (RuntimeError, ValueError) as error:
         raise ModelLoadError(f"{folder} cannot be loaded: {error}") from error
 
 
-def _tokenizer(folder: Path) -> Tokenizer:
+def _load_tokenizer(folder: Path) -> Tokenizer:
     file = folder / "tokenizer.json"
     if not file.is_file():
         raise ModelLoadError(f"{file} is missing: copy it from the model that {folder.name} was converted from")

@@ -17,7 +17,7 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from voice_whisper.backends.base import Array, Decoded, ModelLoadError, Role
+from voice_whisper.backends.base import Array, DecodedText, ModelLoadError, Role
 from voice_whisper.backends.weights import snapshot_folder
 from voice_whisper.settings import ModelSettings
 from voice_whisper.window import MAX_WINDOW_ROWS
@@ -50,14 +50,14 @@ class NeuronBackend:
         languages: Sequence[str | None],
         rows: Sequence[int],  # noqa: ARG002  it tells no times
         prompt: str = "",
-    ) -> list[Decoded]:
+    ) -> list[DecodedText]:
         """Convert hidden states to text by greedy search, one by one."""
         return [self._decode(states, language, prompt) for states, language in zip(hidden, languages, strict=True)]
 
-    def _decode(self, states: Array, language: str | None, prompt: str) -> Decoded:
+    def _decode(self, states: Array, language: str | None, prompt: str) -> DecodedText:
         options = self._options(language=language, prompt=prompt or None, without_timestamps=True, fp16=False)
         result = self._application.decode(self._torch.from_numpy(states), options)
-        return Decoded(result.text.strip(), result.language)
+        return DecodedText(result.text.strip(), result.language)
 
 
 def load(settings: ModelSettings, role: Role, threads: int, number: int) -> NeuronBackend:  # noqa: ARG001  the host computes little, and the runtime finds a free core
@@ -72,7 +72,7 @@ def load(settings: ModelSettings, role: Role, threads: int, number: int) -> Neur
     folder = snapshot_folder(settings.model, settings.model_revision, settings.cache_dir)
     roles = [half for half in (Role.ENCODER, Role.DECODER) if role in {half, Role.COLOCATED}]
     try:
-        application = _application(folder)
+        application = _load_application(folder)
         for module_role in roles:
             _load_module(
                 getattr(application, module_role), settings.cache_dir / "neuron-whisper" / folder.name / module_role
@@ -90,7 +90,7 @@ def _load_module(module: Any, compiled: Path) -> None:  # noqa: ANN401  as above
     module.load(str(compiled))
 
 
-def _application(folder: Path) -> Any:  # noqa: ANN401  as above
+def _load_application(folder: Path) -> Any:  # noqa: ANN401  as above
     whisper = importlib.import_module("neuronx_distributed_inference.models.whisper.modeling_whisper")
     config = importlib.import_module("neuronx_distributed_inference.models.config")
     adapter = importlib.import_module("neuronx_distributed_inference.utils.hf_adapter")
