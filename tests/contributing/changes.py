@@ -79,11 +79,11 @@ NEW_SIZE = """
 
 - {name: Standard_D8xs_v5, vcpus: 8, memory_gib: 32, network_gbps: 12.5, rdma: false,
    quota_family: standardDXSv5Family, capacity_reservation: true, spot: true,
-   usd_per_hour: {southcentralus: 0.542, westeurope: 0.544, westus3: 0.452}, price_date: "2026-06-18", source: "a page of Microsoft"}"""
+   usd_per_hour: {southcentralus: 0.542, westeurope: 0.544, westus3: 0.452}, price_date: "2026-06-18", source: "https://azure.microsoft.com/pricing/details/virtual-machines/linux/"}"""
 
 NEW_GPU = """\
 - {name: B300, memory_gib: 270.0, compute_capability: [10, 3], memory_gb_per_s: 8000, bf16_tflops: 2250, nvlink_gb_per_s: 900,
-   source: "NVIDIA B300 datasheet"}
+   source: "https://www.nvidia.com/en-us/data-center/dgx-b300/"}
 """
 
 NEW_MODEL = """\
@@ -240,7 +240,9 @@ CHANGES: dict[str, Change] = {
     "an engine's version": Change(
         files={
             "voice_blueprint/catalog/engines.yaml": Edit(
-                "name: lmcache, version: 0.5.7,", "name: lmcache, version: 0.5.6,", instead=True
+                'name: lmcache, version: 0.5.7, package: lmcache, upstream_image: "docker.io/lmcache/standalone:v0.5.7"',
+                'name: lmcache, version: 0.5.6, package: lmcache, upstream_image: "docker.io/lmcache/standalone:v0.5.6"',
+                instead=True,
             ),
             "voice_blueprint/engines/published/tables/lmcache.json": Edit(
                 '"version": "0.5.7"', '"version": "0.5.6"', instead=True
@@ -277,6 +279,7 @@ CHANGES: dict[str, Change] = {
         made={
             "deployments/schema.json": SCHEMA,
             "docs/deployment-file.md": (*PAGE, "deployment-file"),
+            "docs/reference/commands.md": (*PAGE, "reference/commands"),
         },
         tests=(
             "tests/images/test_specs.py",
@@ -292,6 +295,7 @@ CHANGES: dict[str, Change] = {
             "images/node-exporter/image.yaml": "images/node-exporter/image.yaml",
             "deployments/schema.json": "make generate",
             "docs/deployment-file.md": "make generate",
+            "docs/reference/commands.md": "make generate",
         },
     ),
     "a metric with an alarm on AWS": Change(
@@ -374,7 +378,7 @@ CHANGES: dict[str, Change] = {
             "voice_blueprint/catalog/vm_sizes.yaml": Edit(NEW_SIZE, "\n- {name: Standard_D8ds_v5,", before=True),
             PRODUCTION_AZURE: Edit("vm_size: Standard_D8xs_v5", "vm_size: Standard_D8ds_v5", instead=True),
         },
-        tests=("tests/blueprint/test_catalog.py",),
+        tests=("tests/blueprint/test_catalog_azure.py",),
         plans=(PRODUCTION_AZURE,),
         without={"voice_blueprint/catalog/vm_sizes.yaml": "voice_blueprint/catalog/vm_sizes.yaml"},
     ),
@@ -382,9 +386,15 @@ CHANGES: dict[str, Change] = {
         files={
             "voice_blueprint/catalog/gpus.yaml": Edit(NEW_GPU, "- {name: A100-80,", before=True),
             "voice_blueprint/catalog/vm_sizes.yaml": Edit("gpu: B300,", "gpu: A100-80,", instead=True),
+            "tests/blueprint/test_catalog_azure.py": Edit(
+                '"B300": 288, ', "boxes = {", then=Edit('"B300", ', "ada_and_newer = {")
+            ),
         },
-        tests=("tests/blueprint/test_catalog.py",),
-        without={"voice_blueprint/catalog/gpus.yaml": "voice_blueprint/catalog/gpus.yaml"},
+        tests=("tests/blueprint/test_catalog_azure.py",),
+        without={
+            "voice_blueprint/catalog/gpus.yaml": "test_every_gpu_of_a_vm_size_is_in_the_catalogue",
+            "tests/blueprint/test_catalog_azure.py": "test_gpus_report_less_memory_than_advertised",
+        },
     ),
     "a model": Change(
         files={"voice_blueprint/catalog/models.yaml": Edit(NEW_MODEL, "- {name: voxtral-small-24b,", before=True)},
@@ -396,7 +406,7 @@ CHANGES: dict[str, Change] = {
             "docs/deployment-file/aws-fleets.md": (*PAGE, "deployment-file/aws-fleets"),
             "docs/deployment-file/azure.md": (*PAGE, "deployment-file/azure"),
         },
-        tests=("tests/blueprint/test_catalog.py", "tests/ops/test_schema.py", REFERENCES),
+        tests=("tests/blueprint/test_catalog_azure.py", "tests/ops/test_schema.py", REFERENCES),
         without={"deployments/schema.json": "make generate"},
     ),
     "an alert on Azure": Change(
