@@ -196,7 +196,7 @@ CHANGES: dict[str, Change] = {
     "a setting of a shipped file, such as a scaling threshold": Change(
         files={
             PRODUCTION: Edit("threshold: 69\n", "threshold: 70\n", instead=True),
-            PRODUCTION_AZURE: Edit("replicas: {min: 2, max: 9}", "replicas: {min: 2, max: 8}", instead=True),
+            PRODUCTION_AZURE: Edit("replicas: {min: 3, max: 8}", "replicas: {min: 2, max: 8}", instead=True),
         },
         made={"docs/architecture.svg": DIAGRAM},
         tests=("tests/blueprint", "tests/stacks/aws", "tests/ops/test_diagram.py", "tests/ops/simulate"),
