@@ -4,7 +4,7 @@ import pulumi
 
 from voice_blueprint.azure.names import Role
 from voice_constructs.azure.cluster import Cluster
-from voice_constructs.azure.identity import assign_role
+from voice_constructs.azure.identity import assign_admin_roles
 from voice_constructs.azure.monitoring import Monitoring
 from voice_constructs.azure.registry import ImageRegistry
 from voice_constructs.azure.scope import Scope
@@ -36,15 +36,5 @@ class Administrators(pulumi.ComponentResource):
                 ("push-images", Role.ACR_PUSH, registry.id),
                 ("import-images", Role.ACR_IMPORT, registry.id),
             ]
-        for number, group in enumerate(scope.deployment.azure.admin_groups):
-            for purpose, role, on in grants:
-                assign_role(
-                    f"admins-{number}-{purpose}",
-                    scope=scope,
-                    role=role,
-                    resource_id=on,
-                    principal_id=group,
-                    parent=self,
-                    is_group=True,
-                )
+        assign_admin_roles(grants, scope=scope, parent=self)
         self.register_outputs({})

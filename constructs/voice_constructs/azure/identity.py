@@ -1,5 +1,7 @@
 """Identities, their permissions, and the service accounts that may use them."""
 
+from collections.abc import Iterable
+
 import pulumi
 from pulumi_azure_native import authorization, managedidentity
 
@@ -37,6 +39,27 @@ def assign_role(
         principal_type=authorization.PrincipalType.GROUP if is_group else authorization.PrincipalType.SERVICE_PRINCIPAL,
         opts=pulumi.ResourceOptions(parent=parent),
     )
+
+
+def assign_admin_roles(
+    grants: Iterable[tuple[str, Role, pulumi.Input[str]]], *, scope: Scope, parent: pulumi.Resource
+) -> None:
+    """Assign roles to each of the deployment file's groups of administrators.
+
+    Args:
+        grants: Purpose, which is part of the assignment's name, role, and id of the resource.
+    """
+    for number, group in enumerate(scope.deployment.azure.admin_groups):
+        for purpose, role, resource_id in grants:
+            assign_role(
+                f"admins-{number}-{purpose}",
+                scope=scope,
+                role=role,
+                resource_id=resource_id,
+                principal_id=group,
+                parent=parent,
+                is_group=True,
+            )
 
 
 class Identity(pulumi.ComponentResource):

@@ -8,7 +8,7 @@ from pulumi_azure_native import compute, network
 
 from voice_blueprint.azure.names import Role
 from voice_blueprint.file.model.azure import JumpHost
-from voice_constructs.azure.identity import assign_role
+from voice_constructs.azure.identity import assign_admin_roles
 from voice_constructs.azure.network import BASTION_SUBNET, VoiceNetwork
 from voice_constructs.azure.scope import Scope
 
@@ -45,20 +45,11 @@ class JumpMachine(pulumi.ComponentResource):
         machine = self._build_machine(name, access.vm_size, network.subnet_ids["jump"])
         self._build_bastion(network)
         self.id: pulumi.Output[str] = machine.id
-        for number, group in enumerate(scope.deployment.azure.admin_groups):
-            for purpose, role, on in (
-                ("find-jump-host", Role.READER, scope.group_id),
-                ("sign-in-to-jump-host", Role.VIRTUAL_MACHINE_ADMINISTRATOR_LOGIN, machine.id),
-            ):
-                assign_role(
-                    f"admins-{number}-{purpose}",
-                    scope=scope,
-                    role=role,
-                    resource_id=on,
-                    principal_id=group,
-                    parent=self,
-                    is_group=True,
-                )
+        grants: list[tuple[str, Role, pulumi.Input[str]]] = [
+            ("find-jump-host", Role.READER, scope.group_id),
+            ("sign-in-to-jump-host", Role.VIRTUAL_MACHINE_ADMINISTRATOR_LOGIN, machine.id),
+        ]
+        assign_admin_roles(grants, scope=scope, parent=self)
         self.register_outputs({})
 
     def _build_machine(self, name: str, vm_size: str, subnet: pulumi.Input[str]) -> compute.VirtualMachine:

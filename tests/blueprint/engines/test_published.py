@@ -193,4 +193,4 @@ def test_omni_includes_the_metrics_and_endpoints_of_vllm() -> None:
 
 def test_unknown_engine_has_no_table() -> None:
     with pytest.raises(FileNotFoundError):
-        published_table("nobody")
+        published_table("unknown")

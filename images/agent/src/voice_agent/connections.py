@@ -42,7 +42,7 @@ class CloseReason:
 
 
 ENDED = CloseReason(1000, "the conversation has ended")
-REFUSED = CloseReason(1008, "the caller is not let in")
+REFUSED = CloseReason(1008, "the caller is not authorized")
 MALFORMED = CloseReason(1007, "a message cannot be read")
 TRY_AGAIN_LATER = CloseReason(1013, "no conversation can begin now; try again")
 

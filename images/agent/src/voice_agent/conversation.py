@@ -72,7 +72,7 @@ class Engines:
     usage: Usage
 
 
-IDLE = CloseReason(1000, "nobody has said anything for a while")
+IDLE = CloseReason(1000, "the caller has been silent for too long")
 CONVERSATION_TAKEN = CloseReason(1008, "another connection has this conversation")
 RESTART = CloseReason(1012, "this agent is stopping; connect again with the conversation's token")
 BROKEN = CloseReason(1013, "an engine fails; connect again with the conversation's token")
