@@ -50,15 +50,22 @@ window.say = (pcm, rate) => {
   source.start();
 };
 window.played = [];
-window.stopped = 0;
-const { start, stop } = AudioBufferSourceNode.prototype;
+const { start } = AudioBufferSourceNode.prototype;
 AudioBufferSourceNode.prototype.start = function (...given) {
   if (this.context !== context) window.played.push(...this.buffer.getChannelData(0));
   return start.apply(this, given);
 };
-AudioBufferSourceNode.prototype.stop = function (...given) { window.stopped += 1; return stop.apply(this, given); };
 """
 """A microphone that plays given audio, and a recording of the loudspeaker."""
+RECORD_STATUSES = """() => {
+  window.statuses = [];
+  const status = document.getElementById("status");
+  const record = () => {
+    if (status.textContent !== window.statuses.at(-1)) window.statuses.push(status.textContent);
+  };
+  new MutationObserver(record).observe(status, { childList: true, characterData: true, subtree: true });
+}"""
+"""Records each new status of the page."""
 
 
 @pytest.fixture(scope="module")
@@ -171,12 +178,16 @@ def test_the_page_plays_the_answer_and_speech_interrupts_it(path: AgentPath, bro
     turn = Turn(answered, transcribe(whisper, heard, SPEAKER_RATE))
     assert turn.error_rate <= MAX_ERROR_RATE, turn
 
-    page.evaluate("window.stopped = 0")
+    page.evaluate(RECORD_STATUSES)
     say(page, path, LONG_STORY_PROMPT)
-    page.wait_for_function(f"{status} === 'Answering.'")
-    assert page.evaluate("window.stopped") == 0
+    page.wait_for_function("window.statuses.at(-1) === 'Answering.'")
+    page.evaluate("window.statuses = []")
     say(page, path, OBJECTION)
-    page.wait_for_function("window.stopped > 0")
+    page.wait_for_selector("#transcript li[data-who=you] >> nth=2")
+    statuses = page.evaluate("window.statuses")
+    began, ended = statuses.index("Listening."), statuses.index("Thinking.")
+    assert ended == began + 1, f"the old answer is heard again: {statuses}"
+    assert page.locator("#transcript li[data-who=agent]").count() == 1, "the answer was over before the objection"
     page.click("#stop")
     page.wait_for_selector("#status[data-state=done]")
     page.close()

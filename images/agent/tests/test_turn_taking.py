@@ -3,11 +3,14 @@
 import asyncio
 import json
 import time
+from functools import partial
+from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams
 from redis.asyncio import Redis
 
 from images.agent.tests.conftest import KEY, RATE, Caller, Place, silence, speech, until
@@ -15,7 +18,7 @@ from images.agent.tests.engines import Engines
 from images.agent.tests.test_conversation import ENDED_S, LONG, said, speak
 from images.conftest import BUSY_TIMEOUT_S
 from voice_agent import tokens
-from voice_agent.interruptions import _split_words, is_assent, is_echo
+from voice_agent.interruptions import DECISION_TIMEOUT_S, _split_words, is_assent, is_echo
 from voice_agent.models import Models, TurnAnalyzer
 
 PAUSE_S = 0.15
@@ -270,6 +273,39 @@ async def test_long_speech_interrupts_before_it_is_transcribed(place: Place, eng
         await caller.send(silence(0.2))
         await caller.send(speech(1.5))
         await caller.until(lambda each: each.interruptions == 2)
+
+
+async def test_an_interrupted_answer_is_not_heard_again(place: Place, engines: Engines) -> None:
+    engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG, "I stop."], 60.0
+    async with place.call() as caller:
+        await into_the_answer(caller, speech(1.5))
+        await caller.until(lambda each: each.interruptions == 2)
+        heard_s, engines.spoken_s = caller.heard_s, 0.0
+        engines.finals.append((0, "Stop."))
+        await caller.send(silence(ENDED_S))
+        await until(lambda: len(engines.spoken) == 2)
+        await caller.send(silence(PLAYED_S))
+        assert caller.heard_s == heard_s
+
+
+async def test_a_caller_who_interrupts_can_speak_for_longer_than_a_write_may_take(
+    place: Place, engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parameters = partial(FastAPIWebsocketParams, audio_out_write_timeout_secs=DECISION_TIMEOUT_S)
+    monkeypatch.setattr("voice_agent.conversation.FastAPIWebsocketParams", parameters)
+    engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG, "I stop."], 60.0
+    async with place.call() as caller:
+        await into_the_answer(caller, speech(1.5))
+        await caller.until(lambda each: each.interruptions == 2)
+        heard_s, since = caller.heard_s, time.monotonic()
+        for piece in cycle(np.split(speech(2.0), 20)):
+            await caller.send(piece)
+            await asyncio.sleep(0.05)
+            if time.monotonic() - since > 1.2 * DECISION_TIMEOUT_S:
+                break
+        engines.finals.append((0, "Stop."))
+        await caller.send(silence(ENDED_S))
+        await caller.until(lambda each: each.heard_s > heard_s + PLAYED_S)
 
 
 @pytest.mark.parametrize("text", ["Mhm.", "Mm-hmm.", "Uh-huh.", "Hmm", "Aha!", "Yeah, okay.", "Genau.", "", "..."])

@@ -144,7 +144,7 @@ class InterruptionStrategy(BaseUserTurnStartStrategy):
         if self._is_agent_speaking and self._time_to_silence_s is not None:
             self._on_interruption(self._time_to_silence_s)
         self._time_to_silence_s = None
-        # The paused audio stays paused, and is discarded shortly after.
+        # The answer stays paused until the interruption reaches the transport, which discards it.
         await self.trigger_user_turn_started()
         return ProcessFrameResult.STOP
 

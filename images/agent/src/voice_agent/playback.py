@@ -2,7 +2,8 @@
 
 import asyncio
 
-from pipecat.frames.frames import OutputAudioRawFrame
+from pipecat.frames.frames import Frame, InterruptionFrame, OutputAudioRawFrame
+from pipecat.processors.frame_processor import FrameDirection
 from pipecat.transports.websocket.fastapi import (
     FastAPIWebsocketOutputTransport,
     FastAPIWebsocketParams,
@@ -17,6 +18,7 @@ class Playback:
     def __init__(self) -> None:
         self._released = asyncio.Event()
         self._released.set()
+        self._discard_count = 0
 
     def pause(self) -> None:
         """Pause the audio."""
@@ -26,17 +28,30 @@ class Playback:
         """Resume the audio."""
         self._released.set()
 
-    async def wait_until_released(self) -> None:
-        """Wait until audio may be sent."""
+    def discard(self) -> None:
+        """Discard the audio that is paused, and let later audio be sent."""
+        self._discard_count += 1
+        self._released.set()
+
+    async def wait_until_released(self) -> bool:
+        """Wait until audio may be sent, and return whether it still should be."""
+        discard_count = self._discard_count
         await self._released.wait()
+        return self._discard_count == discard_count
 
 
 class _PausableOutput(FastAPIWebsocketOutputTransport):
     playback: Playback
 
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        await super().process_frame(frame, direction)
+        # The queue is empty now. Without this, the piece that is being written would wait for the end of the caller's
+        # turn: it would be heard then, or the write would time out, which ends the conversation.
+        if isinstance(frame, InterruptionFrame):
+            self.playback.discard()
+
     async def write_audio_frame(self, frame: OutputAudioRawFrame) -> bool:
-        await self.playback.wait_until_released()
-        return await super().write_audio_frame(frame)
+        return await self.playback.wait_until_released() and await super().write_audio_frame(frame)
 
 
 class Transport(FastAPIWebsocketTransport):
