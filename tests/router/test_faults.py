@@ -68,6 +68,9 @@ def test_no_response_is_lost_when_a_pod_is_killed(cluster: Cluster, front: Front
         before = callers.request_count()
         wait_until("callers ask", lambda: callers.request_count() > before + CONVERSATIONS)
     print(f"killed: left after {left_s:.1f} s; callers saw {dict(callers.seen)}, slowest {callers.slowest_s:.1f} s")
+    # uvicorn writes the head and the body of a response one after the other. A kill between them truncates the response
+    # that is being written, and no router can send that request again.
+    assert callers.seen.pop("RemoteProtocolError", 0) <= 1
     assert set(callers.seen) == {"200"}
 
 
