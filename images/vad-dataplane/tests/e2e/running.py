@@ -30,6 +30,10 @@ CHANNELS = BUILD.parent / "tests" / "libchannels.so"
 LOOPBACK = "127.0.0.1"
 FRAME_SAMPLES = 320
 PASSWORD = "only-for-tests"
+OCCUPIED_QUEUE = "Failed to create xsk socket"
+"""Error of DPDK while the kernel still has the AF_XDP socket of the previous program, which has just ended."""
+RESTART_DELAY_S = 0.5
+"""On a host, systemd restarts the program (userdata/voice_userdata/steps/every_boot.sh)."""
 END_OF_SPEECH, CONCEALED, START_OF_SPEECH, COMMIT, LAST = 1, 2, 4, 16, 32
 _SO_RCVBUFFORCE = 33  # Linux, as root: allows more than net.core.rmem_max
 
@@ -240,16 +244,24 @@ class DataPlane:
         return int(self.environment[name])
 
     def start(self) -> Self:
+        self._launch()
+        wait_for("the data plane is ready", self._is_ready)
+        return self
+
+    def _launch(self) -> None:
         environment = self.environment | {"RUNTIME_DIRECTORY": str(self.folder)}  # DPDK's lock: others run in parallel
         with self.network.near():
             self.process = subprocess.Popen(self.command, env=environment, stderr=subprocess.PIPE)
-        wait_for("the data plane is ready", self._is_ready)
-        return self
 
     def _is_ready(self) -> bool:
         assert self.process
         if self.process.poll() is not None and self.process.stderr:
-            raise AssertionError(f"exit code {self.process.returncode}: {self.process.stderr.read().decode()}")
+            error = self.process.stderr.read().decode()
+            if OCCUPIED_QUEUE in error:
+                time.sleep(RESTART_DELAY_S)
+                self._launch()
+                return False
+            raise AssertionError(f"exit code {self.process.returncode}: {error}")
         with contextlib.suppress(OSError):
             state: str = self.ask("status")["state"]
             return state == "ready"

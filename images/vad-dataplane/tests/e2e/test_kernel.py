@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from audio import silence, speech
 from network import QUEUES, Veth, ip
-from running import AsrHost, Caller, DataPlane, wait_for
+from running import AsrHost, Caller, DataPlane, Store, wait_for
 
 pytestmark = pytest.mark.parametrize("path", ["af_packet", "af_xdp"], indirect=True, scope="session")
 BYTES = 4_000_000
@@ -87,6 +87,21 @@ def test_a_killed_program_leaves_the_interface_usable(network: Veth, plane: Data
     again.say(silence(0.2))
     again.is_taken()
     assert ping(network)
+
+
+def test_a_restarted_program_gets_the_queues_of_its_predecessor(plane: DataPlane, store: Store, tmp_path: Path) -> None:
+    predecessor = plane.start().process
+    assert predecessor
+    (tmp_path / "next").mkdir()
+    successor = DataPlane(tmp_path / "next", store, plane.path)
+    ending = threading.Timer(1.0, predecessor.kill)
+    ending.start()
+    successor.start()
+    ending.join()
+    caller = Caller(successor, 0x1234)
+    store.open_session(caller.ssrc)
+    caller.enter()
+    successor.stop()
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="with one CPU there is nothing to share out")
