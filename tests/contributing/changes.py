@@ -489,11 +489,9 @@ CHANGES: dict[str, Change] = {
         },
         made={"docs/reference/session-api.md": (*PAGE, "reference/session-api")},
         tests=(
-            "images/gateway/tests/test_session_api.py",
-            "tests/stacks/aws/test_session_api.py",
+            "images/gateway/tests/test_session_api.py::test_requests_match_the_api_schema",
+            "tests/stacks/aws/test_session_api.py::test_requests_are_validated",
             REFERENCES,
-            "-k",
-            "described or schema or request_model or references",
         ),
         without={
             "voice_blueprint/contract/session_api.py": "label",

@@ -212,6 +212,7 @@ def test_requests_match_the_api_schema() -> None:
     described, ours = session_api.SESSION_REQUEST_SCHEMA, SessionRequest.model_json_schema()
     assert ours["additionalProperties"] is described["additionalProperties"]
     assert ours["required"] == described["required"]
+    assert ours["properties"].keys() == described["properties"].keys(), "fields that API Gateway or the gateway rejects"
     assert ours["properties"]["transport"]["enum"] == described["properties"]["transport"]["enum"]
     language, _null = ours["properties"]["language"]["anyOf"]
     assert language["pattern"] == described["properties"]["language"]["pattern"]
