@@ -58,7 +58,9 @@ def failure_messages(tree: Path, change: Change, *, forgotten: str = "") -> str:
             file.write_text(edit.apply(file.read_text(encoding="utf-8") if file.exists() else ""), encoding="utf-8")
     for path, arguments in change.made.items():
         if path != forgotten:
-            (tree / path).write_text(run(tree, *arguments).stdout, encoding="utf-8")
+            output = run(tree, *arguments).stdout
+            if path not in arguments:  # otherwise the command has written it
+                (tree / path).write_text(output, encoding="utf-8")
     done = [voice(tree, "plan", plan) for plan in change.plans]
     done.append(run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", *change.tests))
     return "\n".join(each.stdout + each.stderr for each in done if each.returncode != 0)
