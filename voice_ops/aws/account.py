@@ -17,6 +17,11 @@ from voice_ops.aws.session import create_session
 
 AREA = "AWS"
 """Name of the cloud in reports."""
+NOT_DEPLOYED_STATES = frozenset(
+    {"CREATE_FAILED", "DELETE_FAILED", "REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
+)
+"""States of stacks that exist, but whose template was only attempted, or whose resources were partly deleted. The CDK
+replaces a stack whose creation failed."""
 
 
 def sign_in(deployment: Deployment) -> boto3.Session:

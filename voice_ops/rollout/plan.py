@@ -9,7 +9,7 @@ from voice_blueprint import catalog
 from voice_blueprint.aws.fleets import fleets
 from voice_blueprint.file.model.aws import OnDemand, Spot
 from voice_blueprint.observability.aws.rollouts import can_surge, rollback_alarms, surge_size
-from voice_ops.aws.account import Account
+from voice_ops.aws.account import NOT_DEPLOYED_STATES, Account
 from voice_ops.aws.artifacts import artifacts_remedy, fleet_artifacts
 from voice_ops.aws.launches import changed_launches
 from voice_ops.preflight.aws.quotas import vcpu_room
@@ -44,13 +44,15 @@ class Roll:
 
 def plan_rolls(account: Account) -> list[Roll]:
     """Return the groups whose hosts a deploy of the file would replace, in the order of the deploy."""
-    live = account.live_templates()
+    deployed = {stack for stack, state in account.stacks().items() if state not in NOT_DEPLOYED_STATES}
     cached_quota = cache(partial(vcpu_room, account))
-    return [
+    rolls = [
         _plan_roll(account, cached_quota, group, stack, changed)
         for stack, template in account.templates.items()
-        for group, changed in changed_launches(live.get(stack, {}), template)
+        if stack in deployed
+        for group, changed in changed_launches(account.live_template(stack), template)
     ]
+    return [roll for roll in rolls if roll]
 
 
 def quota_shortages(rolls: Sequence[Roll]) -> Iterator[str]:
@@ -77,12 +79,16 @@ def missing_artifacts(account: Account, rolls: Sequence[Roll]) -> Iterator[str]:
 
 def _plan_roll(
     account: Account, unused_quota: Callable[..., int | None], group: str, stack: str, changed: tuple[str, ...]
-) -> Roll:
+) -> Roll | None:
+    """Plan the replacement of the hosts of one group. Return ``None`` if the group does not exist."""
     aws, group_settings = account.deployment.aws, account.groups[group]
     (fleet,) = (each for each in fleets(account.deployment) if each.name == group_settings.fleet)
     settings = next((each for each in aws.asr if each.name == group_settings.fleet), aws.vad)
     client = account.session.client("autoscaling")
-    (result,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
+    results = client.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"]
+    if not results:
+        return None
+    (result,) = results
     hosts = result["DesiredCapacity"] + result.get("WarmPoolSize", 0)
     at_a_time = surge_size(aws.rollout.surge_percent, result["DesiredCapacity"]) or min(hosts, 1)
     batches = math.ceil(hosts / at_a_time) if hosts else 0

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from botocore.exceptions import ClientError
 
 from voice_blueprint.aws import names
-from voice_ops.aws.account import Account
+from voice_ops.aws.account import NOT_DEPLOYED_STATES, Account
 from voice_ops.aws.refusals import error_code
 from voice_sandbox.rehearsals.cdk import CdkError
 
@@ -198,4 +198,6 @@ def _stack_state(account: Account, stack: str, rollout: StoredRollout) -> str:
         changed = result.get("LastUpdatedTime", result["CreationTime"])
         if changed >= datetime.fromisoformat(rollout.at):
             return f"rolled back ({status}: {result.get('StackStatusReason', 'see the events of the stack')})"
+    if status in NOT_DEPLOYED_STATES:
+        return "pending"
     return "deployed" if account.live_template(stack) == account.templates[stack] else "pending"
