@@ -40,6 +40,7 @@ class Engines:
     may_call: Cleared to delay a tool.
     speech_status: Status of the speech engine's responses.
     refuses: Status that sessions are refused with.
+    may_enter: Cleared to delay the gateway's acceptance of sessions.
     hears: Whether the language model wants to be asked aloud.
     heard: The audio that it was given, WAV.
     cache: The words of its last request: what the next one begins with is in its cache.
@@ -73,6 +74,8 @@ class Engines:
         self.updates: list[dict[str, Any]] = []
         self.sockets: list[WebSocket] = []
         self.refuses = 0
+        self.may_enter = asyncio.Event()
+        self.may_enter.set()
         self.hears = False
         self.heard: list[bytes] = []
         self.cache: list[str] = []
@@ -135,6 +138,7 @@ class Engines:
     async def _lets_in(self, socket: WebSocket) -> bool:
         self._trace("gateway", socket)
         self.keys.append(socket.headers.get("Authorization", ""))
+        await self.may_enter.wait()
         if self.refuses:
             await socket.send_denial_response(JSONResponse({"error": "busy", "detail": "full"}, self.refuses))
             return False

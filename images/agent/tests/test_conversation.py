@@ -355,6 +355,20 @@ async def test_the_agent_reconnects_when_a_gateway_stops(place: Place, engines: 
         await caller.until(lambda each: each.heard_s > 0)
 
 
+async def test_speech_during_a_reconnect_does_not_prevent_later_transcripts(place: Place, engines: Engines) -> None:
+    engines.finals, engines.answers = [(1900, "What is this?")], ["A test."]
+    async with place.call() as caller:
+        await until(lambda: len(engines.updates) == 1)
+        engines.may_enter.clear()
+        await engines.sockets[-1].close(1012)
+        await until(lambda: len(engines.keys) == 2)
+        await speak(caller)
+        engines.may_enter.set()
+        await until(lambda: len(engines.updates) == 2)
+        await speak(caller)
+        await caller.until(lambda each: each.heard_s > 0)
+
+
 async def test_the_model_calls_the_operators_tools(engines: Engines, store: Redis) -> None:
     engines.finals = [(1900, "How is the weather in Bonn?")]
     engines.answers = ['weather({"city": "Bonn"})', "The sky is clear."]

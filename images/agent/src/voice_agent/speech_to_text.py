@@ -141,9 +141,12 @@ class GatewaySTTService(OpenAIRealtimeSTTService):
         """Whether the transcript up to this pause was passed on."""
 
     async def _websocket_connect(self, uri: str, **_: Any) -> ClientConnection:  # noqa: ANN401, ARG002  Pipecat's
-        self._pending_commits = 0
         opened, self._initial_connection = self._initial_connection, None
-        return opened or await self._gateway_client.open()
+        connection = opened or await self._gateway_client.open()
+        # Pipecat discards commits until it has this connection, so they get no transcript. There must be no ``await``
+        # between this line and the return.
+        self._pending_commits = 0
+        return connection
 
     async def _send_session_update(self) -> None:
         transcription = {"language": self._language_code} if self._language_code else {}
