@@ -25,6 +25,7 @@ DETECTION_TIMEOUT_S = 300.0
 _POLL_S = 2.0
 _COMPLETE_STATES = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"}
 _MAX_ALARMS_PER_CALL = 100
+SCALING_POLICY_TYPE = "AWS::AutoScaling::ScalingPolicy"
 PROTECTION_ATTRIBUTE = {"Key": "deletion_protection.enabled", "Value": "true"}
 
 
@@ -72,6 +73,7 @@ def alarm_rows(account: Account) -> Iterator[Row]:
         resource["Properties"]["AlarmName"]
         for resource in account.resources("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm")
     ]
+    scaling = set(_scaling_alarms(account))
     states: Counter[str] = Counter()
     silent: dict[str, set[str]] = {}
     client = account.session.client("cloudwatch")
@@ -84,7 +86,10 @@ def alarm_rows(account: Account) -> Iterator[Row]:
             states[alarm["StateValue"]] += 1
             if alarm["StateValue"] == "ALARM":
                 name, reason = alarm["AlarmName"], alarm.get("StateReason", "")
-                yield make_row(AREA, f"alarm {name}", "in alarm", warns=reason or "see its runbook")
+                if name in scaling:
+                    yield make_row(AREA, f"alarm {name}", "in alarm", "may be in alarm: it scales a fleet")
+                else:
+                    yield make_row(AREA, f"alarm {name}", "in alarm", warns=reason or "see its runbook")
             if alarm["StateValue"] == "INSUFFICIENT_DATA":
                 for fleet, metric in _own_metrics(alarm):
                     silent.setdefault(fleet, set()).add(metric)
@@ -97,6 +102,21 @@ def alarm_rows(account: Account) -> Iterator[Row]:
         f"{len(desired)} alarms",
         warns=f"{missing} are not deployed: deploy the file" if missing else "",
     )
+
+
+def _scaling_alarms(account: Account) -> Iterator[str]:
+    """Yield the names of the alarms that trigger a scaling policy.
+
+    A scale-in alarm stays in ALARM as long as its fleet is at the minimum, so its state is no problem.
+    """
+    for template in account.templates.values():
+        resources = template["Resources"]
+        policies = [name for name, resource in resources.items() if resource["Type"] == SCALING_POLICY_TYPE]
+        for resource in resources.values():
+            if resource["Type"] == "AWS::CloudWatch::Alarm":
+                actions = resource["Properties"].get("AlarmActions", [])
+                if any({"Ref": policy} in actions for policy in policies):
+                    yield resource["Properties"]["AlarmName"]
 
 
 def _own_metrics(alarm: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

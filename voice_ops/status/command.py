@@ -19,7 +19,8 @@ def status(file: DeploymentFile, region: Region = None, as_json: Json = False) -
     For Azure it shows the cluster, its pools, and the pods, images and settings of each Deployment. Requires
     credentials with read access, and lists resources that they cannot read. Starts a drift detection in CloudFormation,
     and otherwise changes nothing; Cost Explorer charges 0.01 USD per request. Exits with 1 if a resource differs from
-    the file or is in alarm, or if nothing could be read.
+    the file or is in alarm, or if nothing could be read. The alarms that scale a fleet do not count: they are in alarm
+    in any quiet hour.
 
     Example: voice status deployments/production-us-east-1.yaml
     """

@@ -151,6 +151,23 @@ def test_missing_metrics_of_hosts_in_service_are_a_warning(deployed_inf2: Accoun
     assert [row.question for row in alarm_rows(deployed_inf2)] == ["alarms"]
 
 
+@pytest.mark.parametrize(
+    ("actions", "status"), [([{"Ref": "Policy0"}], Status.SUFFICIENT), ([{"Ref": "Topic"}], Status.WARNING)]
+)
+def test_an_alarm_that_scales_a_fleet_is_not_a_warning(
+    deployed_inf2: Account, actions: list[dict[str, str]], status: Status
+) -> None:
+    """A scale-in alarm stays in ALARM while the fleet is at its minimum, as in any quiet hour."""
+    deployed_inf2.session.client("cloudwatch").set_alarm_state(
+        AlarmName="slots", StateValue="ALARM", StateReason="few slots are in use"
+    )
+    alarm = {**ALARM, "Properties": {"AlarmName": "slots", "AlarmActions": actions}}
+    resources = {"Slots": alarm, "Policy0": {"Type": "AWS::AutoScaling::ScalingPolicy"}, "Topic": {"Type": "any"}}
+    row, total = alarm_rows(replace(deployed_inf2, templates={STACK: {"Resources": resources}}))
+    assert (row.question, row.status) == ("alarm slots", status)
+    assert total.result.startswith("1 in alarm")
+
+
 def test_capacity_counts_hosts_in_service(deployed_inf2: Account) -> None:
     (row,) = calls_row(deployed_inf2)
     assert (row.status, row.result) == (Status.SUFFICIENT, "0; limited by gateway")
