@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from pipecat.processors.aggregators.llm_context import LLMContextMessage
 from redis.asyncio import Redis
 
 from images.agent.tests.conftest import KEY, Caller, Place, running_agent, silence, speech, until
@@ -16,6 +17,7 @@ from images.agent.tests.engines import Engines
 from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.test_traces import Collector, collector
 from voice_agent import tokens
+from voice_agent.conversation import keep_newest_messages
 from voice_agent.memory import LEASE_S
 from voice_blueprint.contract.metrics import METRICS
 from voice_runtime import metrics, state
@@ -336,6 +338,39 @@ async def test_each_request_extends_the_previous_prompt_also_after_a_reconnect(
     (session,) = set(engines.sessions)
     assert re.fullmatch("[0-9a-f]{32}", session), "the router would lead each turn to another replica"
     assert session != conversation, "whose name opens a telephone call's"
+
+
+async def test_a_long_conversation_keeps_the_newest_messages_and_a_cacheable_prompt(
+    place: Place, engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voice_agent.conversation.MAX_MESSAGES", 4)
+    conversation = "c" * 32
+    for turn in (1, 2):
+        for role, content in (("user", f"Question {turn}?"), ("assistant", f"Answer {turn}.")):
+            await store.rpush(f"conversation:{conversation}", json.dumps({"role": role, "content": content}))
+    engines.answers, engines.spoken_s = ["Answer 3.", "Answer 4.", "Answer 5."], 0.2
+    async with place.call(f"/v1/conversations/{conversation}", tokens.create_token(KEY, conversation, 60)) as caller:
+        for turn in (3, 4, 5):
+            engines.finals.append((0, f"Question {turn}?"))
+            await speak(caller)
+            while len(await said(store, conversation)) < 2 * turn:
+                await caller.send(silence(0.02))
+    asked = [[each["content"] for each in asked["messages"][1:]] for asked in engines.asked]
+    assert asked[0] == ["Question 1?", "Answer 1.", "Question 2?", "Answer 2.", "Question 3?"]
+    assert asked[1] == ["Question 3?", "Answer 3.", "Question 4?"]
+    assert asked[2] == [*asked[1], "Answer 4.", "Question 5?"]
+
+
+def test_a_shortened_conversation_contains_no_tool_result_without_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voice_agent.conversation.MAX_MESSAGES", 6)
+    roles = ["user", "assistant", "user", "assistant", "tool", "assistant", "user", "assistant"]
+    messages: list[LLMContextMessage] = [{"role": role, "content": f"{role}"} for role in roles]  # type: ignore[misc]
+    assert keep_newest_messages(messages[:6]) == messages[:6]
+    assert keep_newest_messages(messages[:7]) == messages[6:7]
+    assert keep_newest_messages(messages) == messages[6:]
+    # Without a question in the newer half, the conversation is shortened after a later answer.
+    calls: list[LLMContextMessage] = [messages[0], *messages[3:6] * 2]
+    assert keep_newest_messages(calls) == calls
 
 
 async def test_an_agent_without_audio_stops_talking(place: Place, engines: Engines) -> None:

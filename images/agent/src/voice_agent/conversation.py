@@ -34,7 +34,7 @@ from voice_agent.chat import AudioChat, Chat
 from voice_agent.connections import MALFORMED, CallerConnection, CloseReason, Json
 from voice_agent.early_answers import EarlyAnswerStrategy
 from voice_agent.interruptions import InterruptionStrategy
-from voice_agent.memory import LEASE_S, LostLeaseError, Memory, Message, Role
+from voice_agent.memory import LEASE_S, MAX_MESSAGES, LostLeaseError, Memory, Message, Role
 from voice_agent.messages import GuardedSerializer
 from voice_agent.metrics import Metrics
 from voice_agent.models import Models
@@ -82,6 +82,23 @@ def _to_pipecat_message(message: Message) -> LLMContextMessage:
     if message["role"] == "user":
         return {"role": "user", "content": message["content"]}
     return {"role": "assistant", "content": message["content"]}
+
+
+def keep_newest_messages(messages: list[LLMContextMessage]) -> list[LLMContextMessage]:
+    """Return messages of at most the maximum number, or else the newer half of them, from a question on.
+
+    If the oldest message were dropped after each turn, each request would start differently from the last, and an
+    engine could not use its cache. The result of a tool is only valid after its call, and both follow their question.
+    """
+    if len(messages) <= MAX_MESSAGES:
+        return messages
+    newer = range(len(messages) - MAX_MESSAGES // 2, len(messages))
+    begin = next((index for index in newer if _is_question(messages[index])), 0)
+    return messages[begin:]
+
+
+def _is_question(message: LLMContextMessage) -> bool:
+    return isinstance(message, dict) and message["role"] == "user"
 
 
 async def _queue_messages(worker: PipelineWorker, messages: Iterable[Json]) -> None:
@@ -263,6 +280,7 @@ class Conversation:
 
         @agent.event_handler("on_assistant_turn_stopped")
         async def on_assistant_turn(_aggregator: object, message: AssistantTurnStoppedMessage) -> None:
+            agent.transform_messages(keep_newest_messages)
             await _queue_messages(worker, caller_connection.answer_messages(message.content))
             await self._store_message(worker, caller_connection, "assistant", message.content)
             # Without text, it has called a tool, and continues.

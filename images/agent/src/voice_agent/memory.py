@@ -13,7 +13,8 @@ from redis.exceptions import WatchError
 from voice_blueprint.contract.state import CONVERSATION_KEY, CONVERSATION_LEASE_KEY
 
 MAX_MESSAGES = 200
-"""Maximum number of stored messages: an hour of short turns, which fits the context of a model with 32,000 tokens."""
+"""Maximum number of messages that are stored, and that a conversation sends to the language model: an hour of short
+turns, which fits the context of a model with 32,000 tokens."""
 LEASE_S = 5
 """Time after which any agent may take over a conversation whose lease is not renewed."""
 
