@@ -54,11 +54,15 @@ def drain_removal(removal: Removal, report: Callable[[str], None]) -> None:
 
 
 def _redirect_callers(removal: Removal, report: Callable[[str], None]) -> None:
-    """Invert the health check of the region, so that the shared name resolves to the other regions."""
+    """Disable and invert the health check of the region, so that the shared name resolves to the other regions.
+
+    A disabled check counts as healthy, and its inversion as unhealthy. A check that is only inverted would count as
+    healthy once the gateway stops, and send callers to a region without hosts.
+    """
     route53: Any = removal.account.session.client("route53")
     checks = [check for _, check in removal.resource_ids(HEALTH_CHECK_TYPE)]
     for check in checks:
-        route53.update_health_check(HealthCheckId=check, Inverted=True)
+        route53.update_health_check(HealthCheckId=check, Disabled=True, Inverted=True)
     if checks:
         report(f"{removal.account.region} counts as unhealthy now; callers of the shared name go elsewhere")
         time.sleep(DNS_CACHE_S)

@@ -35,6 +35,38 @@ def test_remaining_hosts_end_the_command_before_any_deletion(monkeypatch: pytest
         drain._wait_until_drained(lambda: {"small-cpu": 1}, 0, lambda _: None)
 
 
+class Route53:
+    """Fake Route 53 with the health check of a region, whose gateway may respond."""
+
+    def __init__(self) -> None:
+        self.endpoint_responds, self.settings = True, dict[str, bool]()
+
+    def update_health_check(self, *, HealthCheckId: str, **settings: bool) -> None:  # noqa: N803
+        assert HealthCheckId == "check"
+        self.settings |= settings
+
+    @property
+    def sends_callers(self) -> bool:
+        """Evaluate the check: a disabled one counts as healthy, and its status can be inverted as well."""
+        is_healthy = self.endpoint_responds or self.settings.get("Disabled", False)
+        return is_healthy != self.settings.get("Inverted", False)
+
+
+@pytest.mark.parametrize("responds_first", [True, False])
+def test_a_drained_region_gets_no_callers_after_its_gateway_has_stopped(
+    monkeypatch: pytest.MonkeyPatch, responds_first: bool
+) -> None:
+    route53 = Route53()
+    route53.endpoint_responds = responds_first
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    account = SimpleNamespace(region="us-west-2", session=SimpleNamespace(client=lambda _: route53))
+    removal = SimpleNamespace(account=account, resource_ids=lambda _: iter([("edge", "check")]))
+    drain._redirect_callers(cast("Removal", removal), lambda _: None)
+    assert not route53.sends_callers
+    route53.endpoint_responds = False
+    assert not route53.sends_callers
+
+
 class Ecs:
     """Fake ECS with a service of two tasks, one of which is protected for a time."""
 
