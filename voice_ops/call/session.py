@@ -21,10 +21,15 @@ MAX_RECONNECTS = 10
 RECONNECT_PAUSE_S = 1.0
 MAX_CELLS_TRIED = 10
 """Maximum number of cells to which a request is redirected."""
+REJECTED_ACCESS = {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
 
 
 class CallError(Exception):
     """The call failed or was interrupted."""
+
+
+class AccessRejectedError(CallError):
+    """The session API does not accept the caller's credentials, which may have expired."""
 
 
 class Srtp(BaseModel):
@@ -106,6 +111,7 @@ class Session:
             server: Base URL of the API, including a stage if there is one.
 
         Raises:
+            AccessRejectedError: The server does not accept the caller's credentials.
             CallError: The server is unreachable, or rejects the request.
         """
         url = server.rstrip("/") + SESSIONS_PATH
@@ -118,6 +124,8 @@ class Session:
                 break
             # A redirect by the HTTP client would keep the signature for the first cell.
             url = urljoin(url, answer.headers["Location"])
+        if answer.status_code in REJECTED_ACCESS:
+            raise AccessRejectedError(_describe_error(answer, url))
         _raise_for_status(answer, url)
         try:
             return cls(client, url, SessionResponse.model_validate_json(answer.content))
@@ -191,11 +199,14 @@ async def _raise_for_stream_status(answer: httpx2.Response, url: str) -> None:
 
 
 def _raise_for_status(answer: httpx2.Response, url: str) -> None:
-    if answer.is_success:
-        return
+    if not answer.is_success:
+        raise CallError(_describe_error(answer, url))
+
+
+def _describe_error(answer: httpx2.Response, url: str) -> str:
     try:
         body: Any = answer.json()
         message = ": ".join(str(body[name]) for name in ("error", "detail") if body.get(name))
     except (ValueError, AttributeError, TypeError):
         message = answer.reason_phrase
-    raise CallError(f"{url} returned {answer.status_code}: {message}")
+    return f"{url} returned {answer.status_code}: {message}"

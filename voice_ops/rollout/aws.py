@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -116,7 +117,7 @@ def create_probe(
 ) -> Callable[[], str]:
     """Return a function that makes a test call and compares it with a first call, which is made at once.
 
-    The function returns the reason if the new call is worse, and otherwise an empty text.
+    The function returns the reason if the new call is worse or calls fail repeatedly, and otherwise an empty text.
     """
     if url is None:
         return lambda: ""
@@ -125,23 +126,17 @@ def create_probe(
     # Imported here, since a rollout without probe makes no calls.
     from voice_ops.call.access import Auth, header_provider, read_secret  # noqa: PLC0415
     from voice_ops.call.session import CallError  # noqa: PLC0415
-    from voice_ops.rollout.probe import measure_call  # noqa: PLC0415
+    from voice_ops.rollout.probe import RolloutProbe, measure_call  # noqa: PLC0415
 
     try:
         text = transcript.read_text(encoding="utf-8")
         headers_for = header_provider(Auth(auth) if auth else None, read_secret(api_key_env), url)
-        before = measure_call(url, headers_for, recording, text)
+        measure = partial(measure_call, url, headers_for, recording, text)
+        before = measure()
     except (CallError, OSError, ValueError) as error:  # AccessError and RecordingError are ValueErrors
         raise stop(f"the probe fails before the rollout: {error}", FAILED) from None
     err.print(f"before: {before.word_error_rate:.0%} of the words wrong, finals after {before.final_s:.2f} s")
-
-    def compare() -> str:
-        try:
-            return measure_call(url, headers_for, recording, text).regression_from(before)
-        except CallError as error:
-            return str(error)
-
-    return compare
+    return RolloutProbe(measure, before, partial(err.print, soft_wrap=True)).find_regression
 
 
 def deploy_and_monitor(account: Account, rolls: list[Roll], probe: Callable[[], str]) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +11,14 @@ import httpx2
 from voice_ops.call.access import ClientAuth, HeaderProvider
 from voice_ops.call.recording import read_samples
 from voice_ops.call.senders import sender_for
-from voice_ops.call.session import TIMEOUT_S, CallError, Session, TranscriptEvent
+from voice_ops.call.session import TIMEOUT_S, AccessRejectedError, CallError, Session, TranscriptEvent
 
 LAST_FINAL_TIMEOUT_S = 120
 """Maximum time from the end of the audio to the end of the session's events."""
+PROBE_ATTEMPTS = 3
+"""Number of calls that must fail one after another, since a single request may be throttled or interrupted."""
+PROBE_PAUSE_S = 20.0
+"""Pause between these calls."""
 MAX_ERROR_RATE_INCREASE = 0.05
 """Maximum increase of the word error rate over the previous release."""
 MAX_LATENCY_FACTOR = 1.5
@@ -40,6 +45,44 @@ class CallMeasurement:
         if self.final_s > before.final_s * MAX_LATENCY_FACTOR + LATENCY_TOLERANCE_S:
             return f"a final takes {self.final_s:.2f} s, compared with {before.final_s:.2f} s before the rollout"
         return ""
+
+
+class RolloutProbe:
+    """Compares test calls during a rollout with a call before it.
+
+    Args:
+        measure: Function that makes a call. Raises ``CallError`` if the call fails.
+        before: The call before the rollout.
+    """
+
+    def __init__(
+        self, measure: Callable[[], CallMeasurement], before: CallMeasurement, report: Callable[[str], None]
+    ) -> None:
+        self._measure, self._before, self._report = measure, before, report
+        self._is_accepted = True
+
+    def find_regression(self) -> str:
+        """Return the reason if calls fail or are worse than before, and otherwise an empty text.
+
+        Credentials that are no longer accepted say nothing about the release, so no more calls are made with them.
+        """
+        problem = ""
+        for attempt in range(PROBE_ATTEMPTS if self._is_accepted else 0):
+            if attempt:
+                time.sleep(PROBE_PAUSE_S)
+            try:
+                return self._measure().regression_from(self._before)
+            except AccessRejectedError as error:
+                self._is_accepted = False
+                self._report(
+                    f"the credentials of the probe are not accepted: {error}; no more test calls are made, and only "
+                    "alarms roll the rollout back. Check the new release with `voice call` and new credentials"
+                )
+                return ""
+            except CallError as error:
+                problem = f"{PROBE_ATTEMPTS} calls failed one after another, the last with: {error}"
+                self._report(f"test call {attempt + 1} of at most {PROBE_ATTEMPTS} failed: {error}")
+        return problem
 
 
 def measure_call(server: str, headers_for: HeaderProvider, recording: Path, transcript: str) -> CallMeasurement:
