@@ -18,6 +18,7 @@ from pipecat.frames.frames import (
 )
 from pipecat.processors.frame_processor import FrameDirection
 from pipecat.services.openai.stt import OpenAIRealtimeSTTService
+from pipecat.services.websocket_service import _BoundedConnection
 from pipecat.utils.time import time_now_iso8601
 from websockets.asyncio.client import ClientConnection
 
@@ -31,11 +32,30 @@ TIMEOUT_S = 10.0
 SILENCE_TIMEOUT_S = 5.0
 """Time without audio from the microphone after which silence is sent, so that the gateway does not close the
 session."""
+SEND_TIMEOUT_S = 5.0
+"""Timeout of a message to a gateway, which only waits if the gateway has stopped reading."""
+CLOSE_TIMEOUT_S = 2.0
+"""Timeout for the gateway's response to a close."""
 RECONNECT_PAUSE_S = 0.5
 """Pause between two reconnects to a gateway, since the first target may be the gateway that has just stopped."""
 MAX_ATTEMPTS = 3
 SESSION_TAKEN_CODE = 1008
 """Close code with which the gateway closes a socket whose session another socket has taken over."""
+
+
+class GatewayConnection(_BoundedConnection):
+    """A connection that is dropped if the gateway stops reading."""
+
+    send_timeout = SEND_TIMEOUT_S
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        """Close the connection, and drop it if the gateway does not respond in time."""
+        # The timeout of websockets begins once the close was written, which a full buffer prevents.
+        timer = asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self.transport.abort)
+        try:
+            await super().close(code, reason)
+        finally:
+            timer.cancel()
 
 
 class GatewayClient:
@@ -58,7 +78,12 @@ class GatewayClient:
         """
         try:
             return await websockets.connect(
-                self.url, additional_headers=self.headers, compression=None, open_timeout=TIMEOUT_S
+                self.url,
+                additional_headers=self.headers,
+                compression=None,
+                open_timeout=TIMEOUT_S,
+                close_timeout=CLOSE_TIMEOUT_S,
+                create_connection=GatewayConnection,
             )
         except websockets.InvalidStatus as refusal:
             raise RefusedError.from_response(refusal.response.status_code, refusal.response.body or b"") from None
