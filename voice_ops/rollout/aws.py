@@ -14,7 +14,7 @@ from voice_ops.aws.refusals import ERRORS, command_error
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
 from voice_ops.output import empty_table, err, out, print_json, stop
 from voice_ops.progress import heartbeat
-from voice_ops.rollout.follow import follow_deploy, newest_refresh_ids
+from voice_ops.rollout.follow import FailedProbe, follow_deploy, newest_refresh_ids
 from voice_ops.rollout.plan import Roll, missing_artifacts, plan_rolls, quota_shortages
 from voice_ops.synthesis import synthesize, templates
 from voice_ops.teardown.removal import OperatorAws
@@ -54,7 +54,7 @@ def rollout_on_aws(regions: Sequence[Deployment], probe: ProbeOptions, *, deploy
         for account, result in plans if deploy else ():
             problem = result and deploy_and_monitor(account, result, create_probe(*vars(probe).values()))
             if problem:
-                raise stop(f"{''.join(finished)}the rollout was rolled back: {problem}", FAILED)
+                raise stop(f"{''.join(finished)}{problem}", FAILED)
             finished.append(f"{account.region} is rolled out; ")
     except ERRORS as error:
         raise command_error(error) from None
@@ -143,12 +143,13 @@ def deploy_and_monitor(account: Account, rolls: list[Roll], probe: Callable[[], 
     """Deploy the stacks whose hosts are replaced, and monitor the rollout.
 
     Returns:
-        The reason why the probe rolled the deploy back, or an empty text.
+        What failed and which stacks keep the new release, or an empty text if the rollout is complete.
 
     Raises:
         CdkError: A deploy failed. If an alarm rolled the deploy back, the message contains the alarm.
     """
     earlier_ids, deployment_future = newest_refresh_ids(account, rolls), Future[None]()
+    stopped, deployed = threading.Event(), list[str]()
     with TemporaryDirectory(prefix="voice-rollout-") as home:
         cdk = Cdk(OperatorAws(account.caller["Account"], account.region), account.deployment, Path(home))
         cdk.use_assembly(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
@@ -156,17 +157,21 @@ def deploy_and_monitor(account: Account, rolls: list[Roll], probe: Callable[[], 
         def run() -> None:
             try:
                 for stack in dict.fromkeys(roll.stack for roll in rolls):
+                    if stopped.is_set():
+                        break
                     cdk.deploy_only(stack)
+                    deployed.append(stack)
                 deployment_future.set_result(None)
             except BaseException as error:  # noqa: BLE001  passed to the thread that waits
                 deployment_future.set_exception(error)
 
         threading.Thread(target=run, daemon=True).start()
         with heartbeat(err, "deploy"):
-            problem = follow_deploy(
+            failed_probe = follow_deploy(
                 account,
                 rolls,
                 deployment_future,
+                stopped=stopped,
                 earlier_ids=earlier_ids,
                 report=lambda line: err.print(line, soft_wrap=True),
                 probe=probe,
@@ -174,7 +179,20 @@ def deploy_and_monitor(account: Account, rolls: list[Roll], probe: Callable[[], 
         try:
             deployment_future.result()
         except CdkError:
-            # A deploy that the probe rolled back fails as well; in other cases, the error contains the alarm.
-            if not problem:
+            # A deploy that was cancelled fails as well; in other cases, the error contains the alarm.
+            if not (failed_probe and failed_probe.cancelled):
                 raise
-    return problem
+    return _describe_failure(failed_probe, deployed) if failed_probe else ""
+
+
+def _describe_failure(failed_probe: FailedProbe, deployed: list[str]) -> str:
+    if failed_probe.cancelled:
+        result = f"the rollout was rolled back: {failed_probe.problem}"
+    else:
+        result = f"the probe failed: {failed_probe.problem}; no update was in progress that could be cancelled"
+    if deployed:
+        result += (
+            f"; these stacks keep the new release: {', '.join(deployed)}; deploy the previous revision of the file "
+            "to restore the previous one"
+        )
+    return result

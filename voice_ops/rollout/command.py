@@ -50,9 +50,10 @@ def rollout(
 
     Shows order, duration, additional vCPUs, and the alarms that roll the replacement back. With --deploy it deploys the
     stacks and follows their instance refreshes. CloudFormation rolls back when an alarm fires; with --probe also when a
-    call has a higher word error rate or latency than before. Exits with 1 if the rollout was rolled back, or, before a
-    deploy, if the quota is too small or artifacts of a fleet are missing from the bucket. Regions are deployed in the
-    file's order; a rollback in one ends the rollout.
+    call has a higher word error rate or latency than before. Stacks whose update is already complete are not rolled
+    back, but named. Exits with 1 if the rollout was rolled back or a probe failed, or, before a deploy, if the quota is
+    too small or artifacts of a fleet are missing from the bucket. Regions are deployed in the file's order; a rollback
+    in one ends the rollout.
 
     Pipelines whose credentials expire use --start LABEL and then --resume: each deploys for --minutes and exits, while
     CloudFormation continues. They exit with 0 if every stack is deployed, with 75 if the rollout continues, and with 1

@@ -1,11 +1,15 @@
 """Monitors the instance refreshes of a deploy until the deploy ends."""
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from voice_ops.aws.account import Account
+from voice_ops.aws.refusals import error_code
 from voice_ops.rollout.plan import Roll
 
 POLL_S = 10.0
@@ -22,6 +26,19 @@ class RefreshProgress:
 
     def __str__(self) -> str:
         return f"{self.group}: {self.status}, {self.percent} %{f', {self.reason}' if self.reason else ''}"
+
+
+@dataclass(frozen=True)
+class FailedProbe:
+    """A failed probe that ended a rollout.
+
+    Attributes:
+        problem: Reason why the probe failed.
+        cancelled: Stacks whose update was cancelled.
+    """
+
+    problem: str
+    cancelled: tuple[str, ...]
 
 
 def new_refreshes(account: Account, rolls: list[Roll], earlier_ids: dict[str, str]) -> Iterator[RefreshProgress]:
@@ -44,18 +61,20 @@ def follow_deploy(
     rolls: list[Roll],
     deploy_future: "Future[None]",
     *,
+    stopped: threading.Event,
     earlier_ids: dict[str, str],
     report: Callable[[str], None],
     probe: Callable[[], str],
-) -> str:
+) -> FailedProbe | None:
     """Report each change until the deploy has ended, and run the probe whenever a group makes progress.
 
     Args:
+        stopped: Event that is set if the probe fails. The deploy starts no further stack after that.
         earlier_ids: Id of each group's newest refresh before the deploy.
         probe: Function that returns a problem, or an empty text.
 
     Returns:
-        The reason for a rollback, or an empty text.
+        The failed probe, or ``None`` if no probe failed.
     """
     reported: dict[str, RefreshProgress] = {}
     while not deploy_future.done():
@@ -66,19 +85,36 @@ def follow_deploy(
             reported[step.group] = step
             report(str(step))
             if step.percent and (before is None or step.percent > before.percent) and (problem := probe()):
-                report(f"the probe failed: {problem}; rolling back")
-                _roll_back(account, rolls)
-                return problem
+                report(f"the probe failed: {problem}; the update in progress is cancelled, and no other is started")
+                stopped.set()
+                return FailedProbe(problem, tuple(_cancel_updates(account, rolls, deploy_future)))
         wait([deploy_future], POLL_S)
-    return ""
+    return None
 
 
-def _roll_back(account: Account, rolls: list[Roll]) -> None:
-    """Cancel the updates in progress, so that CloudFormation restores the previous launch templates."""
+def _cancel_updates(account: Account, rolls: list[Roll], deploy_future: "Future[None]") -> list[str]:
+    """Cancel updates until the deploy has ended, so that CloudFormation restores the previous launch templates.
+
+    The update of a stack begins about a minute after its deploy, when the CDK has published the assets.
+
+    Returns:
+        The stacks whose update was cancelled.
+    """
     client = account.session.client("cloudformation")
-    for stack in dict.fromkeys(roll.stack for roll in rolls):
-        if account.stacks().get(stack) == "UPDATE_IN_PROGRESS":
-            client.cancel_update_stack(StackName=stack)
+    cancelled: list[str] = []
+    while not deploy_future.done():
+        states = account.stacks()
+        for stack in dict.fromkeys(roll.stack for roll in rolls):
+            if states.get(stack) == "UPDATE_IN_PROGRESS" and stack not in cancelled:
+                try:
+                    client.cancel_update_stack(StackName=stack)
+                    cancelled.append(stack)
+                except ClientError as error:
+                    # The update may have ended since its state was read.
+                    if error_code(error) != "ValidationError":
+                        raise
+        wait([deploy_future], POLL_S)
+    return cancelled
 
 
 def _newest_refresh(account: Account, group: str) -> dict[str, Any] | None:

@@ -29,7 +29,7 @@ def rollout_order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def roll_out(account: SimpleNamespace, *_: object) -> str:
         order.append(account.region)
-        return "half of the words are wrong" if account.region == "us-west-2" else ""
+        return "the rollout was rolled back: half of the words are wrong" if account.region == "us-west-2" else ""
 
     monkeypatch.setattr(command, "sign_in", lambda _: None)
     monkeypatch.setattr(command, "templates", lambda _: {})
