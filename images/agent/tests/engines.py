@@ -38,6 +38,7 @@ class Engines:
     engine_keys: What each engine was asked with.
     content_types: Types of the bodies that the tools received.
     may_call: Cleared to delay a tool.
+    may_answer: Cleared to delay the language model's response.
     speech_status: Status of the speech engine's responses.
     refuses: Status that sessions are refused with.
     may_enter: Cleared to delay the gateway's acceptance of sessions.
@@ -83,6 +84,8 @@ class Engines:
         self.content_types: list[str | None] = []
         self.may_call = asyncio.Event()
         self.may_call.set()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
         self.speech_status = 200
         self.moved = asyncio.Condition()
         self.may_tell = asyncio.Event()
@@ -178,13 +181,16 @@ class Engines:
             assert audio["format"] == "wav"
             self.heard.append(base64.b64decode(audio["data"]))
         prompt = json.dumps(self.asked[-1]["messages"])
+        await self.may_answer.wait()
         if prompt not in self.answered:
             self.answered[prompt] = self.answers.pop(0)
         answer = self.answered[prompt]
-        # A call is NAME(ARGUMENTS).
-        name, _, arguments = answer.partition("(") if answer.endswith("})") else ("", "", "")
+        # A call is NAME(ARGUMENTS), after any text.
+        begin, _, arguments = answer.partition("(") if answer.endswith("})") else (answer + " ", "", "")
+        text, _, name = begin.rpartition(" ")
         function = {"index": 0, "id": "c", "function": {"name": name, "arguments": arguments.removesuffix(")")}}
-        deltas = [{"tool_calls": [function]}] if name else [{"content": f"{word} "} for word in answer.split(" ")]
+        deltas: list[dict[str, Any]] = [{"content": f"{word} "} for word in text.split(" ")] if text else []
+        deltas += [{"tool_calls": [function]}] if name else []
         spoken = len(self.spoken)
         words = json.dumps(self.asked[-1]["messages"]).split()
         tokens, cached = (

@@ -450,6 +450,22 @@ async def test_a_stopping_agent_waits_for_a_tool(
         assert caller.heard_s == pytest.approx(engines.spoken_s, abs=0.1)
 
 
+async def test_a_stalled_language_model_costs_one_answer(
+    place: Place, engines: Engines, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voice_agent.chat.CHAT_TIMEOUT_S", 0.3)
+    engines.finals, engines.answers = [(1900, "What is this?")], ["Too late.", "A test."]
+    engines.may_answer.clear()
+    async with place.call() as caller:
+        await speak(caller)
+        await until(lambda: "an engine fails" in caplog.messages)
+        assert len(engines.asked) == 2, "the request is repeated once"
+        engines.may_answer.set()
+        engines.finals.append((0, "And this?"))
+        await speak(caller)
+        await caller.until(lambda each: each.heard_s > 0)
+
+
 async def test_a_stopping_agent_answers_the_interrupting_question(
     place: Place, engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

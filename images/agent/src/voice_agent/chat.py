@@ -26,6 +26,8 @@ Detection takes about 0.2 s."""
 BYTES_PER_S = 2 * RATE
 MAX_QUESTION_BYTES = 120 * BYTES_PER_S
 """Maximum size of a question's audio, which is two minutes. Only the end of a longer question is used."""
+CHAT_TIMEOUT_S = 30.0
+"""Timeout for the next part of an answer, since callers hang up after a longer silence."""
 TOKENS_PER_S = 5
 """Tokens per second of speech, which is three words, and markup. They are added to an answer's limit, so that the
 transcript does not shorten the answer."""
@@ -67,6 +69,11 @@ class Chat(OpenAILLMService):
         self._trace = trace
         self._on_usage = on_usage
         self._usage = usage
+
+    def create_client(self, *arguments: Any, **client_options: Any) -> Any:  # noqa: ANN401  Pipecat's
+        """Create the client of the engine, whose timeouts are much longer by default."""
+        client = super().create_client(*arguments, **client_options)
+        return client.with_options(timeout=CHAT_TIMEOUT_S, max_retries=1)
 
     async def start_llm_usage_metrics(self, tokens: LLMTokenUsage) -> None:
         """Report the usage of a request."""
