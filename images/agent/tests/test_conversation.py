@@ -466,6 +466,28 @@ async def test_a_stalled_language_model_costs_one_answer(
         await caller.until(lambda each: each.heard_s > 0)
 
 
+async def test_a_stopping_agent_waits_for_a_tool_that_it_announces(
+    engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
+    engines.finals = [(1900, "How is the weather in Bonn?")]
+    engines.answers = ['I will look. weather({"city": "Bonn"})', "The sky is clear."]
+    engines.may_call.clear()
+    async with running_agent(engines, store, tools_url=f"{engines.url}/tools") as place, place.call() as caller:
+        conversation = caller.messages[0]["id"]
+        await speak(caller)
+        await caller.until(lambda each: each.heard_s >= engines.spoken_s)
+        while len(await said(store, conversation)) < 2:
+            await caller.send(silence(0.02))
+        await asyncio.sleep(1.0)  # until the agent has stopped speaking
+        place.agent.shutting_down.set()
+        await asyncio.sleep(0.2)
+        engines.may_call.set()
+        assert await caller.closed() == 1012
+        assert caller.heard_s == pytest.approx(2 * engines.spoken_s, abs=0.1)
+    assert [text for _, text in await said(store, conversation)][1:] == ["I will look.", "The sky is clear."]
+
+
 async def test_a_stopping_agent_answers_the_interrupting_question(
     place: Place, engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,8 @@ class Conversation:
         self._memory = memory
         self._engines = engines
         self._turns = TurnTracker()
+        self._pending_call_answers = 0
+        """Number of answers that called a tool, and whose end has not been played. Another answer follows each."""
 
     async def run(self, caller_connection: CallerConnection, wait_for_stop: Callable[[], Awaitable[None]]) -> None:
         """Run the conversation until the caller or the agent ends it.
@@ -230,6 +232,7 @@ class Conversation:
             processor_unusable_policy=ProcessorUnusablePolicy.CANCEL,
         )
         self._follow_turns(worker, caller_connection, caller, agent)
+        self._follow_calls(chat)
         if isinstance(chat, AudioChat):
             self._follow_transcripts(worker, caller_connection, chat)
         self._handle_faults(worker, caller_connection)
@@ -268,6 +271,7 @@ class Conversation:
         @caller.event_handler("on_user_turn_started")
         async def on_speech_start(*_: object) -> None:
             self._turns.begin()
+            self._pending_call_answers = 0  # an interruption has cancelled the calls
 
         @caller.event_handler("on_user_turn_stopped")
         async def on_user_turn(_aggregator: object, _strategy: object, message: UserTurnStoppedMessage) -> None:
@@ -283,9 +287,17 @@ class Conversation:
             agent.transform_messages(keep_newest_messages)
             await _queue_messages(worker, caller_connection.answer_messages(message.content))
             await self._store_message(worker, caller_connection, "assistant", message.content)
-            # Without text, it has called a tool, and continues.
-            if message.content and not message.interrupted:
+            if self._pending_call_answers:  # another answer follows the results of the tools
+                self._pending_call_answers -= 1
+            elif message.content and not message.interrupted:
                 self._turns.end()
+
+    def _follow_calls(self, chat: Chat) -> None:
+        """Count the answers that call tools."""
+
+        @chat.event_handler("on_function_calls_started")
+        async def on_calls(*_: object) -> None:
+            self._pending_call_answers += 1
 
     def _follow_transcripts(self, worker: PipelineWorker, caller_connection: CallerConnection, chat: AudioChat) -> None:
         """Record the questions that the language model transcribes."""
