@@ -347,6 +347,21 @@ def test_a_missing_secret_blocks_until_it_exists(account: AwsAccount, tmp_path: 
     assert account.answer(deployment, "secret voice/webhook").status is Status.SUFFICIENT
 
 
+def test_a_secret_that_is_scheduled_for_deletion_blocks_until_it_is_restored(
+    account: AwsAccount, tmp_path: Path
+) -> None:
+    """Tasks cannot read its value, although its description is still returned."""
+    deployment = load_edited({"aws.observability.chat_webhook_secret": "voice/webhook"}, tmp_path)
+    secrets = account.session.client("secretsmanager")
+    secrets.create_secret(Name="voice/webhook", SecretString="https://x.invalid")
+    secrets.delete_secret(SecretId="voice/webhook", RecoveryWindowInDays=7)
+    row = account.answer(deployment, "secret voice/webhook")
+    assert (row.status, row.result) == (Status.BLOCKS, "scheduled for deletion")
+    assert row.remedy == "restore it: aws secretsmanager restore-secret --secret-id voice/webhook"
+    secrets.restore_secret(SecretId="voice/webhook")
+    assert account.answer(deployment, "secret voice/webhook").status is Status.SUFFICIENT
+
+
 def test_references_of_agents_must_exist(account: AwsAccount, tmp_path: Path) -> None:
     edits: Edits = {
         "aws.agents.prompt": ABSENT,

@@ -84,16 +84,21 @@ def _existing_certificate_row(account: Account, arn: str) -> Row:
 
 
 def secret_rows(account: Account) -> Iterator[Row]:
-    """Check that the secrets of the alert topic and of the agents' tasks exist."""
+    """Check that the secrets of the alert topic and of the agents' tasks exist, and are not being deleted."""
     for name, content in _required_secrets(account).items():
-        question, requirement, remedy = f"secret {name}", f"a secret that contains {content}", ""
+        result, remedy = "it exists", ""
         try:
-            account.session.client("secretsmanager").describe_secret(SecretId=name)
+            description = account.session.client("secretsmanager").describe_secret(SecretId=name)
+            if "DeletedDate" in description:
+                # Its description is still returned, but not its value.
+                result = "scheduled for deletion"
+                remedy = f"restore it: aws secretsmanager restore-secret --secret-id {name}"
         except ClientError as error:
             if error_code(error) != "ResourceNotFoundException":
                 raise
+            result = "no such secret"
             remedy = f"create it: aws secretsmanager create-secret --name {name} --secret-string <value>"
-        yield make_row(AREA, question, "no such secret" if remedy else "it exists", requirement, blocks=remedy)
+        yield make_row(AREA, f"secret {name}", result, f"a secret that contains {content}", blocks=remedy)
 
 
 def _required_secrets(account: Account) -> dict[str, str]:
