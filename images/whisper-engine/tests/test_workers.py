@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import ctranslate2
@@ -250,6 +251,64 @@ async def test_only_a_window_that_kills_workers_is_abandoned(encoder: Process) -
     assert dropped == [poison]
     assert stage.restarts == MAX_ATTEMPTS
     running.cancel()
+
+
+PRINTING_WORKER = f"""#!{sys.executable}
+import sys
+print('{{"bins": 80, "languages": ["en"]}}', flush=True)
+for line in sys.stdin:
+    print(REPLY, flush=True)
+"""
+
+
+def replace_worker(monkeypatch: pytest.MonkeyPatch, folder: Path, reply: str) -> None:
+    """Start a program instead of workers, which answers each request with the value of a Python expression."""
+    program = folder / "worker"
+    program.write_text(PRINTING_WORKER.replace("REPLY", reply))
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+
+async def test_reply_with_many_words_is_read(
+    memory: SharedSlots, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    reply = """'{"texts": [{"text": "' + 70_000 * 'a' + '", "language": "en"}], "stages_ms": {}}'"""
+    replace_worker(monkeypatch, tmp_path, reply)
+    decoder = await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=0)
+    reply_text = (await decoder.send_request(batch(0))).texts[0].text
+    await decoder.stop()
+    assert len(reply_text) == 70_000
+
+
+@pytest.mark.parametrize("reply", [f"{(4 << 20) + 1} * 'a'", "'{}'"], ids=["too long", "invalid"])
+async def test_window_whose_reply_cannot_be_read_is_abandoned(
+    memory: SharedSlots, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reply: str
+) -> None:
+    async def work(process: Process, jobs: list[Job]) -> None:
+        decoded = (await process.send_request(batch(0))).texts[0]
+        for each in jobs:
+            each.set_result(decoded)
+
+    async def start(number: int) -> Process:
+        return await Process.start(Role.DECODER, memory, SLOTS, threads=1, number=number)
+
+    replace_worker(monkeypatch, tmp_path, reply)
+    stage = Stage(Role.DECODER, 1, start, work, lambda _: None)
+    running = asyncio.create_task(stage.run_worker(0, lambda _: None))
+    unreadable, next_job = job(), job()
+    stage.put(unreadable)
+    try:
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
+            with pytest.raises(JobFailedError, match=f"{MAX_ATTEMPTS} workers"):
+                await unreadable.result
+        replace_worker(monkeypatch, tmp_path, """'{"texts": [{"text": "b", "language": "en"}], "stages_ms": {}}'""")
+        # The worker that has started before the replacement exits as well.
+        stage.put(next_job)
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
+            assert (await next_job.result).text == "b"
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_decoder_batches_other_streams_and_a_cpu_encoder_does_not(

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from voice_whisper.backends.base import Role
 from voice_whisper.memory import SharedSlots
@@ -18,6 +18,10 @@ BATCH_TIMEOUT_S = 60
 """Timeout of a batch."""
 
 STOP_TIMEOUT_S = 5
+
+MAX_REPLY_BYTES = 4 << 20
+"""Maximum size of a reply. Eight windows of 30 s with ten words per second and 150 bytes per word have 360 KB, which
+exceeds asyncio's default of 64 KiB. The rest is reserve for the long words of a model that repeats itself."""
 
 _START_MESSAGE: TypeAdapter[ReadyMessage | FailedMessage] = TypeAdapter(ReadyMessage | FailedMessage)
 T = TypeVar("T")
@@ -64,6 +68,7 @@ class Process:
                 *(sys.executable, "-m", "voice_whisper.worker", *arguments),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
+                limit=MAX_REPLY_BYTES,
                 pass_fds=(memory.descriptor,),
                 start_new_session=True,  # the main process handles Ctrl-C
             )
@@ -79,14 +84,18 @@ class Process:
         """Send a request, and return the response of the worker.
 
         Raises:
-            WorkerDiedError: The process exited.
+            WorkerDiedError: The process exited, or was killed since its response is invalid.
         """
         try:
             self._input.write(request.model_dump_json().encode() + b"\n")
             await self._input.drain()
         except (BrokenPipeError, ConnectionResetError):
             raise WorkerDiedError(f"worker {self.pid} is gone") from None
-        return BatchReply.model_validate_json(await self._read_line(BATCH_TIMEOUT_S))
+        try:
+            return BatchReply.model_validate_json(await self._read_line(BATCH_TIMEOUT_S))
+        except ValidationError as error:
+            self._process.kill()
+            raise WorkerDiedError(f"worker {self.pid} sent an invalid reply and was killed: {error}") from None
 
     async def wait_while_alive(self, waiting: Coroutine[Any, Any, T]) -> T:
         """Wait for another operation while the process is alive, and return its result.
@@ -127,6 +136,9 @@ class Process:
         except TimeoutError:
             self._process.kill()
             raise WorkerDiedError(f"worker {self.pid} did not answer for {timeout_s} s and was killed") from None
+        except ValueError:  # the line is longer than the limit, and the rest of it would be read as the next reply
+            self._process.kill()
+            raise WorkerDiedError(f"worker {self.pid} sent over {MAX_REPLY_BYTES} bytes and was killed") from None
         if not line.endswith(b"\n"):
             raise WorkerDiedError(f"worker {self.pid} is gone")
         return line
