@@ -488,6 +488,21 @@ async def test_a_stopping_agent_waits_for_a_tool_that_it_announces(
     assert [text for _, text in await said(store, conversation)][1:] == ["I will look.", "The sky is clear."]
 
 
+async def test_answers_without_speakable_text_do_not_end_the_conversation(
+    place: Place, engines: Engines, store: Redis
+) -> None:
+    engines.answers = [*["\U0001f44d"] * 3, "A test."]
+    async with place.call() as caller:
+        conversation = caller.messages[0]["id"]
+        for turn in range(1, 5):
+            engines.finals.append((0, f"Question {turn}?"))
+            await speak(caller)
+            while len(await said(store, conversation)) < 2 * turn:
+                await caller.send(silence(0.02))
+        await caller.until(lambda each: each.heard_s >= 0.9 * engines.spoken_s)
+    assert [each["input"] for each in engines.spoken] == ["A test."]
+
+
 async def test_a_stopping_agent_answers_the_interrupting_question(
     place: Place, engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

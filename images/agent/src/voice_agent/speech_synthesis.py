@@ -35,6 +35,8 @@ EMOJI_PATTERN = re.compile(
 """Emoji, arrows and similar characters: Unicode's blocks from Arrows to Symbols and Pictographs Extended-A."""
 MARKDOWN_PATTERN = re.compile(r"`+|~~|\*+(?=\S)|(?<=\S)\*+|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)|^#{1,6}\s", re.MULTILINE)
 
+SILENCE_S = 0.02
+"""Silence that is played for an answer without letters or digits."""
 SPEECH_TIMEOUT_S = 30.0
 """Timeout for the next audio of a sentence."""
 
@@ -117,6 +119,11 @@ class SpeechSynthesisService(TTSService):
         speech_text = strip_unspeakable(text)
         if not speech_text:  # it is stored as if it had been played
             await self._report_word_times(words, self._spoken_s, context_id)
+            # Pipecat ends a conversation after three answers without any audio.
+            if not strip_unspeakable(self.answer):
+                yield TTSAudioRawFrame(
+                    bytes(2 * round(SILENCE_S * self.sample_rate)), self.sample_rate, 1, context_id=context_id
+                )
             return
         self._usage.spoken_characters += len(speech_text)
         try:
