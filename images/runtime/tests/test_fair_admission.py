@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -65,6 +66,25 @@ async def test_connections_time_out() -> None:
     with pytest.raises(TimeoutError):
         async with waiting.admit("a"):
             await asyncio.Event().wait()
+    assert len(waiting) == 0
+
+
+async def test_a_connection_is_admitted_while_the_connection_that_it_replaces_times_out() -> None:
+    waiting, closed = FairAdmission(2, 0.1), list[str]()
+    newcomers: list[asyncio.Task[None]] = []
+    admitted = asyncio.Event()
+
+    async def connect() -> None:
+        async with waiting.admit("b"):
+            admitted.set()
+
+    async with _held(waiting, ["a", "a"], closed):
+        asyncio.get_running_loop().call_later(0.05, lambda: newcomers.append(asyncio.create_task(connect())))
+        time.sleep(0.15)  # in one iteration of the loop, the newcomer is created and then the timeouts expire
+        await asyncio.sleep(0.1)
+        assert sorted(closed) == ["a-0", "a-1"]
+    await asyncio.gather(*newcomers)
+    assert admitted.is_set()
     assert len(waiting) == 0
 
 

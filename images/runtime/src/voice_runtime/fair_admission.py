@@ -98,10 +98,11 @@ class FairAdmission:
             TimeoutError: The context took too long, or the client was removed in favour of another client.
         """
         async with asyncio.timeout(self._timeout_s) as deadline:
-            removed = self._waiting.add(deadline, source)
-            if removed:
-                removed.reschedule(asyncio.get_running_loop().time())
             try:
+                if removed := self._waiting.add(deadline, source):
+                    # The timeout of the removed client may have expired in this iteration of the loop.
+                    with contextlib.suppress(RuntimeError):
+                        removed.reschedule(asyncio.get_running_loop().time())
                 yield
             finally:
                 self._waiting.discard(deadline)
