@@ -34,6 +34,14 @@ async def test_segments_of_dead_hosts_are_requeued(pieces: FilePieceQueue, store
     assert [await pieces.claim("a"), await pieces.claim("a")] == [SECOND, FIRST]
 
 
+async def test_transcribed_piece_is_not_queued_again(pieces: FilePieceQueue) -> None:
+    assert [await pieces.claim("a"), await pieces.claim("a")] == [FIRST, SECOND]
+    for piece in (FIRST, SECOND):
+        await pieces.complete(piece.name, PieceTranscript(text="yes"))
+        assert await pieces.refresh(piece.name)
+    assert await pieces.count_waiting() == 0
+
+
 async def test_segments_of_a_dead_gateway_expire(pieces: FilePieceQueue, store: Redis) -> None:
     for key in await store.keys("file:*"):
         assert 0 < await store.ttl(key) <= state.SESSION_RETENTION_S

@@ -87,7 +87,10 @@ class FilePieceQueue:
             return False
         # In this order, since a host removes it from the list after it has written the lease.
         waits = await self._store.lpos(state.FILE_PIECES, name)
-        if waits is None and not await self._store.exists(state.file_piece_lease_key(name)):
+        if waits is not None or await self._store.exists(state.file_piece_lease_key(name)):
+            return True
+        # In this order, since a host removes the lease after it has written the transcript.
+        if not await self._store.hexists(state.file_piece_key(name), PieceField.TRANSCRIPT):
             await self._enqueue(name)
         return True
 
