@@ -85,6 +85,18 @@ async def test_closed_session_frees_its_slot_and_rejects_audio(store: Redis) -> 
     assert await sessions.create(session(1), max_sessions=1)
 
 
+async def test_grace_period_does_not_reopen_a_closed_session(store: Redis) -> None:
+    """A socket of another gateway may end after the session was closed."""
+    sessions, made = Sessions(store), replace(session(), archived_from=1)
+    await sessions.create(made, max_sessions=1)
+    await sessions.close(made)
+    await store.zadd(state.ARCHIVE, {str(SSRC): 5})
+    await sessions.start_grace_period(made, 20)
+    assert await store.zcard(state.caller_sessions_key("a")) == 0
+    assert await store.zscore(state.ARCHIVE, str(SSRC)) == 5
+    assert -1 not in [await store.ttl(key) for key in await store.keys()]
+
+
 async def test_session_is_done_when_finals_cover_all_sent_audio(store: Redis) -> None:
     sessions, transcripts = Sessions(store), Transcripts(store)
     await sessions.create(session(), max_sessions=1)

@@ -252,13 +252,16 @@ class Sessions:
         return bool(await self._store.exists(key) and await self._store.hsetnx(key, SessionField.SETTLED, "1"))
 
     async def start_grace_period(self, session: Session, grace_s: int) -> None:
-        """Let a session expire unless its caller reconnects within the grace period."""
+        """Let a session expire unless its caller reconnects within the grace period.
+
+        A session that was closed in the meantime remains closed.
+        """
         reconnect_by = int(time.time()) + grace_s
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hset(state.session_key(session.ssrc), SessionField.RECONNECT_BY, str(reconnect_by))
             ends_at = {str(session.ssrc): min(reconnect_by, session.expires_at)}
-            pipe.zadd(state.caller_sessions_key(session.caller), ends_at)
-            pipe.zadd(state.ARCHIVE, ends_at, xx=True)
+            pipe.zadd(state.caller_sessions_key(session.caller), ends_at, xx=True)
+            pipe.zadd(state.ARCHIVE, ends_at, xx=True, lt=True)
             await pipe.execute()
 
     async def resume(self, session: Session) -> None:
