@@ -159,6 +159,19 @@ async def test_utterance_has_one_final_from_any_host(store: Redis) -> None:
     assert (place, event.text) == (EventId(10, 2**32), "yes")
 
 
+async def test_repeated_event_of_the_same_host_is_new(store: Redis) -> None:
+    """The client repeats a command whose reply is lost."""
+    transcripts = Transcripts(store)
+    assert await transcripts.publish(SSRC, said(7))
+    assert await store.persist(state.transcript_key(SSRC))
+    assert await transcripts.publish(SSRC, said(7))
+    assert await store.ttl(state.transcript_key(SSRC)) > 0
+    assert [each.text for _, each in await transcripts.read(SSRC)] == ["yes"]
+    assert await store.persist(state.transcript_key(SSRC))
+    assert not await transcripts.publish(SSRC, said(7, "no"))
+    assert await store.ttl(state.transcript_key(SSRC)) > 0
+
+
 async def test_transcript_length_is_limited(store: Redis) -> None:
     transcripts = Transcripts(store)
     for utterance in range(state.MAX_TRANSCRIPT_EVENTS + 600):

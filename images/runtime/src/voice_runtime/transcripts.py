@@ -136,7 +136,8 @@ class Transcripts:
     async def publish(self, ssrc: int, transcript: Transcript, number: int = 1) -> bool:
         """Append an event, and return True if it was new.
 
-        An event is not new if another host has already published as much of its utterance, or a later utterance.
+        An event is not new if another host has already published as much of its utterance, or a later utterance. It is
+        new if the same event is already present, since the client repeats a command whose reply was lost.
 
         Args:
             ssrc: The session.
@@ -154,20 +155,22 @@ class Transcripts:
 
     async def _append(self, ssrc: int, key: str, event_id: EventId, transcript: Transcript, maxlen: int) -> bool:
         """Append to a bounded stream, and return True if there were no later events."""
+        event, is_new = transcript.model_dump_json(exclude_defaults=True), True
         try:
             await self._store.xadd(
                 key,
-                {_FIELD: transcript.model_dump_json(exclude_defaults=True)},
+                {_FIELD: event},
                 id=str(event_id),
                 maxlen=maxlen,
                 approximate=True,
             )
         except ResponseError as error:
-            if "equal or smaller" in str(error):
-                return False
-            raise
+            if "equal or smaller" not in str(error):
+                raise
+            present: Any = await self._store.xrange(key, str(event_id), str(event_id))
+            is_new = any(decode_text(fields[_FIELD]) == event for _, fields in decode_entries(present))
         await self._extend_retention(ssrc, key)
-        return True
+        return is_new
 
     async def mark_transcribed(self, ssrc: int, sequence: int, chunks: int, characters: int = 0) -> None:
         """Record the last sequence and the number of chunks that the finals of a session cover.
