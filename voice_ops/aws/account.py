@@ -17,6 +17,8 @@ from voice_ops.aws.session import create_session
 
 AREA = "AWS"
 """Name of the cloud in reports."""
+SERVICE_TIERS = ("edge", "agents")
+"""Tiers whose stacks have an ECS service."""
 NOT_DEPLOYED_STATES = frozenset(
     {"CREATE_FAILED", "DELETE_FAILED", "REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
 )
@@ -161,7 +163,16 @@ class Account:
                 return path.split("/")[0], arn
         return None
 
+    def unfinished_services(self) -> Iterator[str]:
+        """Yield a description of each service in which tasks of an earlier deployment may still run."""
+        client = self.session.client("ecs")
+        for cluster, arn in filter(None, map(self.find_service, SERVICE_TIERS)):
+            for service in client.describe_services(cluster=cluster, services=[arn])["services"]:
+                states = [f"{each['status']} {each.get('rolloutState', '')}" for each in service["deployments"]]
+                if states != ["PRIMARY COMPLETED"]:
+                    yield f"{service['serviceName']} has the deployments {', '.join(states)}"
+
     def renew_services(self) -> None:
         """Replace the tasks of gateway and agents, so that they read the current host and password of the store."""
-        for cluster, service in filter(None, map(self.find_service, ("edge", "agents"))):
+        for cluster, service in filter(None, map(self.find_service, SERVICE_TIERS)):
             self.session.client("ecs").update_service(cluster=cluster, service=service, forceNewDeployment=True)

@@ -6,14 +6,15 @@ from voice_ops.exits import FAILED, REFUSED
 from voice_ops.findings import load_region
 from voice_ops.options import DeploymentFile, Json, Region
 from voice_ops.output import out, print_json, stop
-from voice_ops.rotate.passwords import add_password, has_settled, remove_old_passwords, store_users
+from voice_ops.rotate.passwords import User, add_password, has_settled, remove_old_passwords, store_users
 
 
 def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -> None:
     """Rotate the passwords of the state store's users, in two runs.
 
     The first run adds new passwords, the second removes the old ones. Between them the store accepts both, so no call
-    is lost. Hosts and gateway read the new password within 15 minutes. Exits with 1 if the second run is too early.
+    is lost. Hosts read the new password within 15 minutes. Gateway and agents read it when their tasks are replaced,
+    which takes up to an hour for tasks with calls. Exits with 1 if the second run is too early.
 
     Example: voice rotate deployments/production-us-east-1.yaml
     """
@@ -26,13 +27,8 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
         )
         results = list(store_users(account))
         started_users = [user for user in results if user.is_started]
-        unsettled_users = [user for user in started_users if not has_settled(user)]
-        if unsettled_users and len(started_users) == len(results):
-            ready_at = max(user.settled_at for user in unsettled_users)
-            raise stop(
-                f"programs are still reading the new passwords: run this command again after {ready_at:%H:%M} UTC",
-                FAILED,
-            )
+        if len(started_users) == len(results):
+            _refuse_early_removal(account, started_users)
         # After an interruption, start the rotation for the remaining users before any old password is removed.
         users_to_start = [user for user in results if not user.is_started] if len(started_users) < len(results) else []
         for user in users_to_start:
@@ -55,3 +51,18 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
         )
     else:
         out.print(f"ended for {len(started_users)} users: the old passwords are invalid")
+
+
+def _refuse_early_removal(account: Account, users: list[User]) -> None:
+    """Exit if programs may still use the old passwords."""
+    if unsettled_users := [user for user in users if not has_settled(user)]:
+        ready_at = max(user.settled_at for user in unsettled_users)
+        raise stop(
+            f"programs are still reading the new passwords: run this command again after {ready_at:%H:%M} UTC", FAILED
+        )
+    if services := "; ".join(account.unfinished_services()):
+        raise stop(
+            f"tasks may still use the old passwords, which remain valid: {services}: run this command again when each "
+            "service has one deployment, COMPLETED; tasks with calls are replaced after about an hour",
+            FAILED,
+        )

@@ -112,6 +112,7 @@ ACTIONS_BY_COMMAND: dict[str, frozenset[str]] = {
             *_ARTIFACT_ACTIONS,
         },
         "rotate": {
+            "ecs:DescribeServices",
             "ecs:UpdateService",
             "elasticache:DescribeUsers",
             "elasticache:ModifyUser",
