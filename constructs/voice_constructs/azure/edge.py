@@ -125,6 +125,9 @@ class CallerEdge(pulumi.ComponentResource):
                 # https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-waf-request-size-limits
                 file_upload_enforcement=True,
                 file_upload_limit_in_mb=MAX_UPLOAD_MB,
+                # The limit of other bodies is at most 2 MB, and `POST /v1/listen` has the file itself as its body. The
+                # gateway limits the size of every body.
+                request_body_enforcement=False,
             ),
             managed_rules=network.ManagedRulesDefinitionArgs(
                 managed_rule_sets=[

@@ -154,6 +154,7 @@ def test_the_edge_accepts_the_documented_maximum_file_size(cloud: Graph) -> None
     settings = inputs(firewall)["policySettings"]
     assert settings["fileUploadEnforcement"]
     assert MAX_FILE_BYTES <= settings["fileUploadLimitInMb"] * 10**6 <= MAX_FILE_BYTES * 1.1
+    assert settings["requestBodyEnforcement"] is False, "bodies above 2 MB without multipart/form-data are rejected"
     promised = re.search(r"of up to an hour and (\d+) MiB", (ROOT / "docs/clients.md").read_text(encoding="utf-8"))
     assert promised is not None
     assert int(promised[1]) << 20 == MAX_FILE_BYTES

@@ -19,6 +19,9 @@ BYTES_PER_MB = 10**6
 """Bytes per MB. Azure does not define the unit; this is the smaller interpretation."""
 DEFAULT_UPLOAD_MB = 100
 """Default upload limit of a web application firewall."""
+DEFAULT_BODY_KB = 128
+"""Default limit of a web application firewall for bodies other than ``multipart/form-data``. At most 2 MB are possible,
+unless the limit is not enforced."""
 DATA_RESOURCE_TYPES = (":Registry", ":Vault", ":StorageAccount", ":RedisEnterprise")
 """Types of resources with data. They have ``publicNetworkAccess`` at one of two locations."""
 
@@ -223,7 +226,8 @@ def check_edge_has_firewall(stack: Stack) -> Iterator[Violation]:
 @rule(
     "firewalls-pass-files",
     "Every web application firewall must accept the largest file that the session API accepts.",
-    remedy=f"set fileUploadLimitInMb to {math.ceil(MAX_FILE_BYTES / BYTES_PER_MB)} or more",
+    remedy=f"set fileUploadLimitInMb to {math.ceil(MAX_FILE_BYTES / BYTES_PER_MB)} or more, and requestBodyEnforcement "
+    "to false",
     source="https://learn.microsoft.com/azure/web-application-firewall/ag/application-gateway-waf-request-size-limits",
 )
 def check_firewalls_pass_files(stack: Stack) -> Iterator[Violation]:
@@ -235,6 +239,14 @@ def check_firewalls_pass_files(stack: Stack) -> Iterator[Violation]:
                 firewall.urn,
                 f"{firewall.name} rejects files above {limit_mb:g} MB; callers may send "
                 f"{MAX_FILE_BYTES / BYTES_PER_MB:.0f} MB",
+            )
+        # The upload limit applies to multipart/form-data only. `POST /v1/listen` has the file itself as its body.
+        if settings["requestBodyEnforcement"].raw is not False:
+            limit_kb = settings["maxRequestBodySizeInKb"].number or DEFAULT_BODY_KB
+            yield Violation(
+                firewall.urn,
+                f"{firewall.name} rejects request bodies above {limit_kb:g} KB; callers may send files of "
+                f"{MAX_FILE_BYTES / BYTES_PER_MB:.0f} MB without multipart/form-data",
             )
 
 

@@ -73,6 +73,12 @@ MUTATIONS = (
     Mutation("API server for IPv6", CLUSTER, api("::/0"), API),
     Mutation("API server for a continent", CLUSTER, api("203.0.113.0/24", "8.0.0.0/6"), API),
     Mutation("firewall with Azure's own limit", CLUSTER, firewall(mode="Prevention"), FILES, ("above 100 MB", "134")),
-    Mutation("firewall below the promise", CLUSTER, firewall(fileUploadLimitInMb=134), FILES),
+    Mutation("firewall below the promise", CLUSTER,
+             firewall(fileUploadLimitInMb=134, requestBodyEnforcement=False), FILES, ("above 134 MB",)),
+    Mutation("firewall with Azure's own limit of bodies", CLUSTER, firewall(fileUploadLimitInMb=135), FILES,
+             ("request bodies above 128 KB",)),
+    Mutation("firewall with Azure's largest limit of bodies", CLUSTER,
+             firewall(fileUploadEnforcement=False, maxRequestBodySizeInKb=2000), FILES,
+             ("request bodies above 2000 KB",)),
     Mutation("SSH for each half by a rule of its own", CLUSTER, halves_of_ssh, CLOSED, HALVES),
 )  # fmt: skip
