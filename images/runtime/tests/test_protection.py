@@ -15,6 +15,7 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import ConnectionError as NotYet
 
+from voice_blueprint.contract.environment import VALKEY_PASSWORD
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import REVISION_KEYS, STATE_USERS
 from voice_runtime.protection import (
@@ -99,10 +100,10 @@ def port(tmp_path: Path, tier: Tier) -> Iterator[int]:
 class Task:
     """A task of revision 7 whose calls the test controls."""
 
-    def __init__(self, agent: EcsAgent, port: int, tier: Tier) -> None:
+    def __init__(self, agent: EcsAgent, port: int, tier: Tier, password: str = "") -> None:
         self.calls = 0
         self.store = AsyncRedis(port=port, username="tier", password="any")
-        environment = {AGENT_URI_VARIABLE: agent.url, METADATA_URI_VARIABLE: agent.url}
+        environment = {AGENT_URI_VARIABLE: agent.url, METADATA_URI_VARIABLE: agent.url, VALKEY_PASSWORD.name: password}
         self.protection = TaskProtection(self.store, tier, lambda: self.calls > 0, environment)
 
     async def update(self, now: float) -> None:
@@ -153,11 +154,36 @@ async def test_requests_refused_by_ecs_are_retried(agent: EcsAgent, port: int, t
 
 async def test_a_starting_task_stores_its_revision(agent: EcsAgent, port: int, tier: Tier) -> None:
     task = Task(agent, port, tier)
-    assert await task.protection.publish_revision() == "7"
+    revision = await task.protection.publish_revision()
+    assert revision.startswith("7:")
     kept = Redis(port=port)
-    assert kept.get(REVISION_KEYS[tier]) == b"7"
+    assert kept.get(REVISION_KEYS[tier]) == revision.encode()
     assert 0 < int(str(kept.ttl(REVISION_KEYS[tier]))) <= 86_400
     await task.store.aclose()
+
+
+async def test_a_task_with_another_password_replaces_those_of_the_same_revision(
+    agent: EcsAgent, port: int, tier: Tier
+) -> None:
+    """`voice rotate` deploys the current revision again, so that tasks read the new password."""
+    old, new = Task(agent, port, tier, "before the rotation"), Task(agent, port, tier, "after the rotation")
+    revision, old.calls = await old.protection.publish_revision(), 1
+    await old.protection.update(revision, 0.0)
+    assert agent.asked[-1]["ProtectionEnabled"] is True
+    assert await new.protection.publish_revision() != revision
+    await old.protection.update(revision, 10.0)
+    await old.protection.update(revision, 10.0 + MAX_PROTECTION_AFTER_REPLACEMENT_S)
+    assert agent.asked[-1] == {"ProtectionEnabled": False}
+    assert b"rotation" not in (Redis(port=port).get(REVISION_KEYS[tier]) or b""), "the store's value contains no secret"
+    for task in (old, new):
+        await task.store.aclose()
+
+
+async def test_tasks_with_the_same_password_do_not_replace_each_other(agent: EcsAgent, port: int, tier: Tier) -> None:
+    first, second = Task(agent, port, tier, "any"), Task(agent, port, tier, "any")
+    assert await first.protection.publish_revision() == await second.protection.publish_revision()
+    for task in (first, second):
+        await task.store.aclose()
 
 
 async def test_other_services_are_not_queried() -> None:

@@ -6,6 +6,7 @@ https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protec
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -17,6 +18,7 @@ from urllib.request import Request, urlopen
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from voice_blueprint.contract.environment import VALKEY_PASSWORD
 from voice_blueprint.contract.network import Tier
 from voice_runtime import state
 
@@ -54,6 +56,7 @@ class TaskProtection:
             environment.get(AGENT_URI_VARIABLE, ""),
             environment.get(METADATA_URI_VARIABLE, ""),
         )
+        self._password_hash = hashlib.sha256(environment.get(VALKEY_PASSWORD.name, "").encode()).hexdigest()[:8]
         self._protected_at: float | None = None
         self._replaced_at: float | None = None
 
@@ -82,11 +85,15 @@ class TaskProtection:
             self._protected_at = None
 
     async def publish_revision(self) -> str:
-        """Store and return the revision of this task, which belongs to the current deployment when it starts."""
+        """Store and return the revision of this task, which belongs to the current deployment when it starts.
+
+        It contains a hash of the password, since a deployment that renews passwords keeps the task definition's
+        revision. Eight digits of a hash do not reveal a random password.
+        """
         while True:
             with contextlib.suppress(OSError, HTTPException, ValueError, RedisError):
                 metadata = await asyncio.to_thread(_fetch_json, Request(f"{self._metadata}/task"))  # noqa: S310  ECS's own
-                revision = str(metadata.get("Revision", ""))
+                revision = f"{metadata.get('Revision', '')}:{self._password_hash}"
                 await self._store.set(self._key, revision, ex=state.REVISION_RETENTION_S)
                 return revision
             await asyncio.sleep(CHECK_INTERVAL_S)
