@@ -13,7 +13,7 @@ from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import GatewayProcess, Opened, holds
 from voice_blueprint.contract.session_api import TOKEN_HEADER
-from voice_gateway.followers import Followers
+from voice_gateway.followers import MAX_EVENTS, Followers
 from voice_runtime import state
 from voice_runtime.transcripts import BEFORE_ALL, EventId, EventKind, Transcript, Transcripts
 
@@ -208,7 +208,7 @@ class SlowTranscripts(Transcripts):
 
     async def read_many(
         self, after: Mapping[int, EventId], *, count: int
-    ) -> dict[int, list[tuple[EventId, Transcript]]]:
+    ) -> dict[int, list[tuple[EventId, Transcript | None]]]:
         found = await super().read_many(after, count=count)
         self.asked.set()
         await self.may_answer.wait()
@@ -229,6 +229,63 @@ async def test_second_reader_misses_nothing(store: Redis) -> None:
     assert [event.utterance for _, event in await ahead] == [3]
     assert [event.utterance for _, event in await behind] == [0, 1, 2, 3]
     running.cancel()
+
+
+async def test_an_invalid_entry_of_a_session_is_skipped_for_all_readers(store: Redis) -> None:
+    """For example, an entry of a newer engine with an unknown kind."""
+    transcripts = Transcripts(store)
+    for number, field in enumerate(("event", "other"), start=1):
+        await store.xadd(state.transcript_key(7), {field: "{}"}, id=f"1-{number}")
+    followers = Followers(transcripts)
+    running = asyncio.create_task(followers.run())
+    try:
+        of_invalid, of_other = (
+            asyncio.create_task(followers.next_events(ssrc, BEFORE_ALL, BUSY_TIMEOUT_S)) for ssrc in (7, 8)
+        )
+        await asyncio.sleep(0.2)  # both wait, and the invalid entries have been read
+        await transcripts.publish(8, said(3))
+        assert [event.utterance for _, event in await of_other] == [3]
+        await transcripts.publish(7, said(4))
+        assert [event.utterance for _, event in await of_invalid] == [4]
+        assert [event.utterance for _, event in await transcripts.read(7)] == [4]
+    finally:
+        running.cancel()
+
+
+async def test_more_invalid_entries_than_are_read_at_once_are_skipped(store: Redis) -> None:
+    transcripts = Transcripts(store)
+    for number in range(1, 3 * MAX_EVENTS):
+        await store.xadd(state.transcript_key(7), {"event": "{}"}, id=f"1-{number}")
+    await transcripts.publish(7, said(4))
+    assert [event.utterance for _, event in await transcripts.read(7, count=MAX_EVENTS)] == [4]
+    followers = Followers(transcripts)
+    running = asyncio.create_task(followers.run())
+    assert [event.utterance for _, event in await followers.next_events(7, BEFORE_ALL, BUSY_TIMEOUT_S)] == [4]
+    running.cancel()
+
+
+class FailingTranscripts(Transcripts):
+    """Transcripts whose first read fails with an unexpected error."""
+
+    has_failed = False
+
+    async def read_many(
+        self, after: Mapping[int, EventId], *, count: int
+    ) -> dict[int, list[tuple[EventId, Transcript | None]]]:
+        if not self.has_failed:
+            self.has_failed = True
+            raise KeyError("unexpected")
+        return await super().read_many(after, count=count)
+
+
+async def test_readers_survive_an_unexpected_error(store: Redis, caplog: pytest.LogCaptureFixture) -> None:
+    transcripts = FailingTranscripts(store)
+    await transcripts.publish(7, said(4))
+    followers = Followers(transcripts)
+    running = asyncio.create_task(followers.run())
+    assert [event.utterance for _, event in await followers.next_events(7, BEFORE_ALL, 5)] == [4]
+    running.cancel()
+    assert "transcripts could not be read" in caplog.messages
 
 
 def slow_reader(opened: Opened) -> socket.socket:

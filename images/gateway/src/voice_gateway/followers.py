@@ -1,6 +1,7 @@
 """Reads transcripts for all readers in a single request over one connection."""
 
 import asyncio
+import logging
 from dataclasses import dataclass
 
 from redis.exceptions import RedisError
@@ -16,6 +17,8 @@ MAX_EVENTS = 32
 """Maximum number of events that are read ahead for a reader. Further events wait in the store."""
 
 Events = list[tuple[EventId, Transcript]]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
@@ -47,7 +50,10 @@ class Followers:
             self._readers.discard(reader)
 
     async def run(self) -> None:
-        """Read events until cancelled. While the store is unavailable, there are no events."""
+        """Read events until cancelled. While the store is unavailable, there are no events.
+
+        An unexpected error is logged, since without this task no caller of the gateway would receive a transcript.
+        """
         while True:
             if not self._readers:
                 self._has_readers.clear()
@@ -55,6 +61,9 @@ class Followers:
             try:
                 await self._poll()
             except (RedisError, OSError):
+                await asyncio.sleep(STORE_RETRY_DELAY_S)
+            except Exception:
+                log.exception("transcripts could not be read")
                 await asyncio.sleep(STORE_RETRY_DELAY_S)
             await asyncio.sleep(POLL_INTERVAL_S)
 
@@ -67,10 +76,10 @@ class Followers:
         by_session = await self._transcripts.read_many(after, count=MAX_EVENTS)
         for reader in readers:
             # Of two readers of a session, the one that is ahead waits until the other has caught up.
-            events = [
-                (position, transcript)
-                for position, transcript in by_session.get(reader.ssrc, ())
-                if position > reader.after
-            ]
-            if events and not reader.events.done():
-                reader.events.set_result(events)
+            entries = [entry for entry in by_session.get(reader.ssrc, ()) if entry[0] > reader.after]
+            events = [(position, transcript) for position, transcript in entries if transcript]
+            if events:
+                if not reader.events.done():
+                    reader.events.set_result(events)
+            elif entries:
+                reader.after, _ = entries[-1]  # all of them are invalid

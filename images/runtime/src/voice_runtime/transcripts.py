@@ -1,11 +1,13 @@
 """Transcripts: one bounded stream per session, in the order of the audio."""
 
+import logging
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
@@ -15,6 +17,8 @@ from voice_runtime.replies import decode_entries, decode_text
 from voice_runtime.transcribed import write_transcribed
 
 _FIELD = b"event"
+
+log = logging.getLogger(__name__)
 
 
 class EventKind(StrEnum):
@@ -40,6 +44,9 @@ MAX_RECENT_EVENTS = 256
 GAP_NUMBER = 2**31
 """Base of the number of a gap inside an utterance, to which the gap's position is added. Gaps follow all partials, and
 precede the end."""
+MAX_REPORTED_SESSIONS = 64
+"""Number of sessions of which a process remembers that it has logged their invalid entries, since readers that wait
+read such an entry repeatedly."""
 FIXED_NUMBERS = {
     EventKind.SPEECH_STARTED: 1,
     EventKind.SPEECH_STOPPED: TRANSCRIPT_FINAL_NUMBER - 1,
@@ -132,6 +139,7 @@ class Transcripts:
 
     def __init__(self, store: Redis) -> None:
         self._store = store
+        self._reported_sessions: deque[int] = deque(maxlen=MAX_REPORTED_SESSIONS)
 
     async def publish(self, ssrc: int, transcript: Transcript, number: int = 1) -> bool:
         """Append an event, and return True if it was new.
@@ -195,35 +203,55 @@ class Transcripts:
     async def read(
         self, ssrc: int, after: EventId = BEFORE_ALL, *, count: int = 100
     ) -> list[tuple[EventId, Transcript]]:
-        """Return up to ``count`` events after a position."""
-        return (await self.read_many({ssrc: after}, count=count)).get(ssrc, [])
+        """Return up to ``count`` events after a position. Invalid entries are skipped."""
+        while entries := (await self.read_many({ssrc: after}, count=count)).get(ssrc):
+            if events := [(position, event) for position, event in entries if event]:
+                return events
+            after, _ = entries[-1]
+        return []
 
     async def read_many(
         self, after: Mapping[int, EventId], *, count: int
-    ) -> dict[int, list[tuple[EventId, Transcript]]]:
-        """Return up to ``count`` events after a position in each of several sessions, in one request."""
+    ) -> dict[int, list[tuple[EventId, Transcript | None]]]:
+        """Return up to ``count`` entries after a position in each of several sessions, in one request.
+
+        An invalid entry has no transcript, but a position after which the reader can continue.
+        """
         positions = {state.transcript_key(ssrc): (ssrc, position) for ssrc, position in after.items()}
         answer: Any = await self._store.xread(
             {key: str(position) for key, (_, position) in positions.items()}, count=count
         )
-        return {
-            positions[decode_text(key)][0]: [
-                (EventId.parse(entry_id), Transcript.model_validate_json(fields[_FIELD]))
+        found: dict[int, list[tuple[EventId, Transcript | None]]] = {}
+        for key, stream in answer or ():
+            ssrc, _ = positions[decode_text(key)]
+            found[ssrc] = [
+                (EventId.parse(entry_id), self._parse_event(ssrc, fields))
                 for entry_id, fields in decode_entries(stream)
             ]
-            for key, stream in answer or ()
-        }
+        return found
 
     async def finals(self, ssrc: int) -> list[Transcript]:
         """Return the finals of an archived session."""
         answer: Any = await self._store.xrange(state.finals_key(ssrc))
-        return [Transcript.model_validate_json(fields[_FIELD]) for _, fields in decode_entries(answer)]
+        events = (self._parse_event(ssrc, fields) for _, fields in decode_entries(answer))
+        return [event for event in events if event]
 
     async def last_final(self, ssrc: int) -> Transcript | None:
         """Return the last published final."""
         answer: Any = await self._store.xrevrange(state.transcript_key(ssrc), count=MAX_RECENT_EVENTS)
-        events = (Transcript.model_validate_json(fields[_FIELD]) for _, fields in decode_entries(answer))
-        return next((event for event in events if event.kind is EventKind.FINAL), None)
+        events = (self._parse_event(ssrc, fields) for _, fields in decode_entries(answer))
+        return next((event for event in events if event and event.kind is EventKind.FINAL), None)
+
+    def _parse_event(self, ssrc: int, fields: Mapping[bytes, bytes]) -> Transcript | None:
+        """Return the event of an entry, or ``None`` if the entry is invalid."""
+        try:
+            return Transcript.model_validate_json(fields[_FIELD])
+        except (KeyError, ValidationError):
+            if ssrc not in self._reported_sessions:
+                self._reported_sessions.append(ssrc)
+                # The entry may contain words of the caller, which are not logged.
+                log.error("an invalid transcript is skipped", extra={"fields": {"ssrc": ssrc}})  # noqa: TRY400
+            return None
 
     async def _extend_retention(self, ssrc: int, key: str) -> None:
         """Set the transcript's lifetime to that of its session's record."""
