@@ -13,7 +13,7 @@ import pytest
 from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams
 from redis.asyncio import Redis
 
-from images.agent.tests.conftest import KEY, RATE, Caller, Place, silence, speech, until
+from images.agent.tests.conftest import KEY, RATE, Caller, Place, running_agent, silence, speech, until
 from images.agent.tests.engines import Engines
 from images.agent.tests.test_conversation import ENDED_S, LONG, said, speak
 from images.conftest import BUSY_TIMEOUT_S
@@ -25,6 +25,8 @@ PAUSE_S = 0.15
 """Longer than a pause that starts work, and shorter than one that ends a turn."""
 WORD_S = 0.3
 PLAYED_S = 0.4
+UNHEARD_S = 2.0
+"""Silence that ends a turn of noise."""
 Samples = np.ndarray[Any, np.dtype[np.int16]]
 
 
@@ -273,6 +275,35 @@ async def test_long_speech_interrupts_before_it_is_transcribed(place: Place, eng
         await caller.send(silence(0.2))
         await caller.send(speech(1.5))
         await caller.until(lambda each: each.interruptions == 2)
+
+
+async def test_noise_before_an_answer_does_not_leave_the_question_unanswered(engines: Engines, store: Redis) -> None:
+    engines.finals, engines.answers = [(1900, "What is this?")], ["It is a test."]
+    engines.may_answer.clear()
+    async with running_agent(engines, store, unheard_within_s=UNHEARD_S) as place, place.call() as caller:
+        await speak(caller)
+        await until(lambda: len(engines.asked) == 1)
+        await caller.send(speech(1.5))
+        await caller.until(lambda each: each.interruptions == 2)
+        engines.may_answer.set()
+        await caller.send(silence(ENDED_S))
+        await caller.until(lambda each: each.heard_s >= 0.9 * engines.spoken_s)
+    assert [asked["messages"][-1]["content"] for asked in engines.asked] == ["What is this?"] * 2
+
+
+async def test_repeated_noise_repeats_a_question_once(engines: Engines, store: Redis) -> None:
+    engines.finals, engines.answers = [(1900, "What is this?")], ["It is a test."]
+    engines.may_answer.clear()
+    async with running_agent(engines, store, unheard_within_s=UNHEARD_S) as place, place.call() as caller:
+        await speak(caller)
+        for noise in (1, 2):
+            await until(lambda noise=noise: len(engines.asked) == noise)  # type: ignore[misc]
+            await caller.send(speech(1.5))
+            await caller.until(lambda each, noise=noise: each.interruptions == 1 + noise)  # type: ignore[misc]
+            await caller.send(silence(ENDED_S))
+        place.agent.shutting_down.set()
+        assert await caller.closed() == 1012
+    assert len(engines.asked) == 2
 
 
 async def test_an_interrupted_answer_is_not_heard_again(place: Place, engines: Engines) -> None:

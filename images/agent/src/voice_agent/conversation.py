@@ -101,6 +101,12 @@ def _is_question(message: LLMContextMessage) -> bool:
     return isinstance(message, dict) and message["role"] == "user"
 
 
+def _is_answer_owed(messages: list[LLMContextMessage]) -> bool:
+    """Return True if no answer follows the last question, or the last result of a tool."""
+    last = messages[-1] if messages else None
+    return isinstance(last, dict) and last["role"] in {"user", "tool"}
+
+
 async def _queue_messages(worker: PipelineWorker, messages: Iterable[Json]) -> None:
     for message in messages:
         await worker.queue_frame(OutputTransportMessageUrgentFrame(message=message))
@@ -118,6 +124,8 @@ class Conversation:
         self._memory = memory
         self._engines = engines
         self._turns = TurnTracker()
+        self._has_repeated_request = False
+        """Whether the answer to the last question was requested again after noise."""
         self._pending_call_answers = 0
         """Number of answers that called a tool, and whose end has not been played. Another answer follows each."""
 
@@ -276,11 +284,16 @@ class Conversation:
         @caller.event_handler("on_user_turn_stopped")
         async def on_user_turn(_aggregator: object, _strategy: object, message: UserTurnStoppedMessage) -> None:
             if message.content:
+                self._has_repeated_request = False
                 await self._record_question(worker, caller_connection, message.content)
             elif isinstance(
                 self._engines.speech_to_text, GatewaySTTService
             ):  # otherwise the language model reports its transcript
-                self._turns.end()
+                if not self._has_repeated_request and _is_answer_owed(caller.context.get_messages()):
+                    self._has_repeated_request = True
+                    await worker.queue_frame(LLMRunFrame())  # the noise of this turn has cancelled the answer
+                else:
+                    self._turns.end()
 
         @agent.event_handler("on_assistant_turn_stopped")
         async def on_assistant_turn(_aggregator: object, message: AssistantTurnStoppedMessage) -> None:
