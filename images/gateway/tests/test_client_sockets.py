@@ -616,6 +616,36 @@ async def test_session_of_a_socket_ends_with_it(gateway: GatewayProcess, store: 
         pass
 
 
+async def lapse_times(store: Redis) -> list[float]:
+    """Return the times at which the caller's active sessions end."""
+    active: Any = await store.zrange(state.caller_sessions_key("127.0.0.1"), 0, -1, withscores=True)
+    return [lapses_at for _, lapses_at in active]
+
+
+@pytest.mark.parametrize(
+    ("path", "sessions"), [(REALTIME, 1), (LISTEN, 1), (f"{LISTEN}&channels=2&multichannel=true", 2)]
+)
+async def test_session_of_a_client_that_leaves_during_the_opening_ends_after_the_grace_period(
+    gateway: GatewayProcess, store: Redis, path: str, sessions: int
+) -> None:
+    """Its session would otherwise count for an hour."""
+    await store.client_pause(500, all=False)  # delays the gateway until the connection is closed
+    _, writer = await asyncio.open_connection("127.0.0.1", gateway.media_port)
+    head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    head += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    writer.write(head.encode())
+    await writer.drain()
+    await asyncio.sleep(0.1)
+    writer.transport.abort()
+    lapse_at: list[float] = []
+    async with asyncio.timeout(BUSY_TIMEOUT_S / 4):
+        while len(lapse_at) < sessions or max(lapse_at) > time.time() + 30:
+            await asyncio.sleep(0.2)
+            lapse_at = await lapse_times(store)
+    await asyncio.sleep(0.5)
+    assert await lapse_times(store) == lapse_at
+
+
 # --- Telephone audio ------------------------------------------------------------------------------------
 
 

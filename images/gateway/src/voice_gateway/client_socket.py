@@ -103,7 +103,7 @@ class ClientSocket(AudioSocket):
         )
         with contextlib.ExitStack() as resources:
             opening = await cls._reserve_resources(gateway, session, resources, outlives_socket=outlives_socket)
-            await cls._accept(gateway, websocket, session)
+            await cls._accept(gateway, websocket, session, [opening])
             await cls(gateway, websocket, opening).serve()
 
     @classmethod
@@ -112,12 +112,17 @@ class ClientSocket(AudioSocket):
     ) -> SocketArguments:
         """Reserve the resources of a socket for a session.
 
+        A session that was opened for the socket has a grace period until the socket is accepted, since its client may
+        leave before, or the store may become unavailable.
+
         Args:
             resources: Stack that counts the connection until the stack is closed.
 
         Raises:
             Refusal: No host has a free slot; a session that was opened for the socket is closed.
         """
+        if not outlives_socket:
+            await gateway.sessions.start_grace_period(session, gateway.settings.reconnect_grace_s)
         try:
             resources.enter_context(gateway.count_connection())
             lease, address = await admit_socket(gateway, session)
@@ -127,14 +132,20 @@ class ClientSocket(AudioSocket):
             raise
         frame = first_frame_number()
         await gateway.sessions.set_gateway(session, address, rtp_timestamp(frame))
-        await gateway.sessions.resume(session)
         start_ms = 0 if session.begins_at is None else milliseconds_between(session.begins_at, rtp_timestamp(frame))
         return SocketArguments(session, lease, frame, outlives_socket, start_ms)
 
     @classmethod
-    async def _accept(cls, gateway: Gateway, websocket: WebSocket, session: Session) -> None:
+    async def _accept(
+        cls, gateway: Gateway, websocket: WebSocket, session: Session, openings: Iterable[SocketArguments]
+    ) -> None:
+        """Accept a socket, and continue the sessions that it serves."""
         headers = [*cls.response_headers(session), *caller_headers(gateway, session)]
         await websocket.accept(accepted_subprotocol(websocket), headers=headers)
+        # If the store is unavailable, the socket continues its session when it renews its lease.
+        with contextlib.suppress(RedisError):
+            for opening in openings:
+                await gateway.sessions.resume(opening.session)
 
     @classmethod
     def check_query(cls, query: QueryParams) -> None:

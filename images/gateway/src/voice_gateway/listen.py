@@ -199,7 +199,7 @@ class ListenSocket(ClientSocket):
                 if not outlives_socket:
                     await gateway.sessions.close(session)
                 raise
-            await cls._accept(gateway, websocket, session)
+            await cls._accept(gateway, websocket, session, openings)
             channels = ChannelSplitter(websocket, listening.audio_format)
             split_task = asyncio.create_task(channels.run())
             try:
