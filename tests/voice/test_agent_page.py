@@ -102,6 +102,69 @@ def test_an_answer_is_played_and_silenced_by_speech(browser: Browser, url: str, 
     assert mistakes == []
 
 
+MICROPHONES = """
+window.tracks = [];
+const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+navigator.mediaDevices.getUserMedia = async (wanted) => {
+  const stream = await open(wanted);
+  window.tracks.push(...stream.getTracks());
+  return stream;
+};
+const load = AudioWorklet.prototype.addModule;
+AudioWorklet.prototype.addModule = async function (name) {
+  if (await new Promise((resolve) => { window.decide = resolve; })) return load.call(this, name);
+  throw new Error("no module");
+};
+"""
+"""Keeps the microphone's tracks, and lets a test decide when the module loads, and whether it does."""
+MICROPHONE_IS_OFF = "window.tracks.length > 0 && window.tracks.every((track) => track.readyState === 'ended')"
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_a_refusal_before_the_microphones_module_is_loaded_is_shown(browser: Browser, url: str, *, loads: bool) -> None:
+    mistakes: list[str] = []
+    page = browser.new_page()
+    page.on("pageerror", lambda error: mistakes.append(str(error)))
+    page.add_init_script(MICROPHONES)
+    page.set_default_timeout(10_000)
+    page.route_web_socket(f"{AGENT}/v1/realtime", lambda socket: socket.close(code=1013, reason="full"))
+    page.goto(f"{url}/agent.html")
+    page.click("#talk:enabled")
+    page.wait_for_function("!!window.decide")
+    page.wait_for_timeout(200)
+    page.evaluate("loads => window.decide(loads)", loads)
+    page.wait_for_selector("#status[data-state=failed]")
+    page.wait_for_timeout(200)
+    assert page.inner_text("#status") == "1013: full"
+    assert page.evaluate(MICROPHONE_IS_OFF), "the microphone is open"
+    assert page.is_enabled("#talk")
+    page.close()
+    assert mistakes == []
+
+
+def test_a_module_that_fails_to_load_ends_the_conversation(browser: Browser, url: str) -> None:
+    page = browser.new_page()
+    page.add_init_script(MICROPHONES)
+    page.set_default_timeout(10_000)
+    closed: list[int | None] = []
+
+    def agent(socket: WebSocketRoute) -> None:
+        socket.on_close(lambda code, _reason: closed.append(code))
+
+    page.route_web_socket(f"{AGENT}/v1/realtime", agent)
+    page.goto(f"{url}/agent.html")
+    page.click("#talk:enabled")
+    page.wait_for_function("!!window.decide")
+    page.evaluate("window.decide(false)")
+    page.wait_for_selector("#status[data-state=failed]")
+    page.wait_for_function(MICROPHONE_IS_OFF, timeout=5000)
+    page.wait_for_timeout(200)
+    assert closed, "the agent is still connected"
+    assert page.inner_text("#status") == "no module"
+    assert page.is_enabled("#talk")
+    page.close()
+
+
 @pytest.mark.parametrize(
     ("name", "button"), [("agent.html", "#talk"), ("index.html", "#microphone"), ("index.html", "#sample")]
 )

@@ -88,9 +88,33 @@ async function talk() {
   const context = new AudioContext({ sampleRate: RATE });
   const stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1, echoCancellation: true } });
   const socket = new WebSocket(`${agent}/v1/realtime`, ["realtime"]);
+  let capture;
+  const end = (text, state) => {
+    stream.getTracks().forEach((track) => track.stop());
+    context.close();
+    if (capture) capture.port.onmessage = null;  // pieces that are still on their way would move the meter again
+    meter.clear();
+    byId("talk").disabled = false;
+    // Move keyboard focus back to the button.
+    if (document.activeElement === byId("stop") || document.activeElement === document.body) byId("talk").focus();
+    byId("stop").disabled = true;
+    say(text, state);
+  };
+  leave = () => socket.close();
+  // Set before the module is awaited, since the agent can refuse in the meantime.
+  socket.onclose = ({ code, reason }) => (code <= 1005 ? end("Done.", "done") : end(`${code}: ${reason}`, "failed"));
   listen(socket, loudspeaker(context));
-  await context.audioWorklet.addModule("capture.js");
-  const capture = new AudioWorkletNode(context, "capture", { numberOfOutputs: 0 });
+  try {
+    await context.audioWorklet.addModule("capture.js");
+  } catch (error) {
+    if (socket.readyState === WebSocket.CLOSED) return;
+    socket.onclose = null;
+    socket.close();
+    end(error.message, "failed");
+    return;
+  }
+  if (socket.readyState > WebSocket.OPEN) return;
+  capture = new AudioWorkletNode(context, "capture", { numberOfOutputs: 0 });
   context.createMediaStreamSource(stream).connect(capture);
   let held = [];
   capture.port.onmessage = ({ data }) => {
@@ -101,18 +125,6 @@ async function talk() {
       const audio = toBase64(new Uint8Array(piece.buffer));
       if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ type: "input_audio_buffer.append", audio }));
     }
-  };
-  leave = () => socket.close();
-  socket.onclose = ({ code, reason }) => {
-    stream.getTracks().forEach((track) => track.stop());
-    context.close();
-    capture.port.onmessage = null;  // pieces that are still on their way would move the meter again
-    meter.clear();
-    byId("talk").disabled = false;
-    // Move keyboard focus back to the button.
-    if (document.activeElement === byId("stop") || document.activeElement === document.body) byId("talk").focus();
-    byId("stop").disabled = true;
-    say(code <= 1005 ? "Done." : `${code}: ${reason}`, code <= 1005 ? "done" : "failed");
   };
 }
 
