@@ -238,7 +238,7 @@ def test_fleets_agents_and_an_engine_are_removed_without_interrupting_service(
             result = operator.voice("teardown", "--yes", "--region", region)
             assert result.exit_code == 0, f"{attempt}: {result.output}"
             assert (image in result.stdout) == (region == "us-east-1")
-    assert dict(operator.rehearsal.remaining_resources()) == {}
+    assert operator.rehearsal.remaining_resources().keys() == {"role"}
 
 
 @pytest.mark.nightly
@@ -292,7 +292,7 @@ def test_removing_a_region_does_not_affect_another(operator: Operator, tmp_path:
     assert operator.voice("prune", "--dry-run").stdout.strip() == "no stack was removed from the file"
     operator.file.write_text(edit_document({"aws.asr": [INF2], "aws.host_images": ABSENT, "aws.agents": ABSENT}, one))
     assert operator.voice("teardown", "--yes").exit_code == 0
-    assert dict(operator.rehearsal.remaining_resources()) == {}
+    assert operator.rehearsal.remaining_resources().keys() == {"role"}
 
 
 @pytest.mark.nightly

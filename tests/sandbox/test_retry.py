@@ -45,7 +45,7 @@ def test_no_resource_is_retained_after_a_failed_create(name: str) -> None:
     }
     allowed = {"Delete", "RetainExceptOnCreate", "Snapshot"}
     assert {id_: policy for id_, policy in policies.items() if policy not in allowed} == {}
-    assert ("RetainExceptOnCreate" in policies.values()) == (name != "sandbox")
+    assert "RetainExceptOnCreate" in policies.values()
 
 
 @pytest.mark.nightly

@@ -2,6 +2,7 @@
 
 import shlex
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -123,8 +124,13 @@ def _rehearse(deployment: Deployment, rehearsal: Rehearsal, *, keep: bool) -> bo
         return passed
     with progress.phase("cdk destroy --all"):
         rehearsal.cdk.destroy()
-    remaining = rehearsal.remaining_resources()
-    out.print(f"  teardown: {remaining.total()} left" + (f": {describe_types(remaining)}" if remaining else ""))
+    # Each region's API retains the role of the account's API logs, since other deployments may use it.
+    kept = Counter({"role": len(deployment.region_deployments())})
+    remaining = rehearsal.remaining_resources() - kept
+    out.print(
+        f"  teardown: {remaining.total()} left{f': {describe_types(remaining)}' if remaining else ''}; "
+        f"kept for other deployments: {describe_types(kept)}"
+    )
     return passed and not remaining
 
 

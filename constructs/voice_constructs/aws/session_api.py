@@ -14,6 +14,7 @@ from voice_constructs.aws.api_link import ApiLink
 from voice_constructs.aws.domain import AnyRegionDomain, EdgeDomain
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.pseudo import PARTITION, REGION
+from voice_constructs.aws.retention import KEPT
 from voice_constructs.aws.web_acl import LOG_GROUP_PREFIX, WebAcl
 
 STAGE = "live"
@@ -99,7 +100,8 @@ class SessionApi(Construct):
             # If there is a domain, callers use it; the default endpoint would be a second entry point.
             disable_execute_api_endpoint=domain is not None,
             cloud_watch_role=True,
-            cloud_watch_role_removal_policy=self._context.retention.keys,
+            # The role is one setting of the account and region: without it, no API of other deployments writes logs.
+            cloud_watch_role_removal_policy=KEPT,
             deploy_options=apigateway.StageOptions(
                 stage_name=STAGE,
                 access_log_destination=apigateway.LogGroupLogDestination(access_log),

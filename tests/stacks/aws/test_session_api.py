@@ -8,7 +8,7 @@ import pytest
 
 from tests.nonempty import nonempty
 from tests.stacks.aws.edge import balancer, environment, log_group, routes
-from tests.synthesized import Stack, edited_sandbox
+from tests.synthesized import Stack, edited_sandbox, shipped
 from voice_blueprint.contract.environment import JWT_AUDIENCE, JWT_ISSUER
 from voice_blueprint.contract.network import GATEWAY_HTTP
 from voice_blueprint.contract.session_api import CALLER_HEADER, SESSION_REQUEST_SCHEMA, TOKEN_HEADER
@@ -229,3 +229,13 @@ def test_firewall_log_is_redacted(edge: Stack) -> None:
     rules = edge.only("WAFv2::WebACL")
     shown = [rules["VisibilityConfig"], *(rule["VisibilityConfig"] for rule in rules["Rules"])]
     assert not any(visibility["SampledRequestsEnabled"] for visibility in shown)
+
+
+@pytest.mark.parametrize("name", ["production-us-east-1", "sandbox", "small"])
+def test_the_role_of_api_logs_outlives_the_deployment(name: str) -> None:
+    """It is one setting for the account and region, so other deployments may use it."""
+    edge = shipped(name)["edge"]
+    (account,) = edge.of_type("ApiGateway::Account").values()
+    role = edge.of_type("IAM::Role")[account["Properties"]["CloudWatchRoleArn"]["Fn::GetAtt"][0]]
+    for resource in (role, account):
+        assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
