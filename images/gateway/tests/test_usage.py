@@ -84,6 +84,33 @@ async def test_an_active_session_is_not_reported_before_its_end(start: Start, va
     assert line["audio_s"] == pytest.approx(2.0, abs=0.1)
 
 
+async def test_a_stopping_gateway_reports_sessions_whose_callers_do_not_return(start: Start, vad: VadHost) -> None:
+    gateway = await (await start(RECONNECT_GRACE_S=2).ready()).accepts_callers()
+    opened = await gateway.open()
+    async with opened.socket() as connection:
+        await connection.send(SECOND)
+        await vad.heard(opened.ssrc, 50)
+        connection.transport.abort()
+    await holds("it is closed", lambda: any(line.get("message") == "socket closed" for line in gateway.logged()))
+    gateway.terminate()
+    assert gateway.wait() == 0
+    (line,) = told(gateway)
+    assert (line["session"], line["audio_s"]) == (opened.id, 1.0)
+
+
+async def test_a_stopping_gateway_waits_for_reports_within_its_stop_timeout(start: Start, vad: VadHost) -> None:
+    gateway = await (await start(RECONNECT_GRACE_S=300, DRAIN_TIMEOUT_S=0).ready()).accepts_callers()
+    opened = await gateway.open()
+    async with opened.socket() as connection:
+        await connection.send(SECOND)
+        await vad.heard(opened.ssrc, 50)
+        connection.transport.abort()
+    await holds("it is closed", lambda: any(line.get("message") == "socket closed" for line in gateway.logged()))
+    gateway.terminate()
+    assert gateway.wait() == 0
+    assert not told(gateway)
+
+
 async def test_minutes_per_day_are_limited(start: Start, store: Redis) -> None:
     gateway = await (await start(CALLER_MINUTES_PER_DAY=1).ready()).accepts_callers()
     caller = "127.0.0.1"

@@ -32,6 +32,8 @@ from voice_runtime.websocket import PacedWebSocket
 METRICS_INTERVAL_S = 1.0
 STOP_TIMEOUT_S = 5
 """Maximum time for remaining requests after all clients have been asked to leave."""
+USAGE_REPORT_TIMEOUT_S = 3
+"""Maximum time after the grace period for which a stopping process waits for the usage of its last sessions."""
 DRAIN_POLL_INTERVAL_S = 0.1
 CONNECTIONS_PER_CALLER = 2
 """Connections of the session API in addition to each audio socket or event stream: an open or close request, and a
@@ -108,10 +110,12 @@ async def serve(settings: GatewaySettings, store_settings: StoreSettings) -> Non
         for server, listener in zip(servers, listeners, strict=True)
     ]
     log.info("serving", extra={"fields": {"http_port": settings.http_port, "media_port": settings.media_port}})
-    await _drain(gateway)
+    stop_by = await _drain(gateway)
     for server in servers:
         server.should_exit = True
     await asyncio.gather(*server_tasks)
+    report_timeout_s = settings.reconnect_grace_s + USAGE_REPORT_TIMEOUT_S
+    await gateway.usage.wait_for_reports(min(report_timeout_s, stop_by - asyncio.get_running_loop().time()))
     await tasks.cancel_all((*background, *tasks.other_tasks()))
     await store.aclose()
     await asyncio.to_thread(gateway.traces.close)
@@ -125,12 +129,14 @@ def _create_metrics(settings: GatewaySettings) -> Metrics:
     return PrometheusMetrics(settings.deployment, settings.fleet, settings.bind_address, settings.prometheus_port)
 
 
-async def _drain(gateway: Gateway) -> None:
+async def _drain(gateway: Gateway) -> float:
     """Wait for the stop signal, and then for callers to finish.
 
-    After the timeout, the remaining callers are asked to reconnect.
+    After the timeout, the remaining callers are asked to reconnect. Return the time of the loop at which the last of
+    them has to be gone, and until which the process may wait for the usage of their sessions.
     """
     await gateway.draining.wait()
+    stop_by = asyncio.get_running_loop().time() + gateway.settings.drain_timeout_s + STOP_TIMEOUT_S
     log.info("draining", extra={"fields": {"connections": gateway.connections}})
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(gateway.settings.drain_timeout_s):
@@ -139,6 +145,7 @@ async def _drain(gateway: Gateway) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(STOP_TIMEOUT_S):
             await _wait_until_closed(gateway)
+    return stop_by
 
 
 async def _wait_until_closed(gateway: Gateway) -> None:

@@ -96,6 +96,11 @@ class Usage:
         self._report_tasks.add(task)
         task.add_done_callback(self._report_tasks.discard)
 
+    async def wait_for_reports(self, timeout_s: float) -> None:
+        """Wait until the usage of all ended sessions is logged, or until the timeout."""
+        if self._report_tasks and timeout_s > 0:
+            await asyncio.wait(self._report_tasks, timeout=timeout_s)
+
     async def count_file(self, caller: str, channels: Sequence[FileTranscript]) -> None:
         """Count the transcribed part of a caller's file."""
         used = UsageAmounts(
