@@ -1,7 +1,9 @@
-"""Rollouts of engines, and upgrades of node pools without GPUs."""
+"""Rollouts of engines, and upgrades of node pools."""
 
 import math
 
+from voice_blueprint import catalog
+from voice_blueprint.file.model.azure import AggregatedService, AzureService, GpuPool, PrefillDecodeCell
 from voice_blueprint.file.model.base import HostCount
 
 START_TIMEOUT_S = 2400
@@ -16,6 +18,44 @@ def surge_pods(replicas: HostCount) -> int:
     replaced one after another. A service with a minimum of 0 needs no additional pod.
     """
     return 1 if replicas.min == 1 else 0
+
+
+def pods_on_node(service: AzureService, pool: GpuPool) -> int:
+    """Return the maximum number of a service's pods on one node of a pool."""
+    gpus = catalog.vm_sizes()[pool.vm_size].gpu_count
+    match service:
+        case PrefillDecodeCell():
+            return 1
+        case AggregatedService(tensor_parallel=gpus_per_pod):
+            fitting = gpus // gpus_per_pod
+        case _:
+            fitting = gpus
+    return max(1, min(fitting, service.replicas_on(pool.name).max))
+
+
+def evictable_pods(service: AzureService, pool: GpuPool) -> int:
+    """Return how many of a service's pods may be evicted before the replacement of one is ready.
+
+    Without a surge node, the replacements of a node's pods may have no room until the node is upgraded. A budget of one
+    pod would then refuse all further evictions, and the upgrade would fail.
+    """
+    return 1 if pool.surge_nodes else pods_on_node(service, pool)
+
+
+MAX_NODE_DRAIN_S = 1440 * 60
+"""Maximum drain timeout of a node: https://learn.microsoft.com/azure/templates/microsoft.containerservice/managedclusters
+(``drainTimeoutInMinutes``)."""
+STOP_MARGIN_S = 120
+"""Time for a pod to stop its engine after its drain timeout."""
+
+
+def node_drain_s(service: AzureService, pool: GpuPool) -> int:
+    """Return the maximum time in which a node's pods of a service are evicted and have stopped.
+
+    An eviction waits until the replacements of earlier ones are ready.
+    """
+    rounds = math.ceil(pods_on_node(service, pool) / evictable_pods(service, pool))
+    return min(MAX_NODE_DRAIN_S, rounds * (START_TIMEOUT_S + service.drain_timeout_s + STOP_MARGIN_S))
 
 
 SURGE_PERCENT = 33

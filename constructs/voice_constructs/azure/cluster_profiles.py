@@ -6,7 +6,7 @@ import pulumi
 from pulumi_azure_native import containerservice as aks
 
 from voice_blueprint.azure import names as azure_names
-from voice_blueprint.azure.rollout import SURGE_PERCENT
+from voice_blueprint.azure.rollout import STOP_MARGIN_S, SURGE_PERCENT
 from voice_blueprint.file.model.azure import Azure, ExistingNetwork, JumpHost, PublicApiServer, api_server_zone
 
 IMAGE_CLEANER_HOURS = 168
@@ -14,8 +14,7 @@ IMAGE_CLEANER_HOURS = 168
 _DNS_SERVICE_HOST = 10
 SYSTEM_DISK_GIB = 128
 _MAX_SYSTEM_PODS = 110
-DRAIN_MARGIN_S = 120
-"""Time for a pod to stop its engine after its drain timeout."""
+DRAIN_MARGIN_S = STOP_MARGIN_S
 
 
 def max_drain_s(azure: Azure) -> int:

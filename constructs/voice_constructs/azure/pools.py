@@ -8,7 +8,7 @@ from pulumi_azure_native import containerservice as aks
 from voice_blueprint import catalog
 from voice_blueprint.azure import names as azure_names
 from voice_blueprint.azure.names import Role, pool_taints
-from voice_blueprint.azure.rollout import SURGE_PERCENT
+from voice_blueprint.azure.rollout import SURGE_PERCENT, node_drain_s
 from voice_blueprint.file.model.azure import (
     CPU_POOL,
     Azure,
@@ -228,12 +228,11 @@ def _upgrade_settings(azure: Azure, pool: GpuPool) -> aks.AgentPoolUpgradeSettin
     (https://github.com/hashicorp/terraform-provider-azurerm/pull/31129). Surge nodes that the file configures for one
     are passed on, so that a preview rejects them instead of ignoring them.
     """
-    drain_s = max((s.drain_timeout_s for s in azure.services if pool.name in _pools_for(s)), default=0)
-    wait_s = drain_s + DRAIN_MARGIN_S if drain_s else _DRAIN_WITHOUT_SERVICE_S
+    waits_s = [node_drain_s(service, pool) for service in azure.services if pool.name in _pools_for(service)]
     return aks.AgentPoolUpgradeSettingsArgs(
         max_surge=None if _is_spot(pool) and not pool.surge_nodes else str(pool.surge_nodes),
         max_unavailable=None if _is_spot(pool) else "0" if pool.surge_nodes else "1",
-        drain_timeout_in_minutes=math.ceil(wait_s / 60),
+        drain_timeout_in_minutes=math.ceil(max(waits_s, default=_DRAIN_WITHOUT_SERVICE_S) / 60),
         undrainable_node_behavior=aks.UndrainableNodeBehavior.SCHEDULE,
     )
 

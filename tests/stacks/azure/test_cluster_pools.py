@@ -8,6 +8,7 @@ from tests.blueprint.documents import load_text
 from tests.nonempty import nonempty
 from tests.stacks.azure.recorded import cluster, edit_deployment, inputs
 from voice_blueprint import catalog
+from voice_blueprint.azure.rollout import START_TIMEOUT_S
 from voice_blueprint.file.model.azure import Azure, ChatService, SpotNodes
 from voice_sandbox.azure.graph import Graph
 
@@ -117,9 +118,36 @@ def test_an_upgrade_uses_a_surge_node_if_configured(file: str, tmp_path_factory:
 @pytest.mark.parametrize("file", FILES)
 def test_a_drained_node_waits_for_its_slowest_service(file: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     pools = _pools(cluster(FILES[file]))
-    for service in nonempty(_azure(file, tmp_path_factory).services):
+    azure = _azure(file, tmp_path_factory)
+    for service in nonempty(azure.services):
         for name in service.pools if isinstance(service, ChatService) else (service.pool,):
-            assert pools[name]["upgradeSettings"]["drainTimeoutInMinutes"] * 60 > service.drain_timeout_s
+            # A disruption budget refuses an eviction until the replacement of the last evicted pod is ready.
+            assert (
+                pools[name]["upgradeSettings"]["drainTimeoutInMinutes"] * 60 > START_TIMEOUT_S + service.drain_timeout_s
+            )
+
+
+def test_a_drained_node_waits_for_the_replacement_of_each_of_its_pods() -> None:
+    """A node of ``pairs`` has two pods, which are evicted one after the other since an upgrade adds a node.
+
+    A node of ``h200`` has eight, which may be evicted together, since nothing has room for their replacements.
+    """
+    pools = _pools(cluster(edit_deployment({}, "production-azure")))
+    one_s = START_TIMEOUT_S + 600
+    for name, rounds in {"pairs": 2, "h100": 1, "h200": 1, "a100": 1}.items():
+        waits_s = pools[name]["upgradeSettings"]["drainTimeoutInMinutes"] * 60
+        assert rounds * one_s < waits_s < (rounds + 1) * one_s
+
+
+def test_a_drain_timeout_does_not_exceed_the_maximum_of_aks() -> None:
+    pools = _pools(
+        cluster(
+            edit_deployment(
+                {"azure.pools.2.surge_nodes": 1, "azure.services.2.drain_timeout_s": 3600, "accepted_checks": []}
+            )
+        )
+    )
+    assert 8 * (START_TIMEOUT_S + 3600) < pools["h200"]["upgradeSettings"]["drainTimeoutInMinutes"] * 60 <= 1440 * 60
 
 
 def test_only_spot_pools_can_be_evicted() -> None:

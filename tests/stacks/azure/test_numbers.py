@@ -77,7 +77,7 @@ NUMBERS: dict[tuple[str, str], tuple[set[object], str]] = {
     (DAEMON, f"{POD}.containers.readinessProbe.timeoutSeconds"): ({5}, "as of engines"),
     (JOB, "spec.backoffLimit"): ({4}, "a hub may fail for minutes"),
     (JOB, "spec.activeDeadlineSeconds"): ({7200}, "45 GiB take 8 minutes at 100 MB/s, in all attempts"),
-    ("policy/v1:PodDisruptionBudget", "spec.maxUnavailable"): ({1}, "an upgrade takes one at a time"),
+    ("policy/v1:PodDisruptionBudget", "spec.maxUnavailable"): ({1, 8}, "one; without a surge node, those of a node"),
     # --- Scaling
     (SCALED, "spec.pollingInterval"): ({30}, "a spike is seen in half a minute"),
     (SCALED, "spec.fallback.failureThreshold"): ({4}, "after two minutes the replicas stay as they are"),

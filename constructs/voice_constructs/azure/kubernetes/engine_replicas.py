@@ -8,7 +8,7 @@ import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import NVME_DIR, SERVICE_LABEL, Component
 from voice_blueprint.azure.names import POOL_LABEL, pool_taints
-from voice_blueprint.azure.rollout import surge_pods
+from voice_blueprint.azure.rollout import evictable_pods, surge_pods
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.sizing.host import FILE_SYSTEM_FACTOR
 from voice_blueprint.file.model.azure import AzureService
@@ -219,11 +219,12 @@ class EngineReplicas(pulumi.ComponentResource):
         return [*volumes, nvme_volume(props.nvme_gib)] if props.nvme_gib else volumes
 
     def _build_disruption_budget(self) -> None:
+        props = self._props
         k8s.policy.v1.PodDisruptionBudget(
-            self._props.name,
-            metadata=metadata(self._props.name, self._context.namespace),
+            props.name,
+            metadata=metadata(props.name, self._context.namespace),
             spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(
-                max_unavailable=1,
+                max_unavailable=evictable_pods(props.service, self._context.pool(props.pool)),
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()),
                 # A pod that is not ready serves no callers, and must not prevent a node from being drained.
                 unhealthy_pod_eviction_policy="AlwaysAllow",

@@ -6,10 +6,14 @@ from ipaddress import ip_network
 from voice_blueprint.azure.contract import Component
 from voice_blueprint.azure.names import CALLER_ACCOUNTS, KEDA_SERVICE_ACCOUNT, VAULT_TIERS, Role, caller_tiers
 from voice_blueprint.azure.ranges import nodes_range, small_ranges
+from voice_blueprint.azure.rollout import START_TIMEOUT_S, node_drain_s, pods_on_node
 from voice_blueprint.file.model.azure import Azure
 from voice_stacks.azure.policy.callers import HEALTH_PORTS
-from voice_stacks.azure.policy.cluster import pools_for
+from voice_stacks.azure.policy.cluster import PoolProfile, pool_profiles, pools_for
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
+
+DEFAULT_DRAIN_MIN = 30
+"""Drain timeout of AKS for a pool without one, minutes."""
 
 
 @stack_rule(
@@ -101,21 +105,30 @@ def check_identities_have_permissions(stack: Stack) -> Iterator[Violation]:
 
 @stack_rule(
     "pools-drain-long-enough",
-    "The drain timeout of a node pool must be at least the longest drain of the services that run on it.",
+    "The drain timeout of a node pool must be enough to evict all pods of a node within their disruption budgets.",
     remedy="raise upgradeSettings.drainTimeoutInMinutes",
     source="https://learn.microsoft.com/azure/aks/upgrade-aks-cluster#set-node-drain-timeout-value",
 )
 def check_pools_drain_long_enough(stack: Stack) -> Iterator[Violation]:
     azure = stack.azure
-    for pool in stack.find_all(":AgentPool") if azure else ():
-        name, minutes = (
-            pool.props["agentPoolName"].text,
-            pool.props.get("upgradeSettings", "drainTimeoutInMinutes").number,
-        )
-        drains = [s.drain_timeout_s for s in azure.services if name in pools_for(s)] if azure else []
-        # The default of AKS is 30 minutes.
-        if drains and minutes is not None and minutes * 60 < max(drains):
-            yield Violation(
-                pool.urn,
-                f"pool {name} has a drain timeout of {minutes:g} min; a replica on it drains for {max(drains)} s",
-            )
+    for profile in pool_profiles(stack) if azure else ():
+        minutes = profile.props.get("upgradeSettings", "drainTimeoutInMinutes").number or DEFAULT_DRAIN_MIN
+        for needed_s, reason in _drains(azure, profile) if azure else ():
+            if minutes * 60 < needed_s:
+                yield Violation(
+                    profile.resource.urn,
+                    f"pool {profile.name} has a drain timeout of {minutes:g} min; {reason} {needed_s} s",
+                )
+
+
+def _drains(azure: Azure, profile: PoolProfile) -> Iterator[tuple[int, str]]:
+    """Yield the time that a node of a pool needs to drain, for each service on it, and the start of a reason."""
+    for pool in azure.pools:
+        for service in azure.services if pool.name == profile.name else ():
+            if pool.name in pools_for(service):
+                count = pods_on_node(service, pool)
+                reason = (
+                    f"{count} {'pod' if count == 1 else 'pods'} of {service.name} on a node, each of which may take "
+                    f"{START_TIMEOUT_S} s to be replaced, are evicted within"
+                )
+                yield node_drain_s(service, pool), reason

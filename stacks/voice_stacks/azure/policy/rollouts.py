@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from voice_blueprint import catalog
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.coldstart import BUDGETS, start_seconds
 from voice_stacks.azure.policy.cluster import max_replicas_by_workload
@@ -100,8 +101,8 @@ def check_rollouts_keep_replicas(stack: Stack) -> Iterator[Violation]:
 
 @stack_rule(
     "budgets-fit-replicas",
-    "A disruption budget must allow a node to be drained, and must keep one replica of each workload.",
-    remedy="set maxUnavailable: 1",
+    "A disruption budget must allow a node to be drained, and must keep one replica of each workload on several nodes.",
+    remedy="set maxUnavailable: 1, or the pods of a node in a pool without surge nodes",
     source="https://kubernetes.io/docs/tasks/run-application/configure-pdb",
 )
 def check_budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
@@ -131,7 +132,16 @@ def check_budgets_fit_replicas(stack: Stack) -> Iterator[Violation]:
                     "drained",
                 )
             unavailable = _pod_count(spec["maxUnavailable"], all_, default="0", round_up=True)
-            if min_replicas > 1 and unavailable >= min_replicas:
+            together = _pods_evicted_together(stack, pod)
+            on_node = min(together, all_)
+            if 0 < unavailable < on_node:
+                yield Violation(
+                    budget.urn,
+                    f"budget {budget.name} allows {unavailable} of the {on_node} pods of a node to be stopped, but "
+                    f"pool {pod.pool} has no surge node for their replacements: the node cannot be drained",
+                )
+            of_unknown_pool = pod.gpus and stack.azure is None
+            if min_replicas > max(1, together) and unavailable >= min_replicas and not of_unknown_pool:
                 yield Violation(
                     budget.urn,
                     f"budget {budget.name} allows {unavailable} of {min_replicas} replicas to be stopped at once",
@@ -162,6 +172,14 @@ def check_scaling_can_grow(stack: Stack) -> Iterator[Violation]:
             yield Violation(
                 scaled.urn, f"ScaledObject {scaled.name} falls back to {min_replicas:g} of {low:g} replicas"
             )
+
+
+def _pods_evicted_together(stack: Stack, pod: Pod) -> int:
+    """Return how many pods of a workload a node without a surge node may have to evict at once; 0 for other nodes."""
+    pool = next((pool for pool in stack.azure.pools if pool.name == pod.pool), None) if stack.azure else None
+    if pool is None or pool.surge_nodes or not pod.gpus:
+        return 0
+    return catalog.vm_sizes()[pool.vm_size].gpu_count // pod.gpus
 
 
 def min_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:

@@ -16,7 +16,7 @@ from tests.stacks.azure.policy.graphs import (
     Mutation,
     flag,
 )
-from tests.stacks.azure.policy.mutations import CELL, flags, without_resource
+from tests.stacks.azure.policy.mutations import CELL, flags, pool, without_resource
 
 
 def query(name: str, old: str, new: str) -> Damage:
@@ -150,6 +150,11 @@ def no_program(graph: Emitted) -> None:
     engine["volumeMounts"] = [mount for mount in engine["volumeMounts"] if "drain_speech" not in mount["mountPath"]]
 
 
+def budget(name: str, max_unavailable: object) -> Damage:
+    """Set how many pods of a workload may be evicted at once."""
+    return lambda graph: graph.props("PodDisruptionBudget", name)["spec"].update(maxUnavailable=max_unavailable)
+
+
 DRAIN_MUTATIONS = (
     Mutation("speech whose hook waits for no request", WORKLOADS, no_hook, ("grace-exceeds-drain",),
              ("no preStop hook that waits",)),
@@ -162,5 +167,14 @@ DRAIN_MUTATIONS = (
     Mutation("hook without its program", WORKLOADS, no_program, ("drains-see-requests",), ("drain_speech.py",)),
     Mutation("time-out that vLLM-Omni ignores", WORKLOADS, flags("speech", "engine", shutdown_timeout="585"),
              ("drains-see-requests",), ("ignores",)),
+    Mutation("pool drained before a second replica has started", EDGE,
+             pool("pairs", upgradeSettings={"drainTimeoutInMinutes": 60}), ("pools-drain-long-enough",),
+             ("2 pods of voxtral-pairs", "60 min")),
+    Mutation("pool drained within AKS's default", EDGE, pool("pairs", upgradeSettings={}),
+             ("pools-drain-long-enough",), ("30 min",)),
+    Mutation("budget that keeps the pods of the only node", WORKLOADS, budget("speech", 1), ("budgets-fit-replicas",),
+             ("1 of the 8 pods", "h200")),
+    Mutation("budget that stops all replicas", CALLERS, budget("voxtral-pairs", "100%"), ("budgets-fit-replicas",),
+             ("5 of 4 replicas",)),
 )  # fmt: skip
-"""Mistakes in the preStop hook of speech."""
+"""Mistakes in the preStop hook of speech, and in the drains of nodes."""
