@@ -42,6 +42,9 @@ def evictable_pods(service: AzureService, pool: GpuPool) -> int:
     return 1 if pool.surge_nodes else pods_on_node(service, pool)
 
 
+DEFAULT_DRAIN_MIN = 30
+"""Drain timeout of a node in a pool without one, minutes:
+https://learn.microsoft.com/azure/aks/upgrade-aks-cluster#set-node-drain-timeout-value"""
 MAX_NODE_DRAIN_S = 1440 * 60
 """Maximum drain timeout of a node: https://learn.microsoft.com/azure/templates/microsoft.containerservice/managedclusters
 (``drainTimeoutInMinutes``)."""

@@ -1,12 +1,13 @@
 """Profiles of a managed cluster. Each function converts a section of the deployment file."""
 
+import math
 from ipaddress import IPv4Network
 
 import pulumi
 from pulumi_azure_native import containerservice as aks
 
 from voice_blueprint.azure import names as azure_names
-from voice_blueprint.azure.rollout import STOP_MARGIN_S, SURGE_PERCENT
+from voice_blueprint.azure.rollout import DEFAULT_DRAIN_MIN, STOP_MARGIN_S, SURGE_PERCENT
 from voice_blueprint.file.model.azure import Azure, ExistingNetwork, JumpHost, PublicApiServer, api_server_zone
 
 IMAGE_CLEANER_HOURS = 168
@@ -125,7 +126,10 @@ def system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClusterAg
         enable_node_public_ip=False,
         enable_encryption_at_host=True,
         security_profile=aks.AgentPoolSecurityProfileArgs(ssh_access=aks.AgentPoolSSHAccess.DISABLED),
-        upgrade_settings=aks.AgentPoolUpgradeSettingsArgs(max_surge=f"{SURGE_PERCENT}%"),
+        upgrade_settings=aks.AgentPoolUpgradeSettingsArgs(
+            max_surge=f"{SURGE_PERCENT}%",
+            drain_timeout_in_minutes=max(DEFAULT_DRAIN_MIN, math.ceil((max_drain_s(azure) + DRAIN_MARGIN_S) / 60)),
+        ),
     )
 
 

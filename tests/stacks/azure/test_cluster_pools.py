@@ -139,6 +139,15 @@ def test_a_drained_node_waits_for_the_replacement_of_each_of_its_pods() -> None:
         assert rounds * one_s < waits_s < (rounds + 1) * one_s
 
 
+def test_the_system_pool_waits_for_the_router() -> None:
+    """The router drains for as long as the slowest service, and runs on the system pool."""
+    for drain_s, minutes in ((600, 30), (3600, 62)):
+        graph = cluster(edit_deployment({"azure.services.0.drain_timeout_s": drain_s}))
+        aks = inputs(graph.resource_named("cluster", "containerservice:ManagedCluster"))
+        (system,) = aks["agentPoolProfiles"]
+        assert system["upgradeSettings"]["drainTimeoutInMinutes"] == minutes
+
+
 def test_a_drain_timeout_does_not_exceed_the_maximum_of_aks() -> None:
     pools = _pools(
         cluster(

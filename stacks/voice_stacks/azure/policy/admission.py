@@ -6,14 +6,11 @@ from ipaddress import ip_network
 from voice_blueprint.azure.contract import Component
 from voice_blueprint.azure.names import CALLER_ACCOUNTS, KEDA_SERVICE_ACCOUNT, VAULT_TIERS, Role, caller_tiers
 from voice_blueprint.azure.ranges import nodes_range, small_ranges
-from voice_blueprint.azure.rollout import START_TIMEOUT_S, node_drain_s, pods_on_node
-from voice_blueprint.file.model.azure import Azure
+from voice_blueprint.azure.rollout import DEFAULT_DRAIN_MIN, START_TIMEOUT_S, node_drain_s, pods_on_node
+from voice_blueprint.file.model.azure import CPU_POOL, Azure
 from voice_stacks.azure.policy.callers import HEALTH_PORTS
 from voice_stacks.azure.policy.cluster import PoolProfile, pool_profiles, pools_for
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
-
-DEFAULT_DRAIN_MIN = 30
-"""Drain timeout of AKS for a pool without one, minutes."""
 
 
 @stack_rule(
@@ -122,7 +119,15 @@ def check_pools_drain_long_enough(stack: Stack) -> Iterator[Violation]:
 
 
 def _drains(azure: Azure, profile: PoolProfile) -> Iterator[tuple[int, str]]:
-    """Yield the time that a node of a pool needs to drain, for each service on it, and the start of a reason."""
+    """Yield the time that a node of a pool needs to drain, for each workload on it, and the start of a reason."""
+    if profile.system and azure.services:
+        yield max(service.drain_timeout_s for service in azure.services), "the router on it drains for"
+    if profile.name == CPU_POOL:
+        if azure.callers:
+            yield azure.callers.vad.drain_timeout_s, "a pod of vad drains for"
+            yield azure.callers.asr.drain_timeout_s, "a pod of asr drains for"
+        if azure.agents:
+            yield azure.agents.drain_timeout_s, "a pod of agent drains for"
     for pool in azure.pools:
         for service in azure.services if pool.name == profile.name else ():
             if pool.name in pools_for(service):

@@ -155,6 +155,10 @@ def budget(name: str, max_unavailable: object) -> Damage:
     return lambda graph: graph.props("PodDisruptionBudget", name)["spec"].update(maxUnavailable=max_unavailable)
 
 
+def system_pool_without_drain(graph: Emitted) -> None:
+    del graph.props("ManagedCluster", "cluster")["agentPoolProfiles"][0]["upgradeSettings"]["drainTimeoutInMinutes"]
+
+
 DRAIN_MUTATIONS = (
     Mutation("speech whose hook waits for no request", WORKLOADS, no_hook, ("grace-exceeds-drain",),
              ("no preStop hook that waits",)),
@@ -172,6 +176,12 @@ DRAIN_MUTATIONS = (
              ("2 pods of voxtral-pairs", "60 min")),
     Mutation("pool drained within AKS's default", EDGE, pool("pairs", upgradeSettings={}),
              ("pools-drain-long-enough",), ("30 min",)),
+    Mutation("system pool drained before its router", CLUSTER, system_pool_without_drain,
+             ("pools-drain-long-enough",), ("system", "30 min", "router"),
+             {"azure.services.1.drain_timeout_s": 3600}),
+    Mutation("CPU pool drained before its calls end", EDGE,
+             pool("cpu", upgradeSettings={"drainTimeoutInMinutes": 10}), ("pools-drain-long-enough",),
+             ("cpu", "10 min")),
     Mutation("budget that keeps the pods of the only node", WORKLOADS, budget("speech", 1), ("budgets-fit-replicas",),
              ("1 of the 8 pods", "h200")),
     Mutation("budget that stops all replicas", CALLERS, budget("voxtral-pairs", "100%"), ("budgets-fit-replicas",),
