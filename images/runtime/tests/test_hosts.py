@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as NoConnectionError
 
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
@@ -27,3 +28,25 @@ async def test_a_host_fails_a_fixed_time_after_its_last_heartbeat(
     assert await registry.live_hosts() == []
     await registry.send_heartbeat(host)
     assert [each.id for each in await registry.live_hosts()] == ["h1"]
+
+
+async def test_the_time_of_an_outage_does_not_count_against_hosts(
+    store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: str) -> set[bytes]:
+        raise NoConnectionError
+
+    now = 1000.0
+    monkeypatch.setattr(hosts, "time", SimpleNamespace(monotonic=lambda: now, time_ns=lambda: round(now * 1e9)))
+    registry, host = HostRegistry(store, Tier.ASR), Host("h1", HostKind.GPU, "10.0.0.1", 3, draining=False)
+    await registry.send_heartbeat(host)
+    assert [each.id for each in await registry.live_hosts()] == ["h1"]
+    now += 1
+    with monkeypatch.context() as outage:
+        outage.setattr(store, "smembers", fail)
+        with pytest.raises(NoConnectionError):
+            await registry.live_hosts()
+    now += HOST_DEAD_AFTER_S
+    assert [each.id for each in await registry.live_hosts()] == ["h1"]
+    now += HOST_DEAD_AFTER_S
+    assert await registry.live_hosts() == []

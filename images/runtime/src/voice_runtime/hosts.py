@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Self
 
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_EXPIRES_S, HostField
@@ -114,13 +115,18 @@ class HostRegistry:
     async def live_hosts(self) -> list[Host]:
         """Return the hosts with a recent heartbeat, sorted by id.
 
-        A host that is seen for the first time counts as alive.
+        A host that is seen for the first time counts as alive. So does each host in the first reading after one that
+        failed, since no heartbeat could be read meanwhile.
         """
-        ids = sorted(map(decode_text, await self._store.smembers(state.hosts_key(self._tier))))
-        async with self._store.pipeline(transaction=False) as pipe:
-            for host_id in ids:
-                pipe.hgetall(state.host_key(self._tier, host_id))
-            records = await pipe.execute()
+        try:
+            ids = sorted(map(decode_text, await self._store.smembers(state.hosts_key(self._tier))))
+            async with self._store.pipeline(transaction=False) as pipe:
+                for host_id in ids:
+                    pipe.hgetall(state.host_key(self._tier, host_id))
+                records = await pipe.execute()
+        except (RedisError, OSError):
+            self._heartbeats.clear()
+            raise
         candidates = (
             Host.from_fields(host_id, decode_fields(fields)) for host_id, fields in zip(ids, records, strict=True)
         )

@@ -47,6 +47,7 @@ void HostRegistry::refresh() {
     const auto replies = store_.exchange();
     if (!replies || replies->front()->type != REDIS_REPLY_ARRAY) {
         counters_.unanswered.fetch_add(1, std::memory_order_relaxed);
+        missed_ = true;
         return;
     }
     std::vector<std::string> ids;
@@ -66,7 +67,12 @@ void HostRegistry::read(const std::vector<std::string>& ids) {
     const auto replies = store_.exchange();
     if (!replies) {
         counters_.unanswered.fetch_add(1, std::memory_order_relaxed);
+        missed_ = true;
         return;
+    }
+    const auto now = Clock::now();
+    if (std::exchange(missed_, false)) {
+        forgive_outage(now);
     }
     auto alive = std::make_shared<std::vector<Host>>();
     for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -76,6 +82,7 @@ void HostRegistry::read(const std::vector<std::string>& ids) {
             store_.append({"SREM", kHostsKey, ids[i]});
             continue;
         }
+        std::erase_if(missing_, [&](const Host& host) { return host.id == ids[i]; });
         auto host = read_host(ids[i], fields, settings_.chunk_port);
         if (!host) {
             counters_.malformed.fetch_add(1, std::memory_order_relaxed);
@@ -83,10 +90,24 @@ void HostRegistry::read(const std::vector<std::string>& ids) {
             alive->push_back(std::move(*host));
         }
     }
+    if (now < missing_until_) {
+        alive->insert(alive->end(), missing_.begin(), missing_.end());
+    }
     std::erase_if(beats_, [&](const auto& beat) { return std::find(ids.begin(), ids.end(), beat.first) == ids.end(); });
     counters_.hosts.store(alive->size(), std::memory_order_relaxed);
-    delete reading_.exchange(new Hosts(std::move(alive)), std::memory_order_acq_rel);
+    last_ = std::move(alive);
+    delete reading_.exchange(new Hosts(last_), std::memory_order_acq_rel);
     counters_.refreshes.fetch_add(1, std::memory_order_relaxed);
+}
+
+void HostRegistry::forgive_outage(Clock::time_point now) {
+    for (const Host& host : *last_) {
+        if (const auto beat = beats_.find(host.id); beat != beats_.end()) {
+            beat->second.since = now;
+        }
+    }
+    missing_ = *last_;
+    missing_until_ = now + settings_.dead_after;
 }
 
 bool HostRegistry::is_alive(const Host& host) {

@@ -1,5 +1,6 @@
 // Reads the registry of ASR hosts every second. While the state store is unreachable the last reading stays: audio
-// continues to hosts that were alive, and those that died meanwhile are detected when the store is back.
+// continues to hosts that were alive. When the store is back, each has the full time for its next heartbeat, since none
+// could be read meanwhile; then those that died are detected.
 #pragma once
 
 #include <atomic>
@@ -54,10 +55,17 @@ private:
     void refresh();
     void read(const std::vector<std::string>& ids);
     bool is_alive(const Host& host);
+    // The first reading after an outage.
+    void forgive_outage(Clock::time_point now);
 
     Settings settings_;
     valkey::Client store_;
     std::unordered_map<std::string, Beat> beats_;
+    bool missed_ = false;  // a reading, since the last one that the store answered
+    Hosts last_ = std::make_shared<const std::vector<Host>>();
+    // Alive before an outage in which their records were lost, and not seen since.
+    std::vector<Host> missing_;
+    Clock::time_point missing_until_;
     std::mutex mutex_;
     std::condition_variable wake_;
     bool stopping_ = false;

@@ -93,14 +93,47 @@ TEST_F(HostRegistryTest, ARecordThatMakesNoSenseIsCountedAndHarmsNobody) {
     EXPECT_GT(registry_->counters().malformed, 0U);
 }
 
+TEST_F(HostRegistryTest, TheTimeOfAnOutageIsNoHostsSilence) {
+    registry_->stop();
+    start(2s);
+    beat("i-1", 1);
+    ASSERT_TRUE(eventually([&] { return size() == 1; }));
+    store_.freeze();
+    std::this_thread::sleep_for(3s);
+    const auto before = registry_->counters().refreshes.load();
+    store_.thaw();
+    ASSERT_TRUE(eventually([&] { return registry_->counters().refreshes > before; }));
+    EXPECT_EQ(size(), 1U);
+    EXPECT_TRUE(eventually([&] { return size() == 0; })) << "no beat since then";
+}
+
+TEST_F(HostRegistryTest, AnOutageRevivesNoDeadHost) {
+    registry_->stop();
+    start(2s);
+    beat("i-1", 1);
+    ASSERT_TRUE(eventually([&] { return size() == 1; }));
+    ASSERT_TRUE(eventually([&] { return size() == 0; }));
+    store_.freeze();
+    ASSERT_TRUE(eventually([&] { return registry_->counters().unanswered > 0; }));
+    const auto before = registry_->counters().refreshes.load();
+    store_.thaw();
+    ASSERT_TRUE(eventually([&] { return registry_->counters().refreshes > before; }));
+    EXPECT_EQ(size(), 0U);
+}
+
 TEST_F(HostRegistryTest, TheLastReadingStaysWhileTheStoreIsAway) {
+    registry_->stop();
+    start(2s);
     beat("i-1", 1);
     ASSERT_TRUE(eventually([&] { return size() == 1; }));
     store_.stop();
     ASSERT_TRUE(eventually([&] { return registry_->counters().unanswered > 3; }));
     EXPECT_EQ(size(), 1U);
     store_.start();
+    const auto before = registry_->counters().refreshes.load();
     voice::test::add_vad_user(store_);
+    ASSERT_TRUE(eventually([&] { return registry_->counters().refreshes > before; }));
+    EXPECT_EQ(size(), 1U) << "it may not have beaten yet";
     EXPECT_TRUE(eventually([&] { return size() == 0; })) << "the new store knows no host";
     beat("i-1", 2);
     EXPECT_TRUE(eventually([&] { return size() == 1; }));
