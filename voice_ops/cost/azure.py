@@ -143,6 +143,7 @@ FREE = frozenset(
         *("core/v1:ServiceAccount", "keda.sh/v1alpha1:ScaledObject", "keda.sh/v1alpha1:TriggerAuthentication"),
         *("networking.k8s.io/v1:NetworkPolicy", "policy/v1:PodDisruptionBudget"),
         *("secrets-store.csi.x-k8s.io/v1:SecretProviderClass", "storage.k8s.io/v1:StorageClass"),
+        "storage.k8s.io/v1:CSIStorageCapacity",
     }
 )
 """Types that are not charged separately. The resources that they belong to may be charged."""

@@ -18,8 +18,9 @@ from tests.stacks.azure.manifests import (
     workloads,
 )
 from tests.stacks.azure.recorded import edit_deployment
+from voice_blueprint import catalog
 from voice_blueprint.azure.contract import COMPONENT_LABEL, Component
-from voice_blueprint.azure.names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, Taint, pool_taints
+from voice_blueprint.azure.names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, Taint, nvme_pools, pool_taints
 from voice_blueprint.file.model.azure import Azure, ChatService
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.recorder import Mode
@@ -109,6 +110,17 @@ def test_the_nvme_driver_runs_on_the_pools_that_need_it(graph: Graph) -> None:
     }
     assert wanted
     assert (chosen["key"], set(chosen["values"])) == ("kubernetes.azure.com/agentpool", wanted)
+
+
+def test_the_autoscaler_knows_the_nvme_of_nodes_that_do_not_exist_yet(graph: Graph, azure: Azure) -> None:
+    """The scheduler, which the autoscaler simulates, accepts a node if an object of its labels has enough capacity."""
+    stated = {each["nodeTopology"]["matchLabels"][POOL_LABEL]: each for each in manifests(graph, "CSIStorageCapacity")}
+    sizes = {pool.name: catalog.vm_sizes()[pool.vm_size] for pool in azure.pools}
+    wanted = set(nvme_pools(azure))
+    assert set(stated) == wanted != set()
+    for name, each in stated.items():
+        assert each["storageClassName"] == "local-nvme"
+        assert each["capacity"] == f"{sizes[name].nvme_gib * 1024}Mi"
 
 
 def test_mounted_files_are_in_their_config_map(graph: Graph) -> None:

@@ -6,7 +6,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 import yaml
 
-from voice_blueprint.azure.names import nvme_pools
+from voice_blueprint.azure.names import POOL_LABEL, nvme_pools
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 
 MODEL_CACHE = "model-cache"
@@ -34,6 +34,8 @@ class Storage(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         shares = self._build_share_class(child)
         self.local_nvme = self._build_local_class(nvme_pools(context.azure), child)
+        for pool in nvme_pools(context.azure):
+            self._build_node_capacity(context, pool, child)
         self.model_cache = k8s.core.v1.PersistentVolumeClaim(
             MODEL_CACHE,
             metadata=metadata(MODEL_CACHE, context.namespace),
@@ -78,6 +80,25 @@ class Storage(pulumi.ComponentResource):
             volume_binding_mode="WaitForFirstConsumer",
             allow_volume_expansion=True,
             opts=child,
+        )
+
+    def _build_node_capacity(self, context: ClusterContext, pool: str, child: pulumi.ResourceOptions) -> None:
+        """Create the capacity of the local disks of a pool's new nodes.
+
+        The driver states the free capacity of each existing node by its name. The autoscaler simulates a node without
+        that name, finds no capacity for the volume of a pod, and adds no node
+        (https://github.com/Azure/local-csi-driver/issues/495). The remedy is an object that administrators create, with
+        the labels of such nodes (https://github.com/kubernetes/enhancements, keps/sig-storage/1472, "Drawbacks"). It
+        also matches full nodes, but their GPUs already exclude further pods: check `nvme-holds-kv`.
+        """
+        name = f"{LOCAL_NVME}-{pool}"
+        k8s.storage.v1.CSIStorageCapacity(
+            name,
+            metadata=metadata(name, context.namespace),
+            storage_class_name=LOCAL_NVME,
+            node_topology=k8s.meta.v1.LabelSelectorArgs(match_labels={POOL_LABEL: pool}),
+            capacity=f"{context.vm_size(pool).nvme_gib * 1024}Mi",
+            opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[self.local_nvme])),
         )
 
 

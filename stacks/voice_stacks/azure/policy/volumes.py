@@ -4,9 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from voice_blueprint.azure.contract import NVME_DIR
+from voice_blueprint.azure.names import POOL_LABEL
 from voice_stacks.azure.policy.cluster import max_replicas_by_workload
-from voice_stacks.azure.policy.pods import pods
-from voice_stacks.azure.policy.rules import Stack, Violation, stack_rule
+from voice_stacks.azure.policy.pods import Pod, pods
+from voice_stacks.azure.policy.quantities import parse_gib
+from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 from voice_stacks.azure.policy.values import Value
 
 SINGLE_NODE_MODE = "ReadWriteOnce"
@@ -56,9 +58,10 @@ def _unsupported_modes(stack: Stack, urn: str, name: str, spec: Value) -> Iterat
 
 @stack_rule(
     "local-disks-are-local",
-    "Node-local data of pods must use a class of local disks that waits for the pod's node.",
-    remedy=f"use a class with the provisioner {LOCAL_PROVISIONER} and WaitForFirstConsumer",
-    source="https://github.com/Azure/local-csi-driver",
+    "Node-local data of pods must use a class of local disks that waits for the pod's node, which can be a new one.",
+    remedy=f"use a class with the provisioner {LOCAL_PROVISIONER} and WaitForFirstConsumer, and state the capacity of "
+    "a new node in a CSIStorageCapacity with the labels of its pool",
+    source="https://github.com/Azure/local-csi-driver and its issue 495",
 )
 def check_local_disks_are_local(stack: Stack) -> Iterator[Violation]:
     for storage in stack.find_all(":StorageClass"):
@@ -68,6 +71,13 @@ def check_local_disks_are_local(stack: Stack) -> Iterator[Violation]:
         ):
             yield Violation(storage.urn, f"class {storage.name} binds volumes before the pod is scheduled to a node")
     for pod in pods(stack):
+        for class_name, gib in _local_claims(stack, pod):
+            if not any(_accepts(capacity, pod, class_name, gib) for capacity in stack.find_all(":CSIStorageCapacity")):
+                yield Violation(
+                    pod.urn,
+                    f"{pod.name} has a volume of {gib:g} GiB of {class_name}, and no CSIStorageCapacity states that a "
+                    f"new node of pool {pod.pool} has it: the autoscaler adds no node",
+                )
         for container in pod.running_containers:
             name = container.mounts.get(NVME_DIR)
             if name is None:
@@ -78,6 +88,25 @@ def check_local_disks_are_local(stack: Stack) -> Iterator[Violation]:
                 yield Violation(
                     pod.urn, f"{pod.name}/{container.name} has {NVME_DIR} on {provisioner}, not on local disks"
                 )
+
+
+def _local_claims(stack: Stack, pod: Pod) -> Iterator[tuple[str, float]]:
+    """Yield class and size of each volume of a pod on local disks."""
+    for volume in pod.spec["volumes"]:
+        claim = volume.get("ephemeral", "volumeClaimTemplate", "spec")
+        name, size = claim["storageClassName"].text, claim.get("resources", "requests", "storage").text
+        if _provisioner(stack, name) == LOCAL_PROVISIONER:
+            yield name, parse_gib(size)
+
+
+def _accepts(capacity: Resource, pod: Pod, class_name: str, gib: float) -> bool:
+    """Return True if an object states that new nodes of a pod's pool have room for a volume."""
+    labels = capacity.props.get("nodeTopology", "matchLabels").texts()
+    return (
+        capacity.props["storageClassName"].text == class_name
+        and labels == {POOL_LABEL: pod.pool}
+        and parse_gib(capacity.props["capacity"].text) >= gib
+    )
 
 
 def _pods_by_claim(stack: Stack) -> Mapping[tuple[str, str], dict[str, int]]:
