@@ -117,7 +117,8 @@ void Server::drop_oldest() {
 void Server::read_signal() {
     signalfd_siginfo signal{};
     while (read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
-        hurried_ = draining_;
+        hurried_ = signalled_;  // the command alone, before the first signal, does not hurry
+        signalled_ = true;
         drain();
     }
 }

@@ -67,6 +67,7 @@ private:
     Descriptor health_;
     std::map<int, Connection> connections_;
     bool draining_ = false;
+    bool signalled_ = false;
     Clock::time_point drain_until_{};
     Exit exit_ = Exit::kDrained;
     bool hurried_ = false;

@@ -277,6 +277,18 @@ TEST_F(ServerTest, ASecondSignalHurries) {
     EXPECT_EQ(exit_.get(), Server::Exit::kHurried);
 }
 
+TEST_F(ServerTest, TheFirstSignalAfterTheCommandDoesNotHurry) {
+    start();
+    Caller caller(path_);
+    caller.say("{\"command\":\"drain\"}\n");
+    EXPECT_EQ(json::parse(caller.line()).at("ok"), true);
+    kill(getpid(), SIGTERM);
+    EXPECT_EQ(exit_.wait_for(100ms), std::future_status::timeout) << "sessions are left";
+    kill(getpid(), SIGTERM);
+    ASSERT_EQ(exit_.wait_for(kPatience), std::future_status::ready);
+    EXPECT_EQ(exit_.get(), Server::Exit::kHurried);
+}
+
 class Signals : public ::testing::Environment {
     void SetUp() override { Server::take_signals(); }
 };
