@@ -22,6 +22,12 @@ constexpr long long kGone = -2;  // Redis's answer to TTL for a missing key
 
 bool is_there(const valkey::Reply& reply) { return reply->type == REDIS_REPLY_INTEGER && reply->integer != kGone; }
 
+// False if the store was unreachable, or refused a command: it is full, is a replica now, or loads its data.
+bool is_done(const std::optional<std::vector<valkey::Reply>>& replies) {
+    const auto is_refusal = [](const auto& reply) { return reply->type == REDIS_REPLY_ERROR; };
+    return replies && std::ranges::none_of(*replies, is_refusal);
+}
+
 }  // namespace
 
 WriteBehind::WriteBehind(std::chrono::milliseconds every, valkey::Endpoint store,
@@ -99,14 +105,14 @@ WriteBehind::Rows WriteBehind::rows() const {
     return found;
 }
 
-// Empties the batch; false if the store did not answer.
+// Empties the batch; false if the store did not answer, or refused a command.
 bool WriteBehind::write(std::vector<std::pair<std::uint32_t, Row>>& batch) {
     const auto rows = std::exchange(batch, {});
     for (const auto& [ssrc, row] : rows) {
         store_.append({"TTL", session_key(ssrc)});
     }
     const auto lifetimes = store_.exchange();
-    if (!lifetimes) {
+    if (!is_done(lifetimes)) {
         ++counters_.unanswered;
         return false;
     }
@@ -115,7 +121,7 @@ bool WriteBehind::write(std::vector<std::pair<std::uint32_t, Row>>& batch) {
             append(rows[i].first, rows[i].second, std::chrono::seconds(lifetime->integer));
         }
     }
-    if (!store_.exchange()) {
+    if (!is_done(store_.exchange())) {
         ++counters_.unanswered;
         return false;
     }

@@ -33,7 +33,7 @@ public:
     struct Counters {
         std::atomic<std::uint64_t> written{0};
         std::atomic<std::uint64_t> gone{0};        // rows whose session's record has expired
-        std::atomic<std::uint64_t> unanswered{0};  // rounds without the state store, repeated a second later
+        std::atomic<std::uint64_t> unanswered{0};  // rounds without the state store, or refused; repeated a second later
     };
 
     WriteBehind(std::chrono::milliseconds every, valkey::Endpoint store,

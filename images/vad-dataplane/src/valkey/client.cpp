@@ -121,26 +121,34 @@ bool Client::is_connected() {
 }
 
 bool Client::log_in() {
-    std::string command = format(std::array<std::string_view, 1>{"PING"});  // a store that is still loading answers with an error
+    std::vector<std::string> commands;
     if (!endpoint_.password_file.empty()) {
         const auto password = first_line(endpoint_.password_file);
         if (!password) {
             fail(endpoint_.password_file + " has no password");
             return false;
         }
-        command = endpoint_.user.empty() ? format(std::array<std::string_view, 2>{"AUTH", *password})
-                                          : format(std::array<std::string_view, 3>{"AUTH", endpoint_.user, *password});
+        commands.push_back(endpoint_.user.empty()
+                               ? format(std::array<std::string_view, 2>{"AUTH", *password})
+                               : format(std::array<std::string_view, 3>{"AUTH", endpoint_.user, *password}));
     }
-    if (!link_->send(command)) {
-        fail("sending failed");
-        return false;
+    // A store that is still loading accepts AUTH, and answers this with an error.
+    commands.push_back(format(std::array<std::string_view, 1>{"PING"}));
+    // One after another: after a refused AUTH the next reply is of no interest.
+    for (const auto& command : commands) {
+        if (!link_->send(command)) {
+            fail("sending failed");
+            return false;
+        }
+        const auto reply = receive();
+        if (reply && reply->type == REDIS_REPLY_ERROR) {
+            fail(std::string(reply->str, reply->len));
+        }
+        if (!link_) {
+            return false;
+        }
     }
-    const auto reply = receive();
-    if (reply && reply->type == REDIS_REPLY_ERROR) {
-        fail(std::string(reply->str, reply->len));
-        return false;
-    }
-    return reply != nullptr;
+    return true;
 }
 
 // The next response; null once the connection has failed.

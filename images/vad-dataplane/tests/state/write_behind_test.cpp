@@ -135,6 +135,23 @@ TEST_F(WriteBehindTest, WhatTheStoreDidNotAnswerIsRepeated) {
     }));
 }
 
+TEST_F(WriteBehindTest, WhatTheStoreRefusedIsRepeated) {
+    store_.run({"HSET", "session:7", "state", "open"});
+    put(7, {.chunks = 1, .seen_ns = monotonic_ns()});
+    for (const auto* command : {"ttl", "hset"}) {
+        const std::string name(command);
+        store_.run({"ACL", "SETUSER", "vad", "-" + name});
+        write_behind_.pass();
+        store_.run({"ACL", "SETUSER", "vad", "+" + name});
+        EXPECT_EQ(write_behind_.counters().written, 0U) << name;
+        EXPECT_EQ(write_behind_.counters().gone, 0U) << name;
+    }
+    EXPECT_EQ(write_behind_.counters().unanswered, 2U);
+    write_behind_.pass();
+    EXPECT_EQ(write_behind_.counters().written, 1U);
+    EXPECT_EQ(hash("shipped:7")["chunks"], "1");
+}
+
 TEST_F(WriteBehindTest, TheLastRoundIsAfterTheEnd) {
     store_.run({"HSET", "session:7", "state", "open"});
     write_behind_.start();

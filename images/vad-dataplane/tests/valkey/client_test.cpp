@@ -76,6 +76,18 @@ TEST(ValkeyClient, AWrongPasswordIsAFailureAndARotatedOneIsRead) {
     }));
 }
 
+// As while the store loads its data, when it accepts passwords.
+TEST(ValkeyClient, AStoreThatRefusesCommandsAfterTheLogInIsAFailure) {
+    const Store store;
+    const Folder folder;
+    test::add_vad_user(store);
+    store.run({"ACL", "SETUSER", "vad", "-ping"});
+    Client client(test::vad_endpoint(store, folder));
+    client.append({"HGETALL", "session:1"});
+    EXPECT_FALSE(client.exchange());
+    EXPECT_NE(client.error().find("NOPERM"), std::string::npos) << client.error();
+}
+
 TEST(ValkeyClient, FollowsARestoredStoreToItsNewHost) {
     const Store store;
     const Folder folder;
