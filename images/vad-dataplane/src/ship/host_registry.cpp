@@ -75,11 +75,11 @@ void HostRegistry::read(const std::vector<std::string>& ids) {
         forgive_outage(now);
     }
     auto alive = std::make_shared<std::vector<Host>>();
+    std::vector<std::string> empty;
     for (std::size_t i = 0; i < ids.size(); ++i) {
         const auto fields = valkey::fields_of(*(*replies)[i]);
         if (fields.empty()) {
-            // Its hash has expired. A host that returns adds itself again with its next heartbeat.
-            store_.append({"SREM", kHostsKey, ids[i]});
+            empty.push_back(ids[i]);  // its hash has expired
             continue;
         }
         std::erase_if(missing_, [&](const Host& host) { return host.id == ids[i]; });
@@ -98,6 +98,22 @@ void HostRegistry::read(const std::vector<std::string>& ids) {
     last_ = std::move(alive);
     delete reading_.exchange(new Hosts(last_), std::memory_order_acq_rel);
     counters_.refreshes.fetch_add(1, std::memory_order_relaxed);
+    remove_expired(std::move(empty));
+}
+
+void HostRegistry::remove_expired(std::vector<std::string> empty) {
+    bool removes = false;
+    for (const auto& id : empty) {
+        // Only after two readings, and at once: a host may return in between. The next heartbeat adds it again.
+        if (std::find(empty_.begin(), empty_.end(), id) != empty_.end()) {
+            store_.append({"SREM", kHostsKey, id});
+            removes = true;
+        }
+    }
+    empty_ = std::move(empty);
+    if (removes) {
+        store_.exchange();
+    }
 }
 
 void HostRegistry::forgive_outage(Clock::time_point now) {
@@ -106,6 +122,7 @@ void HostRegistry::forgive_outage(Clock::time_point now) {
             beat->second.since = now;
         }
     }
+    empty_.clear();
     missing_ = *last_;
     missing_until_ = now + settings_.dead_after;
 }

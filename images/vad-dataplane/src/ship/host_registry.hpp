@@ -54,6 +54,8 @@ private:
     void run();
     void refresh();
     void read(const std::vector<std::string>& ids);
+    // Removes ids without a record from the list.
+    void remove_expired(std::vector<std::string> empty);
     bool is_alive(const Host& host);
     // The first reading after an outage.
     void forgive_outage(Clock::time_point now);
@@ -61,6 +63,7 @@ private:
     Settings settings_;
     valkey::Client store_;
     std::unordered_map<std::string, Beat> beats_;
+    std::vector<std::string> empty_;  // ids without a record in the last reading
     bool missed_ = false;  // a reading, since the last one that the store answered
     Hosts last_ = std::make_shared<const std::vector<Host>>();
     // Alive before an outage in which their records were lost, and not seen since.

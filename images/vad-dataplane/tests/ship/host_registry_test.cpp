@@ -17,11 +17,11 @@ protected:
         voice::test::add_vad_user(store_);
         start(voice::test::kPatience);
     }
-    void start(std::chrono::milliseconds dead_after) {
+    void start(std::chrono::milliseconds dead_after, std::chrono::milliseconds refresh = 20ms) {
         auto endpoint = voice::test::vad_endpoint(store_, folder_);
         endpoint.timeout = 200ms;
         registry_ = std::make_unique<HostRegistry>(
-            HostRegistry::Settings{.refresh = 20ms, .dead_after = dead_after, .chunk_port = 5006}, endpoint);
+            HostRegistry::Settings{.refresh = refresh, .dead_after = dead_after, .chunk_port = 5006}, endpoint);
         registry_->start();
     }
     void TearDown() override { registry_->stop(); }
@@ -119,6 +119,17 @@ TEST_F(HostRegistryTest, AnOutageRevivesNoDeadHost) {
     store_.thaw();
     ASSERT_TRUE(eventually([&] { return registry_->counters().refreshes > before; }));
     EXPECT_EQ(size(), 0U);
+}
+
+TEST_F(HostRegistryTest, AHostThatReturnsIsNotRemoved) {
+    registry_->stop();
+    store_.run({"SADD", "host:asr", "i-1"});
+    start(voice::test::kPatience, 1s);
+    ASSERT_TRUE(eventually([&] { return registry_->counters().refreshes == 1; }));
+    beat("i-1", 1);
+    ASSERT_TRUE(eventually([&] { return registry_->counters().refreshes >= 2; }));
+    EXPECT_EQ(size(), 1U);
+    EXPECT_EQ(registry_->counters().unanswered, 0U);
 }
 
 TEST_F(HostRegistryTest, TheLastReadingStaysWhileTheStoreIsAway) {
