@@ -6,7 +6,8 @@
 //
 // A chunk's `sequence` is the position of its first 20 ms frame in the session, and so the time in the call; inside an
 // utterance, a chunk that does not continue the previous one has lost its predecessor. A chunk that ends an utterance
-// and has no frame of its own carries the position of the last frame: no two chunks of a session have the same number.
+// and has no frame of its own carries the position of the last frame; if that is the previous chunk's, a mark takes the
+// time of one more frame. No two chunks of a session have the same number.
 // `number` counts chunks, including those that the ring had no slot for: where it jumps, some were lost.
 #pragma once
 
@@ -70,6 +71,10 @@ public:
         if (speaking_) {
             ship(frames, ring, counters, true);
         } else if (mark != 0 && heard_ > 0) {
+            // The last frame's position is the last chunk's already: an engine would drop this one as a duplicate.
+            if (chunks_ > 0 && last_sequence_ + 1 == heard_) {
+                skip(1);
+            }
             starts_ = true;
             log_mel_.reset();
             ship_chunk(frames, ring, counters, 0, true);

@@ -408,3 +408,16 @@ def test_a_goodbye_ends_the_session(store: Store, plane: DataPlane, host: AsrHos
     who.say(silence(0.1))  # was in transit
     time.sleep(0.3)
     assert plane.session(7) is None
+
+
+def test_a_goodbye_directly_after_a_commit_has_its_own_chunk(store: Store, plane: DataPlane, host: AsrHost) -> None:
+    """The engine drops a second chunk with the same sequence as a duplicate."""
+    who = entered(store, plane, 7)
+    who.say(silence(4))
+    who.is_taken()
+    for notice in (who.commit(), who.goodbye()):
+        who.send(notice)
+    wait_for("the last chunk", lambda: bool(host.of(7)) and bool(host.of(7)[-1].flags & LAST))
+    commit, last = host.of(7)[-2:]
+    assert commit.flags & COMMIT
+    assert commit.sequence < last.sequence

@@ -214,6 +214,29 @@ TEST(Utterances, NoTwoChunksOfASessionHaveTheSameNumber) {
     EXPECT_EQ(ends, 20);
 }
 
+TEST(Utterances, MarksWithoutAFrameBetweenThemHaveDifferentPlaces) {
+    struct Case {
+        int silent, spoken;
+        const char* what;
+    };
+    for (const auto& [silent, spoken, what] :
+         {Case{9, 0, "silence"}, Case{0, 5, "nothing is pending"}, Case{0, 6, "a frame is pending"}}) {
+        Session session;
+        session.hear(silent, kSilence);
+        session.hear(spoken, kSpeech);
+        session.utterances.close(session.audio, *session.ring, session.counters, VOICE_CHUNK_COMMIT);
+        session.utterances.close(session.audio, *session.ring, session.counters, VOICE_CHUNK_LAST);
+        session.hear(5, kSpeech);
+        const auto chunks = session.shipped();
+        ASSERT_GE(chunks.size(), 3U) << what;
+        const auto* latest = &chunks[chunks.size() - 3];
+        EXPECT_TRUE(latest[0].flags & VOICE_CHUNK_COMMIT) << what;
+        EXPECT_TRUE(latest[1].flags & VOICE_CHUNK_LAST) << what;
+        EXPECT_LT(latest[0].sequence, latest[1].sequence) << what;
+        EXPECT_LT(latest[1].sequence, latest[2].sequence) << what;
+    }
+}
+
 TEST(Utterances, OfASessionThatWasHeardBeforeGoOn) {
     Session session;
     session.utterances = Utterances(7, VOICE_CHUNK_PCM16, {.next_frame = 1000, .chunks = 9, .last_sequence = 800});
