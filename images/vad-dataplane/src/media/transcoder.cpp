@@ -121,7 +121,7 @@ void Transcoder::lose() noexcept {
 
 void Transcoder::skip(std::uint32_t ticks) noexcept {
     const auto samples = static_cast<std::int64_t>(static_cast<std::int32_t>(ticks)) * kRate / rate_;
-    if (samples <= 0 || samples > std::int64_t{JitterBuffer::kMaxDropout} * static_cast<int>(kFrameSamples)) {
+    if (samples <= 0 || samples > std::int64_t{JitterBuffer::kMaxPause} * static_cast<int>(kFrameSamples)) {
         return;  // a different timeline: its clock was set, and it follows the held packets
     }
     const std::size_t to = filled_ + static_cast<std::size_t>(samples);

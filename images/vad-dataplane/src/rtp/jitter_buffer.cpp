@@ -34,7 +34,7 @@ JitterBuffer::Arrival JitterBuffer::insert(const Packet& packet) noexcept {
     suspicious_ = false;
     int ahead = places_to(packet.timestamp);
     const int behind_held = std::bit_width(held_);
-    if (step > 0 && (ahead < behind_held || ahead > kMaxDropout)) {
+    if (step > 0 && (ahead < behind_held || ahead > kMaxPause)) {
         // A later packet with an earlier time, or on a different timeline: its clock was set. It follows the held
         // frames.
         expected_ = packet.timestamp - static_cast<std::uint32_t>(behind_held * static_cast<int>(kFrameSamples));

@@ -31,6 +31,8 @@ public:
     static constexpr int kWait = 4;            // 80 ms: the reordering that is repaired
     static constexpr int kMaxDropout = 3000;   // RFC 3550, A.1: a larger jump is another stream
     static constexpr int kMaxMisorder = 100;   // likewise, backwards
+    // An hour without audio, as while a call is on hold; a larger jump in time is a clock that was set.
+    static constexpr int kMaxPause = 180'000;
     static constexpr int kFadeFrames = 5;      // concealment fades to silence in 100 ms
 
     enum class Arrival {

@@ -72,6 +72,17 @@ def test_time_continues_in_a_pause_without_packets(caller: Caller, host: AsrHost
     wait_for("it is heard", lambda: host.of(caller.ssrc)[-1].sequence - before >= 10 * FRAMES_PER_S)
 
 
+def test_a_pause_of_over_a_minute_does_not_shift_later_audio(caller: Caller, host: AsrHost) -> None:
+    """A sender may pause its audio and send only RTCP or comfort noise, as while a call is on hold."""
+    caller.say(speech() + silence(1))
+    caller.is_taken()
+    before = host.of(caller.ssrc)[-1].sequence
+    caller.pause(70 * FRAMES_PER_S)
+    caller.say(speech() + silence(1))
+    caller.is_taken()
+    assert host.of(caller.ssrc)[-1].sequence - before >= 70 * FRAMES_PER_S
+
+
 @pytest.mark.parametrize("payload_type", [13, 101])
 def test_packets_without_audio_are_not_a_loss(plane: DataPlane, caller: Caller, payload_type: int) -> None:
     """Comfort noise (RFC 3389) and telephone events (RFC 4733) share the audio's sequence numbers."""

@@ -246,6 +246,18 @@ TEST(Transcoder, APauseIsAGapInTimeAlone) {
     EXPECT_EQ(made[3].timestamp - made[2].timestamp, 320U + 48'000);
 }
 
+TEST(Transcoder, APauseMayLastMinutes) {
+    Telephone phone;
+    phone.send(10);
+    phone.send(11);
+    phone.send(12, 3'100);
+    phone.send(13, 3'100);
+    const auto& made = phone.stream.made;
+    ASSERT_EQ(made.size(), 6U);
+    EXPECT_EQ(made[3].sequence - made[2].sequence, 1);
+    EXPECT_EQ(made[3].timestamp - made[2].timestamp, 320U + 3'100 * 480);
+}
+
 TEST(Transcoder, ALongGapIsOne) {
     Telephone phone;
     phone.send(10);

@@ -174,6 +174,14 @@ TEST(JitterBuffer, ThePacketsOfAPauseAreNotLost) {
     EXPECT_EQ(stream.heard.back(), 15);
 }
 
+TEST(JitterBuffer, APauseMayLastMinutes) {
+    Stream stream;
+    stream.send(10);
+    EXPECT_EQ(stream.send(11, 3'100), Arrival::kBeyond);
+    EXPECT_EQ(stream.skipped, 3'100U);
+    EXPECT_EQ(stream.heard, (std::vector{10, 11}));
+}
+
 TEST(JitterBuffer, PacketsWithoutAudioAreNotLost) {
     Stream stream;
     stream.send(10);
