@@ -114,6 +114,27 @@ async def test_session_is_taken_over_at_another_gateway(gateway: GatewayProcess,
     assert sequences == sorted(set(sequences)), "the new socket goes on behind the old one"
 
 
+async def test_caller_who_leaves_while_reconnecting_has_not_returned(
+    gateway: GatewayProcess, vad: VadHost, store: Redis
+) -> None:
+    opened = await gateway.open()
+    async with opened.socket() as first:
+        await speak(opened, vad, first)
+        reset(first)
+    await waits_for_its_caller(store, opened)
+    await store.client_pause(500, all=False)  # delays the gateway until the connection is closed
+    _, writer = await asyncio.open_connection("127.0.0.1", gateway.media_port)
+    head = f"GET /v1/sessions/{opened.id}/audio HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    head += "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+    head += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    writer.write(f"{head}Sec-WebSocket-Protocol: voice.v1, {opened.token}\r\n\r\n".encode())
+    await writer.drain()
+    await asyncio.sleep(0.1)
+    writer.transport.abort()
+    await asyncio.sleep(1.5)
+    await waits_for_its_caller(store, opened)
+
+
 async def test_session_ends_if_its_caller_does_not_return(start: Start, vad: VadHost, store: Redis) -> None:
     gateway = await (await start(RECONNECT_GRACE_S=GRACE_S, CALLER_SESSIONS=1).ready()).accepts_callers()
     opened = await gateway.open()

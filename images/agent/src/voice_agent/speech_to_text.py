@@ -5,6 +5,8 @@ The gateway also transcribes over OpenAI's realtime protocol, unless the languag
 
 import asyncio
 import base64
+import contextlib
+from collections.abc import AsyncIterable, Iterable, Iterator
 from typing import Any
 
 import websockets
@@ -18,9 +20,9 @@ from pipecat.frames.frames import (
 )
 from pipecat.processors.frame_processor import FrameDirection
 from pipecat.services.openai.stt import OpenAIRealtimeSTTService
-from pipecat.services.websocket_service import _BoundedConnection
 from pipecat.utils.time import time_now_iso8601
 from websockets.asyncio.client import ClientConnection
+from websockets.typing import Data
 
 from voice_agent.refusals import RefusedError
 from voice_agent.settings import AgentSettings
@@ -43,17 +45,25 @@ SESSION_TAKEN_CODE = 1008
 """Close code with which the gateway closes a socket whose session another socket has taken over."""
 
 
-class GatewayConnection(_BoundedConnection):
+class GatewayConnection(ClientConnection):
     """A connection that is dropped if the gateway stops reading."""
 
-    send_timeout = SEND_TIMEOUT_S
+    async def send(self, message: Data | Iterable[Data] | AsyncIterable[Data], text: bool | None = None) -> None:
+        """Send a message, and drop the connection if the gateway does not read it in time."""
+        with self._abort_after(SEND_TIMEOUT_S):
+            await super().send(message, text)
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Close the connection, and drop it if the gateway does not respond in time."""
         # The timeout of websockets begins once the close was written, which a full buffer prevents.
-        timer = asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_S, self.transport.abort)
-        try:
+        with self._abort_after(CLOSE_TIMEOUT_S):
             await super().close(code, reason)
+
+    @contextlib.contextmanager
+    def _abort_after(self, timeout_s: float) -> Iterator[None]:
+        timer = asyncio.get_running_loop().call_later(timeout_s, self.transport.abort)
+        try:
+            yield
         finally:
             timer.cancel()
 

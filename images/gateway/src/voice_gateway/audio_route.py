@@ -4,6 +4,7 @@ Browsers cannot set headers on a WebSocket, and proxies log URLs. Clients theref
 subprotocol: ``new WebSocket(url, ["voice.v1", token])``.
 """
 
+import contextlib
 import logging
 import time
 
@@ -34,8 +35,11 @@ async def receive_audio(websocket: WebSocket) -> None:
             lease, address = await admit_socket(gateway, session)
             frame = first_frame_number()
             await gateway.sessions.set_gateway(session, address, rtp_timestamp(frame))
-            await gateway.sessions.resume(session)
             await websocket.accept(SUBPROTOCOL)
+            # Only now, since a client that has left while the socket was opening does not continue its session. If the
+            # store is unavailable, the socket continues it when it renews its lease.
+            with contextlib.suppress(RedisError):
+                await gateway.sessions.resume(session)
             await AudioSocket(gateway, websocket, session, lease, frame).serve()
     except Refusal as refusal:
         await websocket.send_denial_response(refusal.response())
