@@ -22,7 +22,7 @@ from pipecat.processors.frame_processor import FrameDirection
 from pipecat.services.openai.stt import OpenAIRealtimeSTTService
 from pipecat.utils.time import time_now_iso8601
 from websockets.asyncio.client import ClientConnection
-from websockets.typing import Data
+from websockets.typing import DataLike
 
 from voice_agent.refusals import RefusedError
 from voice_agent.settings import AgentSettings
@@ -48,10 +48,12 @@ SESSION_TAKEN_CODE = 1008
 class GatewayConnection(ClientConnection):
     """A connection that is dropped if the gateway stops reading."""
 
-    async def send(self, message: Data | Iterable[Data] | AsyncIterable[Data], text: bool | None = None) -> None:
+    async def send(
+        self, message: DataLike | Iterable[DataLike] | AsyncIterable[DataLike], *, text: bool | None = None
+    ) -> None:
         """Send a message, and drop the connection if the gateway does not read it in time."""
         with self._abort_after(SEND_TIMEOUT_S):
-            await super().send(message, text)
+            await super().send(message, text=text)
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Close the connection, and drop it if the gateway does not respond in time."""
