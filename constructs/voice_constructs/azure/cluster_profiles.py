@@ -12,6 +12,10 @@ from voice_blueprint.file.model.azure import Azure, ExistingNetwork, JumpHost, P
 
 IMAGE_CLEANER_HOURS = 168
 """Interval of the image cleaner: one week. The minimum is 24 hours (https://learn.microsoft.com/azure/aks/image-cleaner)."""
+SECRETS_POLL_INTERVAL = "2m"
+"""Interval at which the driver reads the vault's secrets again, which is its default. A restarted pod gets the value of
+the last poll, since the driver does not update an existing Kubernetes secret when a pod starts:
+https://learn.microsoft.com/azure/aks/csi-secrets-store-configuration-options"""
 _DNS_SERVICE_HOST = 10
 SYSTEM_DISK_GIB = 128
 _MAX_SYSTEM_PODS = 110
@@ -140,7 +144,7 @@ def addons(logs: pulumi.Input[str]) -> dict[str, aks.ManagedClusterAddonProfileA
             enabled=True, config={"logAnalyticsWorkspaceResourceID": logs, "useAADAuth": "true"}
         ),
         "azureKeyvaultSecretsProvider": aks.ManagedClusterAddonProfileArgs(
-            enabled=True, config={"enableSecretRotation": "true", "rotationPollInterval": "1h"}
+            enabled=True, config={"enableSecretRotation": "true", "rotationPollInterval": SECRETS_POLL_INTERVAL}
         ),
     }
 

@@ -333,6 +333,33 @@ def test_secrets_of_agents_are_only_in_the_vault() -> None:
     assert all("value" not in entry for entry in container["env"] if entry["name"] in looked_up)
 
 
+def test_an_added_secret_is_stored_in_another_kubernetes_secret() -> None:
+    """The driver does not change the keys of an existing secret, so a pod with an added key would not start.
+
+    A secret of other variables with the same names in the vault needs no new one.
+    """
+
+    def secret_of(**edits: object) -> str:
+        agents: Edits = {f"azure.agents.{key}": value for key, value in edits.items()}
+        graph = workloads(edit_deployment({"images": DIGESTS, **agents}, "production-azure"))
+        (provider,) = (
+            each for each in manifests(graph, "SecretProviderClass") if each["metadata"]["name"] == "agent-secrets"
+        )
+        (synced,) = provider["spec"]["secretObjects"]
+        container = pod(graph, "agent").container("agent")
+        read = {
+            entry["valueFrom"]["secretKeyRef"]["name"]
+            for entry in container["env"]
+            if "secretKeyRef" in (entry.get("valueFrom") or {})
+        }
+        assert read == {synced["secretName"]}
+        return str(synced["secretName"])
+
+    before, after = secret_of(), secret_of(tools_key_secret="tools-key")
+    assert before != after
+    assert before == secret_of()
+
+
 def test_agents_scale_on_conversations_and_wait_for_their_end(pods_graph: Graph) -> None:
     each = pod(pods_graph, "agent")
     told = _environment(each.container("agent"))

@@ -163,7 +163,13 @@ DISABLED_SETTINGS = frozenset(
 )  # fmt: skip
 TEXTS = [
     (CLUSTER, "cluster", "agentPoolProfiles.upgradeSettings.maxSurge", {"33%"}, "of three nodes, one"),
-    (CLUSTER, "cluster", "addonProfiles.azureKeyvaultSecretsProvider.config.rotationPollInterval", {"1h"}, ""),
+    (
+        CLUSTER,
+        "cluster",
+        "addonProfiles.azureKeyvaultSecretsProvider.config.rotationPollInterval",
+        {"2m"},
+        "restarted pods read the value of the last poll",
+    ),
     (CLUSTER, "cluster", "networkProfile.dnsServiceIP", {"10.61.0.10"}, "the tenth of the services"),
     (POOL, "cells", "upgradeSettings.maxUnavailable", {"1"}, "no spare node: one at a time is away"),
     (POOL, "cells", "upgradeSettings.maxSurge", {"0"}, "a surge node needs quota and a free machine"),

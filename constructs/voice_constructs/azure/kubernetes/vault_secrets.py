@@ -1,5 +1,6 @@
 """Secrets of the deployment's vault as variables of a tier's pods."""
 
+import hashlib
 from collections.abc import Mapping
 
 import pulumi
@@ -15,6 +16,7 @@ from voice_constructs.azure.kubernetes.state_login import StateLogin
 SECRETS_DIR = "/run/voice/secrets"
 """Mount path in the pod. The Kubernetes secret only exists while the volume is mounted."""
 _VOLUME = "secrets"
+_DIGEST_CHARS = 10
 
 
 class VaultSecrets:
@@ -40,6 +42,9 @@ class VaultSecrets:
     ) -> None:
         self._name = f"{tier}-secrets"
         names = list(dict.fromkeys(secrets.values()))
+        # The driver does not add keys to an existing secret when a pod starts, so another list needs another secret.
+        digest = hashlib.sha256("\0".join(sorted(names)).encode()).hexdigest()[:_DIGEST_CHARS]
+        secret_name = f"{self._name}-{digest}"
         objects = "".join(f"  - |\n    objectName: {name}\n    objectType: secret\n" for name in names)
         self.provider = k8s.apiextensions.CustomResource(
             self._name,
@@ -56,7 +61,7 @@ class VaultSecrets:
                 },
                 "secretObjects": [
                     {
-                        "secretName": self._name,
+                        "secretName": secret_name,
                         "type": "Opaque",
                         "data": [{"objectName": name, "key": name} for name in names],
                     }
@@ -66,7 +71,7 @@ class VaultSecrets:
         )
         self.sources = {
             variable.name: k8s.core.v1.EnvVarSourceArgs(
-                secret_key_ref=k8s.core.v1.SecretKeySelectorArgs(name=self._name, key=name)
+                secret_key_ref=k8s.core.v1.SecretKeySelectorArgs(name=secret_name, key=name)
             )
             for variable, name in secrets.items()
         }
