@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as StoreConnectionError
 
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import ShippedField
+from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, ShippedField
+from voice_runtime import journal as journal_module
 from voice_runtime import state
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.journal import Journal
@@ -214,16 +216,76 @@ async def test_host_is_notified_of_lost_leases(store: Redis) -> None:
     assert await second.renew([2]) == []
 
 
-async def test_orphans_are_the_sessions_of_dead_hosts(store: Redis) -> None:
+class Clock:
+    """A clock that tests advance."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(journal_module, "time", found)
+    return found
+
+
+async def search_until_dead(survivor: Journal, clock: Clock) -> list[int]:
+    """Search once per heartbeat until hosts without a record count as failed."""
+    for _ in range(HOST_DEAD_AFTER_S):
+        assert await survivor.orphaned_sessions() == []
+        clock.now += 1
+    return await survivor.orphaned_sessions()
+
+
+async def test_orphans_are_the_sessions_of_dead_hosts(store: Redis, clock: Clock) -> None:
     registry = HostRegistry(store, Tier.ASR)
     dead, alive = Journal(store, "dead"), Journal(store, "alive")
     for host in ("dead", "alive"):
         await registry.send_heartbeat(Host(host, HostKind.GPU, "10.0.0.1", 3, draining=False))
     await dead.acquire(1)
     await alive.acquire(2)
-    assert await Journal(store, "me").orphaned_sessions() == []
+    survivor = Journal(store, "me")
+    assert await survivor.orphaned_sessions() == []
     await store.delete(state.host_key(Tier.ASR, "dead"))
-    assert await Journal(store, "me").orphaned_sessions() == [1]
+    assert await search_until_dead(survivor, clock) == [1]
+
+
+async def test_sessions_of_live_hosts_are_not_orphans_after_an_outage(store: Redis, clock: Clock) -> None:
+    """Records and leases of all hosts expire during an outage of the store, and each host writes its own again."""
+    registry, owner, survivor = HostRegistry(store, Tier.ASR), Journal(store, "h1"), Journal(store, "h2")
+    host = Host("h1", HostKind.GPU, "10.0.0.1", 3, draining=False)
+    await registry.send_heartbeat(host)
+    await owner.acquire(1)
+    assert await survivor.orphaned_sessions() == []
+    await store.delete(state.host_key(Tier.ASR, "h1"), state.lease_key(1))
+    clock.now += 60
+    assert await survivor.orphaned_sessions() == []
+    await registry.send_heartbeat(host)
+    clock.now += HOST_DEAD_AFTER_S
+    assert await survivor.orphaned_sessions() == []
+    await store.delete(state.host_key(Tier.ASR, "h1"))
+    assert await search_until_dead(survivor, clock) == [1]
+
+
+async def test_searches_that_fail_do_not_count_against_hosts(
+    store: Redis, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: str) -> set[bytes]:
+        raise StoreConnectionError
+
+    survivor = Journal(store, "h2")
+    await store.sadd(state.hosts_key(Tier.ASR), "h1")
+    await Journal(store, "h1").acquire(1)
+    assert await survivor.orphaned_sessions() == []
+    with monkeypatch.context() as outage:
+        outage.setattr(store, "smembers", fail)
+        with pytest.raises(StoreConnectionError):
+            await survivor.orphaned_sessions()
+    clock.now += HOST_DEAD_AFTER_S
+    assert await search_until_dead(survivor, clock) == [1]
 
 
 async def test_unfinished_audio_is_stored_in_order_until_it_is_deleted(store: Redis) -> None:
@@ -263,21 +325,21 @@ async def test_registry_lists_live_hosts(store: Redis) -> None:
     assert await registry.live_hosts() == []
 
 
-async def test_orphans_are_found_after_other_hosts_cleaned_the_registry(store: Redis) -> None:
+async def test_orphans_are_found_after_other_hosts_cleaned_the_registry(store: Redis, clock: Clock) -> None:
     registry, survivor = HostRegistry(store, Tier.ASR), Journal(store, "me")
     await registry.send_heartbeat(Host("dead", HostKind.GPU, "10.0.0.1", 3, draining=False))
     await Journal(store, "dead").acquire(1)
     assert await survivor.orphaned_sessions() == []
     await registry.remove("dead")
-    assert await survivor.orphaned_sessions() == [1]
+    assert await search_until_dead(survivor, clock) == [1]
 
 
-async def test_adopted_orphan_is_no_longer_listed(store: Redis) -> None:
+async def test_adopted_orphan_is_no_longer_listed(store: Redis, clock: Clock) -> None:
     survivor = Journal(store, "me")
     await store.sadd(state.hosts_key(Tier.ASR), "dead")
     await Journal(store, "dead").acquire(1)
     await store.delete(state.lease_key(1))
-    assert await survivor.orphaned_sessions() == [1]
+    assert await search_until_dead(survivor, clock) == [1]
     assert await survivor.claim_session(1)
     await survivor.release(1)
     assert await survivor.orphaned_sessions() == []

@@ -1,8 +1,12 @@
 """Audio without a final transcript, stored so that another host can continue if a session's host fails."""
 
+import time
+
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from voice_blueprint.contract.network import Tier
+from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
 from voice_runtime import state
 from voice_runtime.replies import decode_entries, decode_text
 
@@ -21,6 +25,8 @@ class Journal:
         self.host = host
         self._known_hosts: set[str] = set()
         self._former_hosts: dict[int, set[str]] = {}
+        self._missing_since: dict[str, float] = {}
+        """Time of the first of the consecutive searches that found no record of a host."""
 
     async def acquire(self, ssrc: int) -> None:
         """Assign a session to this host, regardless of its previous host.
@@ -92,14 +98,31 @@ class Journal:
         return sorted(int(ssrc) for ssrc in await self._store.smembers(state.host_sessions_key(host)))
 
     async def orphaned_sessions(self) -> list[int]:
-        """Return sessions of failed hosts of this tier."""
+        """Return sessions of failed hosts of this tier.
+
+        A host has failed if all searches of ``HOST_DEAD_AFTER_S`` find no record of it. A search that raises starts
+        this time again: after an outage of the store the records of all hosts have expired, and live hosts need time to
+        write theirs.
+        """
+        try:
+            return await self._search_orphans()
+        except (RedisError, OSError):
+            self._missing_since = {}
+            raise
+
+    async def _search_orphans(self) -> list[int]:
         # Other readers may already have removed a failed host from the registry.
         self._known_hosts |= {decode_text(host) for host in await self._store.smembers(state.hosts_key(Tier.ASR))} - {
             self.host
         }
         self._former_hosts = {}
+        missing_before, self._missing_since = self._missing_since, {}
         for host in sorted(self._known_hosts):
             if await self._store.exists(state.host_key(Tier.ASR, host)):
+                continue
+            now = time.monotonic()
+            self._missing_since[host] = missing_before.get(host, now)
+            if now - self._missing_since[host] < HOST_DEAD_AFTER_S:
                 continue
             sessions = await self.sessions_on_host(host)
             for ssrc in sessions:
