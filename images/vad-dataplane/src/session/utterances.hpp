@@ -78,6 +78,7 @@ public:
             starts_ = true;
             log_mel_.reset();
             ship_chunk(frames, ring, counters, 0, true);
+            shipped_until_ = heard_;  // an engine would drop pre-roll from before the mark
         }
         mark_ = 0;
     }

@@ -75,7 +75,7 @@ TEST(Utterances, AMarkInSilenceIsAnUtteranceOfNothing) {
         session.hear(50, kSilence);
         const auto before = session.shipped();
         session.utterances.close(session.audio, *session.ring, session.counters, VOICE_CHUNK_LAST);
-        session.hear(9, kSpeech);
+        session.hear(10, kSpeech);
         const auto chunks = session.shipped();
         ASSERT_EQ(chunks.size(), 3U);
         EXPECT_EQ(chunks[0].sequence, 58U);
@@ -235,6 +235,19 @@ TEST(Utterances, MarksWithoutAFrameBetweenThemHaveDifferentPlaces) {
         EXPECT_LT(latest[0].sequence, latest[1].sequence) << what;
         EXPECT_LT(latest[1].sequence, latest[2].sequence) << what;
     }
+}
+
+TEST(Utterances, SpeechAfterAMarkInSilenceBeginsBehindTheMark) {
+    Session session;
+    session.hear(20, kSilence);
+    session.utterances.close(session.audio, *session.ring, session.counters, VOICE_CHUNK_COMMIT);
+    session.hear(1, kSilence);
+    session.hear(5, kSpeech);
+    const auto chunks = session.shipped();
+    ASSERT_GE(chunks.size(), 2U);
+    EXPECT_TRUE(chunks[0].flags & VOICE_CHUNK_COMMIT);
+    EXPECT_TRUE(chunks[1].flags & VOICE_CHUNK_START_OF_SPEECH);
+    EXPECT_GT(chunks[1].sequence, chunks[0].sequence) << "the engine drops what comes before a mark";
 }
 
 TEST(Utterances, OfASessionThatWasHeardBeforeGoOn) {
