@@ -24,8 +24,9 @@ async def test_a_host_fails_a_fixed_time_after_its_last_heartbeat(
     assert [each.id for each in await registry.live_hosts()] == ["h1"]
     now += HOST_DEAD_AFTER_S - 0.25
     assert [each.id for each in await registry.live_hosts()] == ["h1"]
-    now += 0.25
-    assert await registry.live_hosts() == []
+    for _ in range(5):
+        now += 0.25
+        assert await registry.live_hosts() == []
     await registry.send_heartbeat(host)
     assert [each.id for each in await registry.live_hosts()] == ["h1"]
 

@@ -127,11 +127,11 @@ class HostRegistry:
         except (RedisError, OSError):
             self._heartbeats.clear()
             raise
-        candidates = (
-            Host.from_fields(host_id, decode_fields(fields)) for host_id, fields in zip(ids, records, strict=True)
-        )
-        hosts = [host for host in candidates if host is not None and self._is_alive(host)]
-        self._heartbeats = {host.id: self._heartbeats[host.id] for host in hosts}
+        found = (Host.from_fields(host_id, decode_fields(fields)) for host_id, fields in zip(ids, records, strict=True))
+        candidates = [host for host in found if host is not None]
+        hosts = [host for host in candidates if self._is_alive(host)]
+        # Those of failed hosts as well: without its last heartbeat, a failed host would be seen for the first time.
+        self._heartbeats = {host.id: self._heartbeats[host.id] for host in candidates}
         return hosts
 
     def _is_alive(self, host: Host) -> bool:
