@@ -224,6 +224,24 @@ async def test_monologue_is_one_utterance_of_the_engine(
         ("one two", "three four", "one two three four"),
         ("", "one", "one"),
         ("one", "", "one"),
+        (
+            "we went to the market and bought some apples for my mother yesterday evening",
+            "then she was so happy to see it",
+            (
+                "we went to the market and bought some apples for my mother yesterday evening "
+                "then she was so happy to see it"
+            ),
+        ),
+        (
+            "I told him that the meeting would be on Friday and the contract is ready now",
+            "now we can sign the papers and send it to the lawyer",
+            (
+                "I told him that the meeting would be on Friday and the contract is ready now "
+                "we can sign the papers and send it to the lawyer"
+            ),
+        ),
+        ("it is now it is", "it is good", "it is now it is good"),
+        ("the lid is red and heavy", "please put the box down", "the lid is red and heavy please put the box down"),
     ],
 )
 def test_common_text_of_two_streams_appears_once(before: str, behind: str, whole: str) -> None:

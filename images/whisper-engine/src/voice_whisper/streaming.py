@@ -1,10 +1,10 @@
 """Transcription by engines with streaming input, which process an utterance once, as its audio arrives."""
 
 import asyncio
+import itertools
 import re
 import time
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from typing import Protocol
 from weakref import WeakKeyDictionary, finalize
 
@@ -21,8 +21,11 @@ MAX_FRAMES = 300_000 // FRAME_MS
 """Maximum length of an utterance. Its audio is kept until its final, for another stream or host."""
 OVERLAP_SAMPLES = 2 * SAMPLE_RATE
 """Number of samples that the next stream repeats, so that a word at the boundary is complete in one of the streams."""
-MAX_SEAM_WORDS = 16
-"""Maximum number of words in an overlap."""
+MAX_SEAM_WORDS = 8
+"""Maximum number of words in an overlap: four per second."""
+MAX_CUT_WORDS = 2
+"""Maximum number of words that a stream recognizes wrongly at its start or end. A single common word that is farther
+from the seam may be a different occurrence of a frequent word."""
 MAX_DELAY_FRAMES = 200 // FRAME_MS
 """Time after which a missing chunk counts as lost. Until then, a partial ends before the chunk."""
 RETRY_PAUSE_S = 1.0
@@ -243,11 +246,28 @@ def join_texts(prefix: str, suffix: str, overlaps: bool, *, is_whole: bool) -> s
     first, second = prefix.split(), suffix.split()
     at = max(0, len(first) - MAX_SEAM_WORDS)
     last, next_ = _normalize_words(first[at:]), _normalize_words(second[:MAX_SEAM_WORDS])
-    # Including everything after it: a word at the boundary is taken from the second stream.
-    match = SequenceMatcher(None, last, next_, autojunk=False).find_longest_match()
-    if match.size == 0:
+    seam = _find_seam(last, next_)
+    if seam is None:
         return f"{prefix} {suffix}".strip() if is_whole else prefix
-    return " ".join(first[: at + match.a] + second[match.b :])
+    # A word at the boundary is taken from the second stream, and so is everything after it.
+    kept, skipped = seam
+    return " ".join(first[: at + kept] + second[skipped:])
+
+
+def _find_seam(last: list[str], next_: list[str]) -> tuple[int, int] | None:
+    """Return the positions of the common text in the last words of a stream and in the first ones of the next.
+
+    Of several texts with the maximum number of words, the one nearest to the end of the first stream and to the start
+    of the second is returned, because the overlap lies there.
+    """
+    found: list[tuple[int, int, tuple[int, int]]] = []
+    for at, begin in itertools.product(range(len(last)), range(len(next_))):
+        pairs = zip(last[at:], next_[begin:], strict=False)
+        size = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+        behind = len(last) - at - size
+        if size > 1 or (size == 1 and max(behind, begin) <= MAX_CUT_WORDS):
+            found.append((size, -behind - begin, (at, begin)))
+    return max(found)[-1] if found else None
 
 
 def _normalize_words(words: list[str]) -> list[str]:
