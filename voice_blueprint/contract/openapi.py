@@ -128,8 +128,9 @@ ROUTES = (
         ((200, "it can", None), (503, "it cannot", None)),
     ),
     Route(
-        "GET", session_api.LIVENESS_PATH, "200 while the process answers at all, also while it drains", None,
-        ((200, "it answers", None),),
+        "GET", session_api.LIVENESS_PATH,
+        "200 while the process answers at all, also while it drains or has lost its store", None,
+        ((200, "it answers", None), (503, "it has never reached its store", None)),
     ),
     Route("GET", OPENAPI_PATH, "this list as an OpenAPI document", None, ((200, "the document", None),)),
 )  # fmt: skip

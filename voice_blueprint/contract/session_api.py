@@ -20,10 +20,10 @@ HEALTH_PATH = "/healthz"
 
 LIVENESS_PATH = "/livez"
 """Liveness path. Both ports of the gateway, and an agent, respond with 200 while the process runs, even if it drains or
-has no store."""
+its store is unavailable. A gateway responds with 503 until its store has responded once."""
 
 HEALTH_COMMAND = "/usr/local/bin/healthcheck"
-"""Program of the gateway image that exits with 0 if ``HEALTH_PATH`` responds with 200; the image needs no shell."""
+"""Program of the gateway image that exits with 0 if ``LIVENESS_PATH`` responds with 200; the image needs no shell."""
 
 TOKEN_HEADER = "X-Voice-Token"  # noqa: S105  the name of a header
 """Header with the session token for the session API; ``Authorization`` contains the caller's own credentials."""

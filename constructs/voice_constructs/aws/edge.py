@@ -9,7 +9,7 @@ from constructs import Construct
 
 from voice_blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S
 from voice_blueprint.contract.network import Port
-from voice_blueprint.contract.session_api import HEALTH_PATH
+from voice_blueprint.contract.session_api import LIVENESS_PATH
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.edge import Edge
 from voice_constructs.aws.encryption import EncryptionKey
@@ -67,8 +67,10 @@ class EdgeContext:
             protocol=elbv2.Protocol.TCP,
             target_type=elbv2.TargetType.IP,
             preserve_client_ip=preserve_client_ip,
+            # All tasks share one state store, whose failover takes up to half a minute. If they were unhealthy
+            # meanwhile, their connections would be reset, and ECS would replace them.
             health_check=elbv2.HealthCheck(
-                protocol=elbv2.Protocol.HTTP, path=HEALTH_PATH, interval=Duration.seconds(10)
+                protocol=elbv2.Protocol.HTTP, path=LIVENESS_PATH, interval=Duration.seconds(10)
             ),
             # Open connections continue while the task drains; only new ones go to other tasks.
             deregistration_delay=Duration.seconds(FARGATE_STOP_TIMEOUT_S),

@@ -13,8 +13,10 @@ from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.running import FOLDER, TOKEN_KEY, GatewayProcess, holds
 from voice_blueprint.contract.metrics import METRICS, NAMESPACE
+from voice_blueprint.contract.session_api import HEALTH_PATH, LIVENESS_PATH
 from voice_gateway.settings import GatewaySettings
 from voice_runtime.metrics import Metrics
+from voice_sandbox.loopback import find_free_port
 
 
 def run(environment: dict[str, str], module: str = "voice_gateway") -> subprocess.CompletedProcess[str]:
@@ -61,17 +63,28 @@ async def test_port_in_use_gives_a_one_line_error(store_server: StoreServer) -> 
     assert "in use" in said
 
 
-async def test_health_check_reports_whether_callers_are_accepted(start: Start, store_server: StoreServer) -> None:
+async def test_health_check_does_not_replace_a_gateway_whose_store_is_unavailable(
+    start: Start, store_server: StoreServer
+) -> None:
     gateway = start()
     await gateway.ready()
     assert run(gateway.environment, "voice_runtime.healthcheck").returncode == 0
     store_server.stop()
     try:
-        await holds("it is not well", lambda: gateway.health() == 503)
-        assert run(gateway.environment, "voice_runtime.healthcheck").returncode == 1
+        await holds("it accepts no callers", lambda: gateway.health() == 503)
+        assert run(gateway.environment, "voice_runtime.healthcheck").returncode == 0
     finally:
         store_server.start()
     gateway.kill()
+    assert run(gateway.environment, "voice_runtime.healthcheck").returncode == 1
+
+
+async def test_gateway_that_has_never_reached_its_store_is_unhealthy(start: Start) -> None:
+    """Otherwise, a deployment with a wrong store would replace all healthy tasks."""
+    gateway = start(VALKEY_PORT=find_free_port())
+    await holds("it responds", lambda: gateway.health() != 0)
+    ports = (gateway.http_port, gateway.media_port)
+    assert [gateway.health(port, path) for port in ports for path in (HEALTH_PATH, LIVENESS_PATH)] == [503] * 4
     assert run(gateway.environment, "voice_runtime.healthcheck").returncode == 1
 
 

@@ -96,7 +96,7 @@ def test_the_stop_timeout_covers_the_end_of_a_conversation() -> None:
     attributes = {each["Key"]: each["Value"] for each in target["TargetGroupAttributes"]}
     drain_s = int(environment(AGENTS)["VOICE_DRAIN_TIMEOUT_S"])
     assert 20 <= drain_s < found["StopTimeout"] == int(attributes["deregistration_delay.timeout_seconds"])
-    assert target["HealthCheckPath"] == "/healthz"
+    assert target["HealthCheckPath"] == "/livez"
 
 
 def test_tasks_scale_on_conversations_relative_to_the_admission_limit() -> None:

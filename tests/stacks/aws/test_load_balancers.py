@@ -8,7 +8,7 @@ from tests.stacks.aws.edge import CERTIFICATE, attributes, balancer, environment
 from tests.synthesized import Stack, Stacks, edited_sandbox
 from voice_blueprint.contract.environment import MEDIA_HOST
 from voice_blueprint.contract.network import GATEWAY_HTTP, GATEWAY_MEDIA
-from voice_blueprint.contract.session_api import HEALTH_PATH
+from voice_blueprint.contract.session_api import LIVENESS_PATH
 
 # --- Load balancers -------------------------------------------------------------------------------------
 
@@ -33,8 +33,9 @@ def test_the_public_reaches_gateway_audio_and_api_gateway_reaches_its_sessions(e
     private = target_group(edge, listeners(edge, "internal")["TCP", GATEWAY_HTTP.number])
     assert (public["Port"], private["Port"]) == (GATEWAY_MEDIA.number, GATEWAY_HTTP.number)
     for targets in (public, private):
+        # The store's failover must not end connections.
         assert (targets["Protocol"], targets["TargetType"]) == ("TCP", "ip")
-        assert (targets["HealthCheckProtocol"], targets["HealthCheckPath"]) == ("HTTP", HEALTH_PATH)
+        assert (targets["HealthCheckProtocol"], targets["HealthCheckPath"]) == ("HTTP", LIVENESS_PATH)
 
 
 def test_tls_policy_is_modern(edge: Stack) -> None:

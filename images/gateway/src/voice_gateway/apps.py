@@ -75,9 +75,16 @@ async def health(request: Request) -> Response:
     return PlainTextResponse(f"{reason}\n", 503)
 
 
-async def liveness(_: Request) -> Response:
-    """Respond with 200 while the event loop runs. A restart would not solve any other problem."""
-    return PlainTextResponse("ok\n")
+async def liveness(request: Request) -> Response:
+    """Respond with 200 while the event loop runs, once the state store has responded.
+
+    All gateways share one store, so a restart would not solve its later failures. However, a deployment whose new tasks
+    never reach their store must fail before it replaces others.
+    """
+    gateway: Gateway = request.app.state.gateway
+    if gateway.fleet.has_reached_store:
+        return PlainTextResponse("ok\n")
+    return PlainTextResponse("the state store has never answered\n", 503)
 
 
 async def describe_api(_: Request) -> Response:

@@ -1,6 +1,7 @@
 """Reads the hosts of the other tiers every half second."""
 
 import asyncio
+import math
 import random
 
 from redis.asyncio import Redis
@@ -21,7 +22,7 @@ class Fleet:
         self._store = store
         self._registries = self._create_registries()
         self._hosts: dict[Tier, list[Host]] = {Tier.ASR: [], Tier.VAD: []}
-        self._age_s = float("inf")
+        self._age_s = math.inf
 
     async def watch(self) -> None:
         """Refresh the hosts until cancelled. The last result remains valid while the state store is unavailable."""
@@ -59,6 +60,11 @@ class Fleet:
     def is_store_available(self) -> bool:
         """Whether the state store has responded recently."""
         return self._age_s < HOST_DEAD_AFTER_S
+
+    @property
+    def has_reached_store(self) -> bool:
+        """Whether the state store has ever responded."""
+        return math.isfinite(self._age_s)
 
     @property
     def free_slots(self) -> int:

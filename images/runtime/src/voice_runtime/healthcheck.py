@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Health check of the gateway and of agents, installed as ``/usr/local/bin/healthcheck``.
 
-The program exits with 0 if each port for callers responds.
+The program exits with 0 if each port for callers responds, even while the state store is unavailable: ECS would replace
+all tasks at once.
 """
 
 import http.client
@@ -9,16 +10,16 @@ import os
 import sys
 
 from voice_blueprint.contract.environment import HTTP_PORT, MEDIA_PORT
-from voice_blueprint.contract.session_api import HEALTH_PATH
+from voice_blueprint.contract.session_api import LIVENESS_PATH
 
 TIMEOUT_S = 3
 
 
 def is_healthy(port: int) -> bool:
-    """Return True if a port of this container is healthy."""
+    """Return True if a port of this container responds."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     try:
-        connection.request("GET", HEALTH_PATH)
+        connection.request("GET", LIVENESS_PATH)
         return connection.getresponse().status == http.HTTPStatus.OK
     except (OSError, http.client.HTTPException):
         return False
@@ -27,7 +28,7 @@ def is_healthy(port: int) -> bool:
 
 
 def main() -> int:
-    """Request the health of each port in the environment, and return the exit code."""
+    """Request the liveness of each port in the environment, and return the exit code."""
     ports = [os.environ[HTTP_PORT.name], os.environ.get(MEDIA_PORT.name)]
     return 0 if all(is_healthy(int(port)) for port in ports if port) else 1
 
