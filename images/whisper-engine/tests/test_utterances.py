@@ -323,3 +323,22 @@ def test_late_chunk_is_not_added_to_the_next_utterance(kind: ChunkKind) -> None:
     first, second = heard([*chunks[:-1], late, chunks[-1]], audio)
     assert (first.lost_chunks, second.lost_chunks) == (0, 0)
     assert (second.start, second.frames) == (100, 100)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_chunk_across_a_cut_of_a_long_utterance_is_in_both_pieces(is_late: bool) -> None:
+    """After a short pause, chunks do not begin at multiples of their length, so the cut at 28 s is inside one."""
+    audio, until = SessionAudio(end_of_turn_s=END_OF_TURN_S), 1807
+    chunks = chunks_of(SSRC, np.ones(7 * 320, np.int16), kind=ChunkKind.PCM16)
+    chunks += chunks_of(SSRC, np.ones((until - 22) * 320, np.int16), first=22, kind=ChunkKind.PCM16)
+    chunks = [replace(chunk, number=number) for number, chunk in enumerate(chunks)]
+    if is_late:
+        across = next(place for place, chunk in enumerate(chunks) if chunk.sequence == 1397)
+        chunks.insert(across + 1, chunks.pop(across))
+    for chunk in chunks:
+        audio.add(chunk, 0.0)
+    pieces = audio.pop_finished(INCOMPLETE_SENTENCE_FACTOR * END_OF_TURN_S)
+    assert [(piece.start, piece.start + piece.frames) for piece in pieces] == [(0, 1400), (1400, until)]
+    assert [(piece.gaps, piece.lost_chunks) for piece in pieces] == [([], 0)] * 2
+    heard_frames = {piece.begin + int(frame) for piece in pieces for frame in np.flatnonzero(piece.samples()[::320])}
+    assert heard_frames == set(range(7)) | set(range(22, until))

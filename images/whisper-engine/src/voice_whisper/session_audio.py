@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from voice_blueprint.contract.chunk import ChunkFlag
 from voice_runtime.chunk import AudioChunk
-from voice_whisper.utterance import MAX_GAP_FRAMES, Utterance, is_mark
+from voice_whisper.utterance import CHUNK_FRAMES, MAX_GAP_FRAMES, Utterance, is_mark
 from voice_whisper.window import FRAME_MS, MAX_FRAMES
 
 MAX_START_DELAY_FRAMES = 500 // FRAME_MS
@@ -104,6 +104,7 @@ class SessionAudio:
         if chunk.kind is not utterance.kind:
             return DropReason.MIXED_KIND
         utterance.add(chunk, now)
+        self._share_across_cut(utterance, chunk)
         if chunk.flags & ChunkFlag.COMMIT:
             self._transcribe_after_s = TRANSCRIBE_SOON_AFTER_S
         if is_mark(chunk):
@@ -138,6 +139,15 @@ class SessionAudio:
         index = self._utterances.index(utterance)
         self._utterances[index] = utterance.split(at)
         self.transcribed_until = self._completed_until = utterance.last + 1
+
+    def _share_across_cut(self, utterance: Utterance, chunk: AudioChunk) -> None:
+        """Include a late chunk across the cut of a long utterance in the piece after the cut, too."""
+        end = utterance.end
+        if end is None or not chunk.sequence < end < chunk.sequence + CHUNK_FRAMES:
+            return
+        rest = next((each for each in self._utterances if each.start == end and each.is_continuation), None)
+        if rest:
+            rest.prepend_overlap(utterance, CHUNK_FRAMES - 1)
 
     def _detect_gap(self, utterance: Utterance) -> None:
         """Record a loss before an utterance whose number is not the expected one."""
@@ -175,12 +185,17 @@ class SessionAudio:
         gap = chunk.sequence - utterance.last > MAX_GAP_FRAMES
         if (another or ended or gap) and not self._continues_utterance(index, chunk):
             return self._begin_utterance(index + 1, chunk, starts=starts)
-        pieces = (chunk.sequence - utterance.begin) // self._longest_frames
+        # The chunk across the previous cut does not shift the next one: a host that continues may not have the chunk.
+        is_shared = utterance.start - utterance.begin < CHUNK_FRAMES
+        begin = utterance.start if is_shared else utterance.begin
+        pieces = (chunk.sequence - begin) // self._longest_frames
         if pieces <= 0:
             return utterance
-        utterance.end, utterance.has_ended = utterance.begin + self._longest_frames, True
-        start = utterance.begin + pieces * self._longest_frames
-        return self._insert_utterance(index + 1, Utterance(start, chunk.kind, opened=False, continues=True))
+        utterance.end, utterance.has_ended = begin + self._longest_frames, True
+        rest = Utterance(begin + pieces * self._longest_frames, chunk.kind, opened=False, continues=True)
+        if rest.start == utterance.end:
+            rest.prepend_overlap(utterance, CHUNK_FRAMES - 1)
+        return self._insert_utterance(index + 1, rest)
 
     def _continues_utterance(self, index: int, chunk: AudioChunk) -> bool:
         """Return True if a chunk after a pause belongs to the utterance before it."""

@@ -142,7 +142,8 @@ class Utterance:
         if not repeated:
             return
         self.begin, self._has_row_offset = repeated[0], late[repeated[0]]
-        self._chunks = {sequence: before._chunks[sequence] for sequence in repeated}
+        self._chunks = {sequence: before._chunks[sequence] for sequence in repeated} | self._chunks
+        self._extractor = None  # features of a later first frame are wrong
         self.split_from = before
 
     def __contains__(self, sequence: int) -> bool:
