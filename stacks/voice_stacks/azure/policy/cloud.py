@@ -241,8 +241,8 @@ def check_firewalls_pass_files(stack: Stack) -> Iterator[Violation]:
                 f"{MAX_FILE_BYTES / BYTES_PER_MB:.0f} MB",
             )
         # The upload limit applies to multipart/form-data only. `POST /v1/listen` has the file itself as its body.
+        limit_kb = settings["maxRequestBodySizeInKb"].number or DEFAULT_BODY_KB
         if settings["requestBodyEnforcement"].raw is not False:
-            limit_kb = settings["maxRequestBodySizeInKb"].number or DEFAULT_BODY_KB
             yield Violation(
                 firewall.urn,
                 f"{firewall.name} rejects request bodies above {limit_kb:g} KB; callers may send files of "

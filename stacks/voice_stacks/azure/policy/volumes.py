@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from voice_blueprint.azure.contract import NVME_DIR
 from voice_blueprint.azure.names import POOL_LABEL
-from voice_stacks.azure.policy.cluster import max_replicas_by_workload
+from voice_stacks.azure.policy.cluster import max_replicas_by_workload, pools
 from voice_stacks.azure.policy.pods import Pod, pods
 from voice_stacks.azure.policy.quantities import parse_gib
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
@@ -70,9 +70,13 @@ def check_local_disks_are_local(stack: Stack) -> Iterator[Violation]:
             and storage.props["volumeBindingMode"].text != "WaitForFirstConsumer"
         ):
             yield Violation(storage.urn, f"class {storage.name} binds volumes before the pod is scheduled to a node")
+    capacities, pools_by_name = list(stack.find_all(":CSIStorageCapacity")), pools(stack)
     for pod in pods(stack):
         for class_name, gib in _local_claims(stack, pod):
-            if not any(_accepts(capacity, pod, class_name, gib) for capacity in stack.find_all(":CSIStorageCapacity")):
+            # Another rule reports volumes that no node of the pool has room for.
+            pool = pools_by_name.get(pod.pool)
+            wanted_gib = min(gib, pool.size.nvme_gib) if pool else gib
+            if not any(_accepts(capacity, pod, class_name, wanted_gib) for capacity in capacities):
                 yield Violation(
                     pod.urn,
                     f"{pod.name} has a volume of {gib:g} GiB of {class_name}, and no CSIStorageCapacity states that a "
