@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pytest
-from engine_host import chunks_of, cut, finals, open_session, sound
+from engine_host import CHUNK_FRAMES, chunks_of, cut, finals, open_session, sound
 from redis.asyncio import Redis
 
 from voice_blueprint.contract.chunk import ChunkKind
@@ -19,6 +20,7 @@ from voice_runtime.journal import Journal
 from voice_runtime.redaction import Redaction
 from voice_runtime.sessions import Sessions
 from voice_runtime.transcripts import EventKind, Transcripts
+from voice_whisper import streaming
 from voice_whisper.admission import Admission
 from voice_whisper.backends.base import Word
 from voice_whisper.counters import Counters
@@ -46,7 +48,7 @@ class Scripted:
 
     words: Sequence[tuple[str, float, float]]
     asked: list[tuple[str | None, str]] = field(default_factory=list)
-    longest_frames = MAX_FRAMES
+    longest_frames: int = MAX_FRAMES
     overlap_frames = OVERLAP_FRAMES
     kinds = frozenset(ChunkKind)
     depths = (0, 0)
@@ -222,6 +224,20 @@ async def test_a_session_is_adopted_once_and_only_with_a_free_slot(store: Redis,
     assert list(admission.live_sessions) == [ssrc, ssrc + 1]
     assert admission.free_slots == 0
     assert services.counters.events["adopted"] == 2
+
+
+async def test_long_utterance_of_a_failed_host_is_restored_from_its_start(store: Redis, ssrc: int) -> None:
+    """An engine with streaming input has no final of an utterance before its end, so all chunks are in the journal."""
+    assert state.MAX_AUDIO_CHUNKS >= streaming.MAX_FRAMES // CHUNK_FRAMES
+    speech = np.tile(sound(), 31)[: 2500 * CHUNK_FRAMES * 320]
+    datagrams = [(ssrc, chunk.to_datagram()) for chunk in chunks_of(ssrc, speech, kind=ChunkKind.PCM16)]
+    for at in range(0, len(datagrams), 100):
+        await Journal(store, "h2").append(datagrams[at : at + 100])
+    engine = Scripted([("First", 0.1, 0.5), ("last.", 249.1, 249.5)], longest_frames=streaming.MAX_FRAMES)
+    async with live(store, ssrc, engine) as session:
+        await session.restore()
+        (final,) = await finals(store, ssrc, 1)
+    assert (final.start_ms, final.end_ms, final.text) == (0, 250_000, "First last.")
 
 
 async def test_a_session_without_a_record_is_not_adopted(store: Redis, ssrc: int) -> None:

@@ -59,9 +59,9 @@ deployment file."""
 ARCHIVE_INDEX_RETENTION_S = 86_400
 """Time for which index entries wait for an unavailable archive."""
 
-MAX_AUDIO_CHUNKS = 1024
-"""Maximum number of chunks of a session without a final transcript, 3.2 kB each: twice an utterance that is cut at 30
-s, and its overlap with the next."""
+MAX_AUDIO_CHUNKS = 4096
+"""Maximum number of chunks of a session without a final transcript, 3.2 kB and 100 ms each: an utterance of 300 s, the
+maximum of engines with streaming input, is 3,000 chunks, and the next one has 110 s before the final of the first."""
 
 AUDIO_RETENTION_S = 120
 """Maximum time for which unfinished audio waits for another host."""
@@ -74,7 +74,7 @@ HOST_SESSIONS_RETENTION_S = 300
 
 
 MAX_FILE_PIECES = 64
-"""Maximum number of pieces of all files together, 0.4 MB each: less than the unfinished audio of ten sessions."""
+"""Maximum number of pieces of all files together, 0.4 MB each: less than the unfinished audio of two sessions."""
 
 FILE_PIECE_RETENTION_S = 20
 """Time without polling by its gateway after which a piece expires, since the gateway has failed."""
