@@ -19,8 +19,12 @@ _PUBLIC_BUCKETS = (
     "al2023-repos-{region}-de612dc2",  # packages of Amazon Linux 2023
     "amazon-ssm-{region}",  # the SSM agent's updates
     "amazon-ssm-packages-{region}",
+    "ec2imagebuilder-toe-{region}-prod",  # the program that builds host images
+    "ec2imagebuilder-managed-resources-{region}-prod",
 )
-"""Buckets of AWS that hosts read (``vpc_endpoint_policies/s3_endpoint_policy.json`` in the examples above)."""
+"""Buckets of AWS that hosts read (``vpc_endpoint_policies/s3_endpoint_policy.json`` in the examples above), and that
+machines of Image Builder read (https://docs.aws.amazon.com/imagebuilder/latest/userguide/vpc-interface-endpoints.html).
+"""
 
 
 def allow_own_requests() -> iam.PolicyStatement:

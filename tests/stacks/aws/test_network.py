@@ -94,6 +94,10 @@ def test_endpoints_only_allow_requests_of_the_account(network: Stack) -> None:
             assert own["Condition"]["StringEquals"]["aws:ResourceAccount"] == account
             (public,) = others
             assert public["Action"] == "s3:GetObject"
-            assert "starport-layer-bucket/*" in str(public["Resource"][0])
+            buckets = [str(resource) for resource in public["Resource"]]
+            assert "starport-layer-bucket/*" in buckets[0]
+            # Without them, the build of a host image fails at its first download.
+            for bucket in ("toe", "managed-resources"):
+                assert any(f":s3:::ec2imagebuilder-{bucket}-us-east-1-prod/*" in found for found in buckets), bucket
         else:
             assert not others
