@@ -1,6 +1,9 @@
 """Hosts download weights and compiled programs from the bucket before an engine starts; a job uploads them."""
 
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from tests.userdata import hosts
 from tests.userdata.machine import Machine
@@ -52,10 +55,10 @@ def test_unfinished_artifacts_are_not_used(machine: Machine, ready_port: int) ->
     assert not any("aws s3 sync" in line for line in machine.transcript)
 
 
-def run(machine: Machine, tmp_path: Path) -> int:
+def run(machine: Machine, tmp_path: Path, job: PreparationJob = JOB) -> int:
     machine.write("dev/neuron0", "")
     script = tmp_path / "job"
-    script.write_text(render_preparation(JOB))
+    script.write_text(render_preparation(job))
     return machine.run(script).returncode
 
 
@@ -75,3 +78,17 @@ def test_a_failed_job_leaves_no_marker_and_no_host(machine: Machine, tmp_path: P
     assert machine.reason == "prepare: asr-neuron cannot prepare its model"
     assert not any("s3" in line for line in machine.transcript)
     assert machine.transcript[-1] == "systemctl poweroff"
+
+
+def test_the_command_of_a_job_may_be_a_script_of_several_lines(machine: Machine, tmp_path: Path) -> None:
+    """vLLM's job starts a server, waits for it and stops it."""
+    job = replace(JOB, command=("bash", "-c", "fetch 'it'\nexec \"$@\"", "prepare", "serve"))
+    assert run(machine, tmp_path, job) == 0
+    made = event_position(machine, "docker run")
+    assert machine.transcript[made].endswith(f"{JOB.image[1]} bash -c fetch 'it'")
+    assert machine.transcript[made + 1] == 'exec "$@" prepare serve'
+
+
+def test_a_job_whose_script_exceeds_the_limit_of_ec2_is_rejected() -> None:
+    with pytest.raises(ValueError, match=r"user data of the artifacts job of asr-neuron is \d+ bytes, but EC2"):
+        render_preparation(replace(JOB, command=("x" * 16_384,)))

@@ -60,14 +60,7 @@ def render(boot: HostBoot) -> str:
     bodies = "\n".join(_read_step(step) for step in _step_files(boot))
     packed = base64.b64encode(bz2.compress(bodies.encode())).decode()
     parts = ["#!/bin/bash", "set -Eeuo pipefail", *_value_assignments(boot), _UNPACK.format(packed), 'main "$@"']
-    script = "\n".join(parts) + "\n"
-    size = max_deployed_bytes(script)
-    if size > SIZE_LIMIT_BYTES:
-        raise ValueError(
-            f"user data of {boot.fleet} is {size} bytes, but EC2 accepts only {SIZE_LIMIT_BYTES}: "
-            "move variables of the containers into their images"
-        )
-    return script
+    return _require_size("\n".join(parts) + "\n", boot.fleet)
 
 
 def unpack(script: str) -> str:
@@ -106,7 +99,11 @@ def render_bake(bake: BakeJob, function: Literal["bake", "check"]) -> str:
 
 
 def render_preparation(job: PreparationJob) -> str:
-    """Render the user data of the host that creates a fleet's artifacts."""
+    """Render the user data of the host that creates a fleet's artifacts.
+
+    Raises:
+        ValueError: A value spans several lines, except in the command, or the script exceeds EC2's limit.
+    """
     name, uri = job.image
     disks = ["instance_store"] if job.instance_store_mount else []
     steps = [*disks, *([job.accelerator] if job.accelerator else []), "runtime", "images", "prepare"]
@@ -129,13 +126,14 @@ def render_preparation(job: PreparationJob) -> str:
         _bash_array("STEPS", ["need aws awscli-2", *(["need mkfs.xfs xfsprogs"] if disks else []), *steps]),
         _bash_array("DEVICES", []),
         _bash_array("CONTAINERS", [name]),
-        _bash_array("COMMAND", list(job.command)),
+        # Bash passes these to Docker without a file of arguments, so a script of several lines is allowed.
+        f"COMMAND=({shlex.join(job.command)})",
         f"ENVIRONMENT={_quote_lines(_format_variables(job.environment))}",
         f"declare -A IMAGE=([{name}]={_quote(uri)})",
         *(_read_step(step) for step in bodies),
         "main",
     ]
-    return "\n".join(parts) + "\n"
+    return _require_size("\n".join(parts) + "\n", f"the artifacts job of {name}")
 
 
 def _step_files(boot: HostBoot) -> list[str]:
@@ -271,6 +269,16 @@ def _docker_options(boot: HostBoot, container: Container) -> list[str]:
     if container.hardware and boot.accelerator == "gpu":
         options.append("--gpus=all")
     return options
+
+
+def _require_size(script: str, owner: str) -> str:
+    size = max_deployed_bytes(script)
+    if size > SIZE_LIMIT_BYTES:
+        raise ValueError(
+            f"user data of {owner} is {size} bytes, but EC2 accepts only {SIZE_LIMIT_BYTES}: "
+            "move variables of the containers into their images"
+        )
+    return script
 
 
 def _format_variables(environment: Mapping[str, str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.contract.sources import deployment
 from tests.nonempty import nonempty
 from tests.synthesized import ASR, HOSTS, Properties, Stack, Stacks, edited_sandbox, shipped, user_data
 from voice_blueprint.contract.metrics import START_PHASES_FILE
-from voice_blueprint.engines.launch.services import fleet_launch
+from voice_blueprint.engines.launch.services import fleet_launch, preparation_launch
 from voice_blueprint.file.model.aws import Engine
 from voice_blueprint.file.model.serving import VllmOptions
 from voice_blueprint.hosts import artifacts_name
@@ -320,6 +321,19 @@ def test_a_job_uploads_artifacts_if_configured(sandbox: Stacks, tmp_path: Path) 
     text = user_data({"LaunchTemplateData": data})
     assert "HF_HUB_OFFLINE=1" in text
     assert f"/{name}" in text
+
+
+def test_a_job_starts_vllm_once_to_write_its_artifacts(tmp_path: Path) -> None:
+    load = {"sessions": 8, "session_tokens": 1500, "context_tokens": 32768}
+    options = {"model": "voxtral-small-24b", "load": load}
+    edits: dict[str, Any] = {"aws.asr.2.engine": "vllm", "aws.asr.2.vllm": options, "aws.asr.2.artifacts": True}
+    stacks = edited_sandbox({**edits, "images.asr-vllm": f"sha256:{'a' * 64}"}, tmp_path)
+    (p5,) = [fleet for fleet in deployment("sandbox").aws.asr if fleet.name == "p5"]
+    fleet = p5.model_copy(update={"engine": Engine.VLLM, "vllm": VllmOptions.model_validate(options)})
+    (job,) = launch_data(stacks["asr"], of_job=True)
+    script = user_data({"LaunchTemplateData": job})
+    (command,) = re.findall(r"^COMMAND=\((.*?)\)\nENVIRONMENT=", script, re.MULTILINE | re.DOTALL)
+    assert shlex.split(command) == list(preparation_launch(fleet).command())
 
 
 def budgets(stack: Stack) -> tuple[int, int, set[int], int]:
