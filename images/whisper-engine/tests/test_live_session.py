@@ -19,7 +19,7 @@ from voice_runtime.hosts import HostRegistry
 from voice_runtime.journal import Journal
 from voice_runtime.redaction import Redaction
 from voice_runtime.sessions import Sessions
-from voice_runtime.transcripts import EventKind, Transcripts
+from voice_runtime.transcripts import EventKind, Transcript, Transcripts
 from voice_whisper import streaming
 from voice_whisper.admission import Admission
 from voice_whisper.backends.base import Word
@@ -203,6 +203,29 @@ async def test_incomplete_utterance_is_published_before_partials_of_the_next(sto
         for utterance, kinds in ((0, [EventKind.GAP]), (400, []))
         for kind in [EventKind.SPEECH_STARTED, *kinds, EventKind.SPEECH_STOPPED, EventKind.FINAL]
     ]
+
+
+async def test_stable_part_of_a_monologue_reports_its_losses_and_audio(store: Redis, ssrc: int) -> None:
+    engine = Scripted([(f"word{number}", number / 2, number / 2 + 0.4) for number in range(24)])
+    async with live(store, ssrc, engine) as session:
+        chunks = chunks_of(ssrc, np.tile(sound(), 2)[: 600 * 320])
+        numbered = [replace(chunk, number=number) for number, chunk in enumerate(chunks)]
+        await say(session, numbered[:20] + numbered[21:110] + numbered[111:], pause=lambda _: 0.03)
+        said: list[Transcript] = []
+        while not (said and said[-1].speech_final):
+            await asyncio.sleep(TICK_S)
+            events = [event for _, event in await Transcripts(store).read(ssrc)]
+            said = [event for event in events if event.kind is EventKind.FINAL]
+        counters = session._services.counters
+    assert len(said) > 1, "a part was split off"
+    assert " ".join(final.text for final in said) == " ".join(f"word{number}" for number in range(24))
+    gaps = [event for event in events if event.kind is EventKind.GAP]
+    assert [(gap.utterance, gap.start_ms, gap.end_ms) for gap in gaps] == [
+        (said[0].utterance, 2000, 2100), (said[-1].utterance, 11000, 11100),
+    ]  # fmt: skip
+    assert events.index(gaps[0]) < events.index(said[0])
+    assert counters.events["lost_chunks"] == len(gaps)
+    assert sum(audio_s for _, _, audio_s in counters._work) == pytest.approx(12)
 
 
 async def test_a_session_is_adopted_once_and_only_with_a_free_slot(store: Redis, ssrc: int) -> None:

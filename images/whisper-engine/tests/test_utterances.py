@@ -342,3 +342,18 @@ def test_a_chunk_across_a_cut_of_a_long_utterance_is_in_both_pieces(is_late: boo
     assert [(piece.gaps, piece.lost_chunks) for piece in pieces] == [([], 0)] * 2
     heard_frames = {piece.begin + int(frame) for piece in pieces for frame in np.flatnonzero(piece.samples()[::320])}
     assert heard_frames == set(range(7)) | set(range(22, until))
+
+
+@KINDS
+def test_loss_around_a_split_is_a_gap_of_one_part(kind: ChunkKind) -> None:
+    audio = SessionAudio()
+    chunks = [replace(chunk, number=n) for n, chunk in enumerate(chunks_of(SSRC, np.tile(sound(), 2), kind=kind))]
+    for chunk in [*chunks[:20], *chunks[21:95], *chunks[96:100]]:
+        audio.add(chunk, 0.0)
+    part = audio.current
+    assert part
+    audio.split(part, 452)
+    rest = audio.current
+    assert rest
+    assert (part.start, part.end, part.gaps, part.lost_chunks) == (0, 450, [(100, 105)], 1)
+    assert (rest.start, rest.gaps, rest.lost_chunks) == (450, [(475, 480)], 1)

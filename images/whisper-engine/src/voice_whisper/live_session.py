@@ -210,6 +210,10 @@ class LiveSession:
             self._queue_event(EventKind.GAP, utterance, *utterance.gap_before, number=0)
         self._queue_event(EventKind.SPEECH_STARTED, utterance, utterance.start, utterance.start)
 
+    def _queue_gaps(self, utterance: Utterance) -> None:
+        for begins, ends in utterance.gaps:
+            self._queue_event(EventKind.GAP, utterance, begins, ends, GAP_NUMBER + begins - utterance.start)
+
     def _complete_utterance(self, utterance: Utterance) -> None:
         """Start the transcript of a completed utterance, and queue its events in order."""
         end = utterance.start + utterance.frames
@@ -219,8 +223,7 @@ class LiveSession:
         if not utterance.is_mark:
             if not utterance.is_announced:
                 self._announce(utterance)
-            for begins, ends in utterance.gaps:
-                self._queue_event(EventKind.GAP, utterance, begins, ends, GAP_NUMBER + begins - utterance.start)
+            self._queue_gaps(utterance)
             self._queue_event(EventKind.SPEECH_STOPPED, utterance, end, end)
         final = _PendingEvent(ended_utterance=utterance)
         self._outbox.append(final)
@@ -423,6 +426,9 @@ class LiveSession:
         ):
             return
         self._audio.split(utterance, at)
+        self._services.counters.events["lost_chunks"] += utterance.lost_chunks
+        self._services.counters.record_work(time.monotonic(), 0.0, utterance.frames * FRAME_S)
+        self._queue_gaps(utterance)
         self._partial_utterance = self._audio.current
         self._partial_frames = self._partial_utterance.frames if self._partial_utterance else 0
         utterance.agreement.tentative = []

@@ -115,6 +115,7 @@ class Utterance:
         rest = Utterance(at, self.kind, opened=False, continues=True)
         rest.begin = max((sequence for sequence in late if sequence <= at - OVERLAP_FRAMES), default=min(late))
         rest._chunks = {sequence: chunk for sequence, chunk in self._chunks.items() if sequence >= rest.begin}
+        self._chunks = {sequence: chunk for sequence, chunk in self._chunks.items() if sequence < at}
         rest._has_row_offset = late[rest.begin]
         rest.agreement = self.agreement.remainder()
         rest.last_audio_at, rest.last, rest.is_announced, rest.chunk_numbers = (
