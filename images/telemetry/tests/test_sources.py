@@ -16,7 +16,9 @@ from images.telemetry.tests.stand_ins import DATA, Driver, control_socket, count
 from voice_blueprint.contract.metrics import Allowance, DataPlaneEvent, DropReason, Loss, StartPhase
 from voice_blueprint.contract.network import Tier
 from voice_runtime.hosts import Host, HostKind, HostRegistry
-from voice_runtime.store import connect
+from voice_runtime.store import StoreSettings, connect
+from voice_sandbox.loopback import find_free_port
+from voice_telemetry.__main__ import SourceReader
 from voice_telemetry.sample import Sample
 from voice_telemetry.sources import SourceError, neuron
 from voice_telemetry.sources.dataplane import DataPlaneSource
@@ -174,6 +176,19 @@ async def test_engine_losses_are_increments(engine_of: Callable[[str], Awaitable
         {Loss.REFUSED: 40, Loss.LOST_CHUNKS: 3, Loss.GIVEN_UP: 0, Loss.PARTIALS_SHED: 7},
         dict.fromkeys(Loss, 0),
     ]
+
+
+async def test_the_engine_is_reported_while_the_store_is_away(tmp_path: Path) -> None:
+    """The client of the store retries for longer than a reading may take."""
+    bodies = [json.dumps({"EngineStuck": 0, "counters": {"lost_chunks": count}}) for count in (0, 3)]
+    away = StoreSettings(host="127.0.0.1", port=find_free_port(), user="default", tls=False)
+    async with http(bodies) as url:
+        engine = EngineSource(url, connect(away), "i-1", tmp_path / "phases")
+        reader = SourceReader({"engine": engine}, timeout_s=1.0)
+        told = [values(await reader.read()) for _ in bodies]
+        await reader.close()
+    assert [found.get(("EngineStuck", "")) for found in told] == [0, 0]
+    assert told[1]["SpeechLost", Loss.LOST_CHUNKS] == 3
 
 
 @pytest.mark.parametrize(("body", "status"), [("{", "200 OK"), ("[]", "200 OK"), ("{}", "503 Service Unavailable")])

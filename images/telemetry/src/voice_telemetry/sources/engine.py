@@ -20,6 +20,9 @@ ENGINE_METRICS = ("EncoderQueueDepth", "DecoderQueueDepth", "RealTimeFactor", "E
 """Metrics that the engine reports under their own names."""
 
 _TIMEOUT_S = 0.5
+_STORE_TIMEOUT_S = 0.3
+"""Timeout of a read from the store, whose client retries for seconds. With the engine's response it takes less than the
+second of a reading, so that the engine's values are published while the store is away."""
 
 
 class EngineSource:
@@ -71,7 +74,8 @@ class EngineSource:
 
     async def _read_slots(self) -> list[Sample]:
         try:
-            fields = await self._store.hgetall(state.host_key(Tier.ASR, self._host))
+            async with asyncio.timeout(_STORE_TIMEOUT_S):
+                fields = await self._store.hgetall(state.host_key(Tier.ASR, self._host))
         except (RedisError, OSError):
             return []
         host = Host.from_fields(self._host, decode_fields(fields))
