@@ -1,8 +1,11 @@
 """Each source against a real socket, HTTP server, process or file; drivers against prepared answers."""
 
 import asyncio
+import contextlib
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from itertools import repeat
 from pathlib import Path
@@ -11,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 from redis.asyncio import Redis
 
-from images.conftest import StoreServer
+from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.telemetry.tests.stand_ins import DATA, Driver, control_socket, counters, monitor
 from voice_blueprint.contract.metrics import Allowance, DataPlaneEvent, DropReason, Loss, StartPhase
 from voice_blueprint.contract.network import Tier
@@ -339,6 +342,39 @@ async def test_a_driver_that_was_never_opened_is_not_closed() -> None:
     driver = Driver([])
     await GpuSource(driver).close()
     assert driver.shutdowns == 0
+
+
+async def test_a_driver_that_hangs_occupies_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads are shared with the publisher, so a driver that occupied all of them would silence all metrics."""
+    driver, works, entered = Driver([{1: 55.0}], gpm=False), threading.Event(), 0
+
+    def hang() -> None:
+        nonlocal entered
+        entered += 1
+        works.wait(BUSY_TIMEOUT_S)
+
+    monkeypatch.setattr(driver, "nvmlInit", hang)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+    source, errors = GpuSource(driver), []
+    try:
+        for _ in range(4):
+            with pytest.raises((TimeoutError, SourceError)) as raised:
+                async with asyncio.timeout(0.05):
+                    await source.read()
+            errors.append(str(raised.value))
+        await source.close()
+        assert (driver.shutdowns, entered) == (0, 1)
+        assert errors == ["", *["the driver does not respond"] * 3]
+        async with asyncio.timeout(1):
+            assert await asyncio.to_thread(int, "7") == 7
+    finally:
+        works.set()
+    async with asyncio.timeout(BUSY_TIMEOUT_S):
+        while True:
+            with contextlib.suppress(SourceError):
+                assert values(await source.read()) == {("GpuBusy", ""): 55}
+                break
+            await asyncio.sleep(0.01)
 
 
 async def test_several_gpus_are_averaged_and_their_links_added() -> None:

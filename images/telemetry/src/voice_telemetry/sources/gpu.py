@@ -24,14 +24,27 @@ class GpuSource:
     def __init__(self, library: Any = pynvml) -> None:  # noqa: ANN401  a module of C bindings without types
         self._nvml = library
         self._gpus: list[_Device] = []
+        self._reading: asyncio.Future[list[Sample]] | None = None
 
     async def read(self) -> list[Sample]:
-        """Return the mean GPU activity and, on multi-GPU hosts, the NVLink traffic."""
-        return await asyncio.to_thread(self._read)
+        """Return the mean GPU activity and, on multi-GPU hosts, the NVLink traffic.
+
+        Raises:
+            SourceError: The driver reports an error, or the previous reading has not ended.
+        """
+        # A call into a hanging driver cannot be cancelled. Further ones would occupy all threads of the program.
+        if self._is_reading:
+            raise SourceError("the driver does not respond")
+        self._reading = asyncio.ensure_future(asyncio.to_thread(self._read))
+        return await asyncio.shield(self._reading)
+
+    @property
+    def _is_reading(self) -> bool:
+        return self._reading is not None and not self._reading.done()
 
     async def close(self) -> None:
-        """Shut down the library."""
-        if self._gpus:
+        """Shut down the library, unless the driver hangs."""
+        if self._gpus and not self._is_reading:
             self._nvml.nvmlShutdown()
 
     def _read(self) -> list[Sample]:
