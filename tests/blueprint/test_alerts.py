@@ -6,9 +6,11 @@ import pytest
 
 from tests.blueprint.documents import DEPLOYMENTS, load_text
 from tests.nonempty import nonempty
-from voice_blueprint import Deployment
+from voice_blueprint import Deployment, load
+from voice_blueprint.aws.alarms import AlarmState, evaluate_alarm
 from voice_blueprint.contract.metrics import LATENCY_BUCKETS_MS, METRICS, DropReason
 from voice_blueprint.file.model.observability import LatencyBound, Objectives
+from voice_blueprint.observability.alerting import CONDITIONS
 from voice_blueprint.observability.aws.alerts import alerts
 from voice_blueprint.observability.aws.dashboards import dashboards
 from voice_blueprint.observability.aws.series import Series, fleet_series
@@ -66,6 +68,26 @@ def test_a_latency_alert_requires_several_late_requests(sandbox: Deployment) -> 
     assert [alert.aggregate(values) for values in ((None, 8.0), (90.0, 40.0), (90.0, 50.0), (0.0, 5.0))] == [
         None, 0.0, 10.0, 100.0,
     ]  # fmt: skip
+
+
+def test_slow_transcripts_of_a_small_deployment_raise_an_alert() -> None:
+    """CloudWatch evaluates a p95 only of 200 samples or more in a period; `small.yaml` has seven a minute."""
+    small = load(DEPLOYMENTS / "small.yaml")
+    (alert,) = (each for each in alerts(small) if each.id == "first-transcript-slow")
+    every_call_is_late, one_of_seven_is = alert.aggregate([0.0, 7.0]), alert.aggregate([100 * 6 / 7, 7.0])
+    assert evaluate_alarm(alert.rule, [every_call_is_late] * 3, AlarmState.OK) is AlarmState.ALARM
+    # It ends as well, which a rollout waits for.
+    assert evaluate_alarm(alert.rule, [one_of_seven_is] * 5, AlarmState.ALARM) is AlarmState.OK
+    assert evaluate_alarm(alert.rule, [None] * 5, AlarmState.ALARM) is AlarmState.OK
+
+
+@pytest.mark.parametrize("name", ["first-transcript-slow", "turn-slow", "barge-in-slow"])
+def test_a_latency_alert_fires_if_more_than_one_sample_in_twenty_is_late(sandbox: Deployment, name: str) -> None:
+    (alert,) = (each for each in alerts(sandbox) if each.id == name)
+    limit_ms = CONDITIONS[name].threshold
+    assert [series.statistic for series in alert.series] == [f"PR(:{limit_ms:g})", "SampleCount"]
+    shares = {percent: alert.aggregate([100 - percent, 200.0]) for percent in (5.0, 5.5)}
+    assert {percent: alert.rule.breaches(share or 0) for percent, share in shares.items()} == {5: False, 5.5: True}
 
 
 def test_configured_objectives_determine_the_thresholds(sandbox: Deployment) -> None:

@@ -77,7 +77,7 @@ def test_an_alarm_period_below_the_publishing_interval_is_reported(
 
 
 def test_an_alarm_with_another_unit_is_reported(templates: Mutable) -> None:
-    alarm(templates, "sandbox-alert-first-transcript-slow")["Unit"] = "Seconds"
+    alarm(templates, "sandbox-alert-first-transcript-slow")["Metrics"][1]["MetricStat"]["Unit"] = "Seconds"
     (problem,) = metric_problems(templates)
     assert "in Milliseconds, and is read in Seconds" in problem
 

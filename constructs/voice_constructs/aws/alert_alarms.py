@@ -91,15 +91,12 @@ class AlertAlarms(Construct):
 
     def _alarm_properties(self, alert: Alert) -> dict[str, object]:
         (series,) = alert.series
-        percentile = series.statistic.startswith("p")
         return {
             "namespace": series.namespace,
             "metric_name": series.metric.name,
             "dimensions": self._dimensions(series),
             "period": alert.period_s,
-            "extended_statistic" if percentile else "statistic": series.statistic,
-            # A percentile of few samples is not meaningful.
-            "evaluate_low_sample_count_percentile": "ignore" if percentile else None,
+            "statistic": series.statistic,
         }
 
     def _combined_properties(self, alert: Alert, period_s: int) -> dict[str, object]:

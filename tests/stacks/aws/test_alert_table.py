@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.contract.sources import DECLARED_METRICS
+from tests.nonempty import nonempty
 from tests.synthesized import ROOT, Properties, Stacks, edited_sandbox
 from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE
 
@@ -36,6 +37,12 @@ def test_table_of_alerts_matches_the_deployment(every_alert: Stacks) -> None:
     written = {row.partition(" | ")[0]: row for row in table.splitlines()[1:]}
     deployed = {row[0]: f"{' | '.join(row)} |" for row in rows(every_alert)}
     assert written == deployed, "\n".join(["the templates say:", HEADER, *deployed.values()])
+
+
+def test_no_alarm_waits_for_many_samples(every_alert: Stacks) -> None:
+    """With 'ignore', an alarm on a p95 keeps its state in each period of fewer than 200 samples."""
+    for alarm in nonempty(every_alert["observability"].properties("CloudWatch::Alarm")):
+        assert alarm.get("EvaluateLowSampleCountPercentile") != "ignore", alarm["AlarmName"]
 
 
 def rows(stacks: Stacks) -> Iterator[Row]:
@@ -93,7 +100,7 @@ def link(description: str) -> str:
 def alarm_series(alarm: Properties) -> str:
     """Return the series of an alarm, combined by their expression if there are several."""
     if "MetricName" in alarm:
-        return f"{alarm.get('Statistic') or alarm['ExtendedStatistic']} of {metric(alarm)}"
+        return f"{alarm['Statistic']} of {metric(alarm)}"
     folded, *series = alarm["Metrics"]
     ids = ",".join(query["Id"] for query in series)
     kinds = [f"{query['MetricStat']['Stat']} of {metric(query['MetricStat']['Metric'])}" for query in series]
@@ -124,7 +131,8 @@ def name(alarm: Properties) -> str:
 
 
 def condition(alarm: Properties, limits: dict[str, int]) -> str:
-    value = f"{alarm['Threshold']:g}{UNITS[UNIT_BY_METRIC[name(alarm)]]}"
+    unit = " %" if is_share(alarm) else UNITS[UNIT_BY_METRIC[name(alarm)]]
+    value = f"{alarm['Threshold']:g}{unit}"
     for dimension in alarm.get("Dimensions", []):
         if dimension["Name"] == "AutoScalingGroupName":
             assert alarm["Threshold"] == limits[dimension["Value"]] - 1
@@ -134,6 +142,10 @@ def condition(alarm: Properties, limits: dict[str, int]) -> str:
         assert alarm["Threshold"] / 0.9 * 0.7 == pytest.approx(limits[name(alarm)], abs=0.6)
         value = "90 % of a task's room"
     return f"{SYMBOLS[alarm['ComparisonOperator']]} {value}"
+
+
+def is_share(alarm: Properties) -> bool:
+    return "Metrics" in alarm and str(alarm["Metrics"][0]["Expression"]).startswith("IF(")
 
 
 def period(alarm: Properties) -> int:

@@ -26,6 +26,9 @@ from voice_blueprint.observability.aws.series import (
 SATURATED_SHARE = 0.9
 """Average utilization of a task that counts as saturated; scaling aims at 0.7."""
 
+LATE_PERCENT = 5
+"""Percentage of late samples above which an alert on a latency fires."""
+
 
 def vad_alerts(deployment: Deployment) -> Iterator[Alert]:
     """Yield the alerts of the tier that receives packets."""
@@ -179,9 +182,7 @@ def edge_alerts(deployment: Deployment) -> Iterator[Alert]:
         fleet_series(deployment, fleet, f"Sessions{outcome}", "Sum") for outcome in ("Refused", "Created")
     )
     yield replace(shared_alert("sessions-refused", Tier.GATEWAY, (refused, created), 3, 5), aggregation="SHARE")
-    yield shared_alert(
-        "first-transcript-slow", Tier.GATEWAY, (fleet_series(deployment, fleet, "TimeToFinal", "p95"),), 3, 5
-    )
+    yield _latency_alert(deployment, "first-transcript-slow", Tier.GATEWAY, fleet, "TimeToFinal")
     for target, targets, balancer in (
         ("public", Resource.GATEWAY_PUBLIC_TARGETS, Resource.PUBLIC_LOAD_BALANCER),
         ("api", Resource.GATEWAY_API_TARGETS, Resource.API_LOAD_BALANCER),
@@ -219,8 +220,8 @@ def agent_alerts(deployment: Deployment) -> Iterator[Alert]:
     )
     refused = (fleet_series(deployment, fleet, "ConversationsRefused", "Sum"),)
     yield shared_alert("conversations-refused", Tier.AGENT, refused, 2, 3)
-    yield shared_alert("turn-slow", Tier.AGENT, (fleet_series(deployment, fleet, "TurnLatency", "p95"),), 3, 5)
-    yield shared_alert("barge-in-slow", Tier.AGENT, (fleet_series(deployment, fleet, "BargeInLatency", "p95"),), 3, 5)
+    yield _latency_alert(deployment, "turn-slow", Tier.AGENT, fleet, "TurnLatency")
+    yield _latency_alert(deployment, "barge-in-slow", Tier.AGENT, fleet, "BargeInLatency")
     yield Alert(
         "agent-unhealthy",
         Tier.AGENT,
@@ -287,6 +288,19 @@ def _saturation_alert(
         MINUTE_S,
         target=fleet,
     )
+
+
+def _latency_alert(deployment: Deployment, id_: str, tier: Tier, fleet: str, metric: str) -> Alert:
+    """Return an alert that fires if the p95 of a latency exceeds its threshold.
+
+    The alarm reads the share of late samples instead, because CloudWatch requires 200 samples for a p95, more than
+    small deployments have in a minute:
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/percentiles-with-low-samples.html
+    """
+    statistics = (f"PR(:{CONDITIONS[id_].threshold:g})", "SampleCount")
+    series = tuple(fleet_series(deployment, fleet, metric, statistic) for statistic in statistics)
+    alert = shared_alert(id_, tier, series, 3, 5)
+    return replace(alert, rule=rule_above(LATE_PERCENT, 3, 5), aggregation="LATE")
 
 
 def _unhealthy_target_series(targets: Resource, balancer: Resource) -> Series:
