@@ -289,6 +289,21 @@ def test_failure_after_a_reboot_in_service_makes_the_host_unhealthy(machine: Mac
     assert ill.endswith("--instance-id i-0abc --health-status Unhealthy --no-should-respect-grace-period")
 
 
+def test_a_host_reports_itself_unhealthy_until_aws_responds(machine: Machine, ready_port: int) -> None:
+    """AWS is unreachable when the host fails. Otherwise, it would remain in service without serving anyone."""
+    machine.launch(hosts.vad(ready_port))
+    machine.power_cycle()
+    machine.targets("InService")
+    machine.set("srd", "0")
+    calls = ["complete-lifecycle-action"] * 5 + ["set-instance-health"] * 6
+    machine.set("fail-once", "\n".join(calls))
+    assert machine.boot().returncode != 0
+    told = [index for index, line in enumerate(machine.transcript) if "set-instance-health" in line]
+    assert len(told) == 7
+    assert machine.transcript.count("sleep 30") == 6
+    assert machine.transcript[told[-1]] == machine.transcript[-1]
+
+
 def test_unforeseen_failures_are_reported(machine: Machine, ready_port: int) -> None:
     machine.set("fail", "systemctl mask --now ecs")
     assert_abandoned(machine, hosts.vad(ready_port), "runtime: systemctl mask --now ecs")

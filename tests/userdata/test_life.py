@@ -285,6 +285,22 @@ def test_a_host_with_a_dead_engine_drains_and_is_replaced(
         assert any("drained in 10 s" in line for line in machine.transcript[: ill[0]])
 
 
+def test_a_host_with_a_dead_engine_reports_it_until_aws_responds(machine: Machine, ready_port: int) -> None:
+    machine.write("sys/block/nvme1n1/device/model", "Amazon EC2 NVMe Instance Storage\n")
+    boot = hosts.asr_gpu(ready_port)
+    engine, *others = boot.containers
+    others = [replace(other, health=HealthPort(ready_port)) for other in others]
+    machine.set("health", "healthy\nunhealthy")
+    machine.set("fail-once", "\n".join(["set-instance-health"] * 7))
+    machine.targets(*["InService"] * 40, "Terminated")
+    containers = (replace(engine, health=HealthCommand("check")), *others)
+    machine.launch(replace(boot, containers=containers, hooks=replace(boot.hooks, ready_budget_s=20)))
+    told = [index for index, line in enumerate(machine.transcript) if "set-instance-health" in line]
+    assert len(told) == 8
+    assert machine.transcript[told[-2] : told[-1]].count("sleep 5") == 6
+    assert machine.answers[-1] == ("terminating", "CONTINUE")
+
+
 def test_a_dead_data_plane_on_vfio_leaves_its_target_group_and_is_replaced(machine: Machine, ready_port: int) -> None:
     """Its group does not use the load balancer's health checks, which cannot reach an interface used by DPDK."""
     machine.add_secondary_interface()

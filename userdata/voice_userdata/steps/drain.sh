@@ -51,11 +51,11 @@ give_up_if_dead() {
   ((unready && unready >= budget)) || return 0
   log "not ready for $unready s:$dead"
   drain "$DRAIN_BUDGET_S"
-  retry 5 unhealthy || true
+  retry 5 unhealthy || unreported=yes
 }
 
 watch() {
-  local unready=0 polls=0
+  local unready=0 polls=0 unreported=
   while :; do
     # A rotated password, or a restored store, is noticed within five minutes.
     ((++polls % 60)) || reread_state
@@ -77,6 +77,8 @@ watch() {
     # Two minutes from the notice to the end, minus a poll and a margin.
     ! metadata spot/instance-action >/dev/null || drain $((DRAIN_BUDGET_S < 100 ? DRAIN_BUDGET_S : 100))
     give_up_if_dead
+    # Every 30 s, as AWS may be unreachable for longer than the first attempts take.
+    [[ -z $unreported ]] || ((polls % 6)) || ! unhealthy || unreported=
     sleep 5
   done
 }

@@ -27,7 +27,8 @@ tell() {
     --log-events "timestamp=$(date +%s000),message=FAILED ${1//[^[:alnum:] .:@\/_-]/ }"
 }
 
-# If no hook waits for an answer, report the host as unhealthy to Auto Scaling.
+# If no hook waits for an answer, report the host as unhealthy to Auto Scaling. AWS may be unreachable at first, so this
+# repeats until it succeeds.
 on_exit() {
   local status=$? reason
   ((status)) || return 0
@@ -38,7 +39,7 @@ on_exit() {
   log "FAILED: $reason"
   INSTANCE_ID=${INSTANCE_ID:-$(metadata instance-id)}
   retry 3 tell "$reason"
-  answer "$LAUNCH_HOOK" ABANDON || unhealthy
+  answer "$LAUNCH_HOOK" ABANDON || until unhealthy; do sleep 30; done
 }
 
 boot() {
