@@ -34,7 +34,7 @@ def pods_on_node(service: AzureService, pool: GpuPool) -> int:
 
 
 def evictable_pods(service: AzureService, pool: GpuPool) -> int:
-    """Return how many of a service's pods may be evicted before the replacement of one is ready.
+    """Return the number of a service's pods that may be evicted before the replacement of one is ready.
 
     Without a surge node, the replacements of a node's pods may have no room until the node is upgraded. A budget of one
     pod would then refuse all further evictions, and the upgrade would fail.

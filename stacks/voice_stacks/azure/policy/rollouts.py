@@ -175,7 +175,7 @@ def check_scaling_can_grow(stack: Stack) -> Iterator[Violation]:
 
 
 def _pods_evicted_together(stack: Stack, pod: Pod) -> int:
-    """Return how many pods of a workload a node without a surge node may have to evict at once; 0 for other nodes."""
+    """Return the maximum number of pods of a workload that a node without a surge node evicts at once, otherwise 0."""
     pool = next((pool for pool in stack.azure.pools if pool.name == pod.pool), None) if stack.azure else None
     if pool is None or pool.surge_nodes or not pod.gpus:
         return 0
