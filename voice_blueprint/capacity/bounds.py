@@ -188,7 +188,7 @@ def vad_pod_bounds(vad: VadPods) -> Bounds:
 
 
 def asr_host_bounds(fleet: AsrFleet) -> Bounds:
-    """Return the bounds of a host of an ASR fleet. Without a supported engine, the bound is 0 calls."""
+    """Return the limits on concurrent calls of a host of an ASR fleet. Without a supported engine, the limit is 0."""
     kind = catalog.instance_types()[fleet.instance_type]
     measured = (_measured_bound(fleet.measured),) if fleet.measured else ()
     if fleet.vllm:

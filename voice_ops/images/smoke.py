@@ -18,7 +18,7 @@ class SmokeTest:
     ports: dict[str, int] = field(default_factory=dict)
 
     def files(self) -> dict[str, str]:
-        """Return the content of each file that a program of the launchers reads, by absolute path."""
+        """Return the contents of the files that the launchers' programs read, by absolute path."""
         return {path: text for launcher in self.launchers for path, text in launcher.files().items()}
 
     def document(self) -> dict[str, object]:

@@ -65,7 +65,7 @@ class TotalResults:
 
 
 def count_lost_cells(deployment: Deployment, name: str) -> int:
-    """Return the number of cells that a loss affects.
+    """Return the number of cells that are affected if the named component is lost.
 
     Raises:
         ValueError: The file has no cells, or the loss would affect all of them.

@@ -30,7 +30,7 @@ class FleetVerifier:
         self._elasticache = session.client("elasticache", endpoint_url=endpoint)
 
     def claims(self) -> Iterator[Claim]:
-        """Yield all checks of the state store and the fleets."""
+        """Yield all claims about the state store and the fleets."""
         yield from self._state_store_claims()
         yield from self._vad_claims()
         yield from self._asr_claims()

@@ -20,7 +20,7 @@ class ModelAgreement(Model):
 
 
 class Profile(StrEnum):
-    """Source of an engine's tuning."""
+    """The source of an engine's tuning parameters."""
 
     BASELINE = "baseline"
     """The engine's defaults."""

@@ -27,7 +27,7 @@ class DrainedLauncher(Launcher):
         return self.process.command()
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of the process."""
+        """Return the environment variables of the process."""
         return self.process.environment()
 
     def files(self) -> dict[str, str]:
