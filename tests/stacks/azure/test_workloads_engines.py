@@ -154,7 +154,11 @@ def test_at_most_one_pod_is_disrupted_at_a_time(graph: Graph) -> None:
     """Only a pool without surge nodes has no room for a replacement, so all pods of a node are evicted together."""
     budgets = {each["metadata"]["name"]: each["spec"] for each in manifests(graph, "PodDisruptionBudget")}
     for each in [*engine_pods(graph), pod(graph, "router")]:
-        assert budgets[each.name]["maxUnavailable"] == (8 if each.name == "speech" else 1)
+        limit = budgets[each.name]["maxUnavailable"]
+        assert limit == (8 if each.name == "speech" else 1)
+        annotations = each.owner["spec"]["template"]["metadata"].get("annotations", {})
+        keeps_node = annotations.get("cluster-autoscaler.kubernetes.io/safe-to-evict") == "false"
+        assert keeps_node == (limit > 1), "the autoscaler must not stop all replicas of a node"
         assert budgets[each.name]["selector"]["matchLabels"].items() <= each.labels.items()
         update = each.owner["spec"]["strategy"]["rollingUpdate"]
         assert update["maxSurge"] + update["maxUnavailable"] == 1

@@ -163,12 +163,22 @@ class EngineReplicas(pulumi.ComponentResource):
                     ),
                 ),
                 template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=self._labels), spec=self._pod_spec(account)
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=self._labels, annotations=self._annotations()),
+                    spec=self._pod_spec(account),
                 ),
             ),
             # After the first deployment, KEDA sets the number of replicas.
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(needs), ignore_changes=["spec.replicas"]),
         )
+
+    def _annotations(self) -> dict[str, str] | None:
+        # A budget of several pods lets the autoscaler stop all replicas that share a node, if it removes that node.
+        # Upgrades ignore the annotation.
+        return {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"} if self._evictable_pods > 1 else None
+
+    @property
+    def _evictable_pods(self) -> int:
+        return evictable_pods(self._props.service, self._context.pool(self._props.pool))
 
     def _selector(self) -> dict[str, str]:
         return {SERVICE_LABEL: self._props.service.name, POOL_LABEL: self._props.pool}
@@ -224,7 +234,7 @@ class EngineReplicas(pulumi.ComponentResource):
             props.name,
             metadata=metadata(props.name, self._context.namespace),
             spec=k8s.policy.v1.PodDisruptionBudgetSpecArgs(
-                max_unavailable=evictable_pods(props.service, self._context.pool(props.pool)),
+                max_unavailable=self._evictable_pods,
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=self._selector()),
                 # A pod that is not ready serves no callers, and must not prevent a node from being drained.
                 unhealthy_pod_eviction_policy="AlwaysAllow",
