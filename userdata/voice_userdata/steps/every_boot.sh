@@ -39,7 +39,9 @@ on_exit() {
   log "FAILED: $reason"
   INSTANCE_ID=${INSTANCE_ID:-$(metadata instance-id)}
   retry 3 tell "$reason"
-  answer "$LAUNCH_HOOK" ABANDON || until unhealthy; do sleep 30; done
+  answer "$LAUNCH_HOOK" ABANDON && return 0
+  # The metadata service may be unreachable as well.
+  until INSTANCE_ID=${INSTANCE_ID:-$(metadata instance-id)} && unhealthy; do sleep 30; done
 }
 
 boot() {
