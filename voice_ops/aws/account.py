@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -163,14 +164,24 @@ class Account:
                 return path.split("/")[0], arn
         return None
 
-    def unfinished_services(self) -> Iterator[str]:
-        """Yield a description of each service in which tasks of an earlier deployment may still run."""
+    def unfinished_services(self, since: datetime) -> Iterator[str]:
+        """Yield a description of each service in which tasks may still run that started before a time.
+
+        When ECS rolls a deployment back, the previous one becomes the primary again, with its own creation time.
+        """
         client = self.session.client("ecs")
         for cluster, arn in filter(None, map(self.find_service, SERVICE_TIERS)):
             for service in client.describe_services(cluster=cluster, services=[arn])["services"]:
-                states = [f"{each['status']} {each.get('rolloutState', '')}" for each in service["deployments"]]
-                if states != ["PRIMARY COMPLETED"]:
-                    yield f"{service['serviceName']} has the deployments {', '.join(states)}"
+                name, deployments = service["serviceName"], service["deployments"]
+                states = [f"{each['status']} {each.get('rolloutState', '')}" for each in deployments]
+                if any(each["status"] == "PRIMARY" and each["createdAt"] < since for each in deployments):
+                    yield (
+                        f"{name} was deployed before the newest password: replace its tasks with `aws ecs "
+                        f"update-service --region {self.region} --cluster {cluster} --service {name} "
+                        "--force-new-deployment`"
+                    )
+                elif states != ["PRIMARY COMPLETED"]:
+                    yield f"{name} has the deployments {', '.join(states)}"
 
     def renew_services(self) -> None:
         """Replace the tasks of gateway and agents, so that they read the current host and password of the store."""

@@ -1,6 +1,7 @@
 """`voice rotate`: rotate the passwords of the state store's users."""
 
-from voice_ops.aws.account import Account, sign_in
+from voice_blueprint.aws import names
+from voice_ops.aws.account import SERVICE_TIERS, Account, sign_in
 from voice_ops.aws.refusals import ERRORS, command_error
 from voice_ops.exits import FAILED, REFUSED
 from voice_ops.findings import load_region
@@ -22,9 +23,8 @@ def rotate(file: DeploymentFile, region: Region = None, as_json: Json = False) -
     if deployment.aws_section is None:
         raise stop(f"{file}: has no section `aws`, and so no state store", REFUSED)
     try:
-        account = Account(
-            deployment, {f"{deployment.name}-{tier}": {} for tier in ("state", "edge")}, sign_in(deployment)
-        )
+        stacks = [names.stack_name(deployment, tier) for tier in ("state", *SERVICE_TIERS)]
+        account = Account(deployment, {stack: {} for stack in stacks}, sign_in(deployment))
         results = list(store_users(account))
         started_users = [user for user in results if user.is_started]
         if len(started_users) == len(results):
@@ -60,7 +60,7 @@ def _refuse_early_removal(account: Account, users: list[User]) -> None:
         raise stop(
             f"programs are still reading the new passwords: run this command again after {ready_at:%H:%M} UTC", FAILED
         )
-    if services := "; ".join(account.unfinished_services()):
+    if services := "; ".join(account.unfinished_services(max(user.changed_at for user in users))):
         raise stop(
             f"tasks may still use the old passwords, which remain valid: {services}: run this command again when each "
             "service has one deployment, COMPLETED; tasks with calls are replaced after about an hour",

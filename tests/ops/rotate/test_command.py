@@ -13,10 +13,15 @@ from voice_ops.cli import app
 from voice_ops.rotate import command
 from voice_ops.rotate.passwords import User
 
-DONE = {"status": "PRIMARY", "rolloutState": "COMPLETED"}
-RUNNING = {"status": "PRIMARY", "rolloutState": "IN_PROGRESS"}
-FAILED = {"status": "PRIMARY", "rolloutState": "FAILED"}
-OLD_TASKS = {"status": "ACTIVE", "rolloutState": "COMPLETED"}
+CHANGED_AT = datetime.now(UTC) - timedelta(hours=1)
+BEFORE, AFTER = CHANGED_AT - timedelta(minutes=1), CHANGED_AT + timedelta(seconds=1)
+DONE = {"status": "PRIMARY", "rolloutState": "COMPLETED", "createdAt": AFTER}
+RUNNING = {"status": "PRIMARY", "rolloutState": "IN_PROGRESS", "createdAt": AFTER}
+FAILED = {"status": "PRIMARY", "rolloutState": "FAILED", "createdAt": AFTER}
+OLD_TASKS = {"status": "ACTIVE", "rolloutState": "COMPLETED", "createdAt": BEFORE}
+NEVER_RENEWED = {"status": "PRIMARY", "rolloutState": "COMPLETED", "createdAt": BEFORE}
+ROLLING_BACK = {"status": "PRIMARY", "rolloutState": "IN_PROGRESS", "createdAt": BEFORE}
+Deployments = list[dict[str, Any]]
 
 
 class DeployedServices(Account):
@@ -26,9 +31,7 @@ class DeployedServices(Account):
         return ("cluster", f"arn:aws:ecs:us-east-1:1:service/cluster/{tier}")
 
 
-def run_again(
-    monkeypatch: pytest.MonkeyPatch, deployments: dict[str, list[dict[str, str]]]
-) -> tuple[Result, list[str]]:
+def run_again(monkeypatch: pytest.MonkeyPatch, deployments: dict[str, Deployments]) -> tuple[Result, list[str]]:
     """Run the command after the passwords have settled. Return its result, and the users whose password it removed."""
     removed: list[str] = []
 
@@ -39,7 +42,10 @@ def run_again(
             ]
         }
 
-    users = [User(id_, "secret", 2, datetime.now(UTC) - timedelta(hours=1)) for id_ in ("gateway", "agent")]
+    users = [
+        User("gateway", "secret", 2, CHANGED_AT),
+        User("agent", "secret", 2, CHANGED_AT - timedelta(hours=1)),
+    ]
     ecs = SimpleNamespace(describe_services=describe_services)
     monkeypatch.setattr(command, "Account", DeployedServices)
     monkeypatch.setattr(command, "sign_in", lambda _: SimpleNamespace(client=lambda _: ecs))
@@ -50,7 +56,7 @@ def run_again(
 
 @pytest.mark.parametrize("deployments", [[RUNNING, OLD_TASKS], [DONE, OLD_TASKS], [RUNNING], [FAILED]])
 def test_old_passwords_remain_while_a_service_replaces_its_tasks(
-    monkeypatch: pytest.MonkeyPatch, deployments: list[dict[str, str]]
+    monkeypatch: pytest.MonkeyPatch, deployments: Deployments
 ) -> None:
     """A task with calls keeps its protection for up to an hour, and needs its password when it reconnects."""
     result, removed = run_again(monkeypatch, {"edge": deployments})
@@ -59,6 +65,36 @@ def test_old_passwords_remain_while_a_service_replaces_its_tasks(
     states = ", ".join(f"{each['status']} {each['rolloutState']}" for each in deployments)
     assert f"edge has the deployments {states}" in said
     assert "run this command again when each service has one deployment, COMPLETED" in said
+
+
+@pytest.mark.parametrize("deployments", [[NEVER_RENEWED], [ROLLING_BACK, {**OLD_TASKS, "createdAt": AFTER}]])
+def test_old_passwords_remain_if_a_service_was_not_deployed_after_the_newest_password(
+    monkeypatch: pytest.MonkeyPatch, deployments: Deployments
+) -> None:
+    """The first run was interrupted, or ECS rolled its deployment back: waiting does not replace such tasks."""
+    result, removed = run_again(monkeypatch, {"edge": deployments})
+    assert (result.exit_code, removed) == (1, [])
+    assert (
+        "edge was deployed before the newest password: replace its tasks with `aws ecs update-service "
+        "--region us-east-1 --cluster cluster --service edge --force-new-deployment`"
+    ) in " ".join(result.output.split())
+
+
+def test_stacks_with_users_or_services_are_found_without_the_tag_of_the_deployment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    accounts: list[Account] = []
+
+    def read_users(account: Account) -> list[User]:
+        accounts.append(account)
+        raise KeyError("small-state")
+
+    stacks = [{"StackName": f"small-{tier}", "StackStatus": "CREATE_COMPLETE"} for tier in ("state", "edge", "agents")]
+    monkeypatch.setattr(Account, "list_all", lambda *_, **__: stacks)
+    monkeypatch.setattr(command, "sign_in", lambda _: None)
+    monkeypatch.setattr(command, "store_users", read_users)
+    CliRunner().invoke(app, ["rotate", str(DEPLOYMENTS / "small.yaml")])
+    assert [list(account.stacks()) for account in accounts] == [["small-state", "small-edge", "small-agents"]]
 
 
 def test_old_passwords_are_removed_after_all_tasks_were_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
