@@ -22,6 +22,9 @@ RECONNECT_PAUSE_S = 1.0
 MAX_CELLS_TRIED = 10
 """Maximum number of cells to which a request is redirected."""
 REJECTED_ACCESS = {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}
+BLOCKED_BY_WAF = "WAF_FILTERED"
+"""Detail of API Gateway's responses to requests that the web firewall blocks, such as those above the rate limit of an
+address. Their status is 403 as well."""
 
 
 class CallError(Exception):
@@ -124,7 +127,7 @@ class Session:
                 break
             # A redirect by the HTTP client would keep the signature for the first cell.
             url = urljoin(url, answer.headers["Location"])
-        if answer.status_code in REJECTED_ACCESS:
+        if answer.status_code in REJECTED_ACCESS and _parse_error(answer).get("detail") != BLOCKED_BY_WAF:
             raise AccessRejectedError(_describe_error(answer, url))
         _raise_for_status(answer, url)
         try:
@@ -203,10 +206,16 @@ def _raise_for_status(answer: httpx2.Response, url: str) -> None:
         raise CallError(_describe_error(answer, url))
 
 
-def _describe_error(answer: httpx2.Response, url: str) -> str:
+def _parse_error(answer: httpx2.Response) -> dict[str, Any]:
+    """Return the JSON object in an error response, or an empty one if the body is anything else."""
     try:
-        body: Any = answer.json()
-        message = ": ".join(str(body[name]) for name in ("error", "detail") if body.get(name))
-    except (ValueError, AttributeError, TypeError):
-        message = answer.reason_phrase
+        body = answer.json()
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _describe_error(answer: httpx2.Response, url: str) -> str:
+    body = _parse_error(answer)
+    message = ": ".join(str(body[name]) for name in ("error", "detail") if body.get(name)) or answer.reason_phrase
     return f"{url} returned {answer.status_code}: {message}"

@@ -97,9 +97,22 @@ def test_a_token_that_expires_ends_the_probe_and_not_the_rollout(
     assert "no more test calls are made, and only alarms roll the rollout back" in said
 
 
-@pytest.mark.parametrize(("code", "kind"), [(401, AccessRejectedError), (403, AccessRejectedError), (503, CallError)])
-async def test_rejected_credentials_are_distinguished_from_other_failures(code: int, kind: type[CallError]) -> None:
-    transport = httpx2.MockTransport(lambda _: httpx2.Response(code))
+@pytest.mark.parametrize(
+    ("code", "body", "kind"),
+    [
+        (401, '{"error": "Unauthorized", "detail": "UNAUTHORIZED"}', AccessRejectedError),
+        (403, '{"error": "User is not authorized", "detail": "ACCESS_DENIED"}', AccessRejectedError),
+        (403, "<html>Forbidden</html>", AccessRejectedError),
+        (403, '["WAF_FILTERED"]', AccessRejectedError),
+        (403, '{"error": "Forbidden", "detail": "WAF_FILTERED"}', CallError),
+        (503, "", CallError),
+    ],
+)
+async def test_rejected_credentials_are_distinguished_from_other_failures(
+    code: int, body: str, kind: type[CallError]
+) -> None:
+    """The web firewall blocks an address with too many requests regardless of its credentials."""
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(code, text=body))
     async with httpx2.AsyncClient(transport=transport) as client:
         with pytest.raises(CallError) as raised:
             await Session.open(client, "https://api.voice.example.com", "websocket")
