@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from voice_ops.aws.refusals import ERRORS, command_error
 from voice_ops.exits import FAILED, INTERRUPTED, REFUSED
 from voice_ops.output import empty_table, err, out, print_json, stop
 from voice_ops.progress import heartbeat
-from voice_ops.rollout.follow import FailedProbe, follow_deploy, newest_refresh_ids
+from voice_ops.rollout.follow import Deploy, FailedProbe, follow_deploy, newest_refresh_ids
 from voice_ops.rollout.plan import Roll, missing_artifacts, plan_rolls, quota_shortages
 from voice_ops.synthesis import synthesize, templates
 from voice_ops.teardown.removal import OperatorAws
@@ -148,8 +147,7 @@ def deploy_and_monitor(account: Account, rolls: list[Roll], probe: Callable[[], 
     Raises:
         CdkError: A deploy failed. If an alarm rolled the deploy back, the message contains the alarm.
     """
-    earlier_ids, deployment_future = newest_refresh_ids(account, rolls), Future[None]()
-    stopped, deployed = threading.Event(), list[str]()
+    earlier_ids, deploy, deployed = newest_refresh_ids(account, rolls), Deploy(), list[str]()
     with TemporaryDirectory(prefix="voice-rollout-") as home:
         cdk = Cdk(OperatorAws(account.caller["Account"], account.region), account.deployment, Path(home))
         cdk.use_assembly(Path(synthesize(account.deployment, Path(home) / "cdk.out").directory))
@@ -157,27 +155,28 @@ def deploy_and_monitor(account: Account, rolls: list[Roll], probe: Callable[[], 
         def run() -> None:
             try:
                 for stack in dict.fromkeys(roll.stack for roll in rolls):
-                    if stopped.is_set():
+                    if deploy.stopped.is_set():
                         break
+                    deploy.stack = stack
                     cdk.deploy_only(stack)
+                    deploy.stack = ""
                     deployed.append(stack)
-                deployment_future.set_result(None)
+                deploy.future.set_result(None)
             except BaseException as error:  # noqa: BLE001  passed to the thread that waits
-                deployment_future.set_exception(error)
+                deploy.future.set_exception(error)
 
         threading.Thread(target=run, daemon=True).start()
         with heartbeat(err, "deploy"):
             failed_probe = follow_deploy(
                 account,
                 rolls,
-                deployment_future,
-                stopped=stopped,
+                deploy,
                 earlier_ids=earlier_ids,
                 report=lambda line: err.print(line, soft_wrap=True),
                 probe=probe,
             )
         try:
-            deployment_future.result()
+            deploy.future.result()
         except CdkError:
             # A deploy that was cancelled fails as well; in other cases, the error contains the alarm.
             if not (failed_probe and failed_probe.cancelled):

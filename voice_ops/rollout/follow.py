@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -26,6 +26,21 @@ class RefreshProgress:
 
     def __str__(self) -> str:
         return f"{self.group}: {self.status}, {self.percent} %{f', {self.reason}' if self.reason else ''}"
+
+
+@dataclass
+class Deploy:
+    """A deploy of several stacks that runs in another thread.
+
+    Attributes:
+        future: Future that ends with the deploy.
+        stopped: Event that is set if the probe fails. The deploy starts no further stack after that.
+        stack: Stack that is being deployed, or empty.
+    """
+
+    future: "Future[None]" = field(default_factory=Future)
+    stopped: threading.Event = field(default_factory=threading.Event)
+    stack: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,9 +74,8 @@ def newest_refresh_ids(account: Account, rolls: list[Roll]) -> dict[str, str]:
 def follow_deploy(
     account: Account,
     rolls: list[Roll],
-    deploy_future: "Future[None]",
+    deploy: Deploy,
     *,
-    stopped: threading.Event,
     earlier_ids: dict[str, str],
     report: Callable[[str], None],
     probe: Callable[[], str],
@@ -69,7 +83,6 @@ def follow_deploy(
     """Report each change until the deploy has ended, and run the probe whenever a group makes progress.
 
     Args:
-        stopped: Event that is set if the probe fails. The deploy starts no further stack after that.
         earlier_ids: Id of each group's newest refresh before the deploy.
         probe: Function that returns a problem, or an empty text.
 
@@ -77,7 +90,7 @@ def follow_deploy(
         The failed probe, or ``None`` if no probe failed.
     """
     reported: dict[str, RefreshProgress] = {}
-    while not deploy_future.done():
+    while not deploy.future.done():
         for step in new_refreshes(account, rolls, earlier_ids):
             before = reported.get(step.group)
             if step == before:
@@ -86,34 +99,35 @@ def follow_deploy(
             report(str(step))
             if step.percent and (before is None or step.percent > before.percent) and (problem := probe()):
                 report(f"the probe failed: {problem}; the update in progress is cancelled, and no other is started")
-                stopped.set()
-                return FailedProbe(problem, tuple(_cancel_updates(account, rolls, deploy_future)))
-        wait([deploy_future], POLL_S)
+                deploy.stopped.set()
+                return FailedProbe(problem, tuple(_cancel_updates(account, deploy)))
+        wait([deploy.future], POLL_S)
     return None
 
 
-def _cancel_updates(account: Account, rolls: list[Roll], deploy_future: "Future[None]") -> list[str]:
+def _cancel_updates(account: Account, deploy: Deploy) -> list[str]:
     """Cancel updates until the deploy has ended, so that CloudFormation restores the previous launch templates.
 
-    The update of a stack begins about a minute after its deploy, when the CDK has published the assets.
+    The update of a stack begins about a minute after its deploy, when the CDK has published the assets. Updates of
+    stacks that are not being deployed continue, since another program started them.
 
     Returns:
         The stacks whose update was cancelled.
     """
     client = account.session.client("cloudformation")
     cancelled: list[str] = []
-    while not deploy_future.done():
+    while not deploy.future.done():
         states = account.stacks()
-        for stack in dict.fromkeys(roll.stack for roll in rolls):
-            if states.get(stack) == "UPDATE_IN_PROGRESS" and stack not in cancelled:
-                try:
-                    client.cancel_update_stack(StackName=stack)
-                    cancelled.append(stack)
-                except ClientError as error:
-                    # The update may have ended since its state was read.
-                    if error_code(error) != "ValidationError":
-                        raise
-        wait([deploy_future], POLL_S)
+        stack = deploy.stack
+        if states.get(stack) == "UPDATE_IN_PROGRESS" and stack not in cancelled:
+            try:
+                client.cancel_update_stack(StackName=stack)
+                cancelled.append(stack)
+            except ClientError as error:
+                # The update may have ended since its state was read.
+                if error_code(error) != "ValidationError":
+                    raise
+        wait([deploy.future], POLL_S)
     return cancelled
 
 

@@ -24,12 +24,14 @@ class CloudFormation:
     Attributes:
         pauses: Stacks whose deploy makes progress and then waits, before, during or after the update.
         ends_early: Whether an update ends between the description of a stack and the cancel.
+        foreign: Stack that someone else updates when a deploy makes progress, or empty.
     """
 
     def __init__(self) -> None:
         self.states = {"a": "UPDATE_COMPLETE", "b": "UPDATE_COMPLETE"}
         self.pauses: dict[str, str] = {}
         self.ends_early = False
+        self.foreign = ""
         self.begun: list[str] = []
         self.cancelled: list[str] = []
         self.has_read_states, self.progress = threading.Event(), threading.Event()
@@ -45,6 +47,8 @@ class CloudFormation:
             self.progress.set()
             assert self.has_read_states.wait(PATIENCE_S)
         elif stack in self.pauses:
+            if self.foreign:
+                self.states[self.foreign] = "UPDATE_IN_PROGRESS"
             self.progress.set()
             for _ in range(int(PATIENCE_S / 0.01)):
                 if self.states[stack] != "UPDATE_IN_PROGRESS":
@@ -133,3 +137,13 @@ def test_an_update_that_has_just_ended_is_not_an_error(deploy: Deploy) -> None:
     told = deploy(aws)
     assert aws.begun == ["a"]
     assert "these stacks keep the new release: a;" in told
+
+
+@pytest.mark.parametrize("ours", ["a", "b"])
+def test_an_update_that_the_command_did_not_start_continues(deploy: Deploy, ours: str) -> None:
+    """A colleague or a pipeline may update a stack whose turn has not come, or is over."""
+    aws = CloudFormation()
+    aws.pauses, aws.foreign = {ours: "during"}, {"a": "b", "b": "a"}[ours]
+    assert PROBLEM in deploy(aws)
+    assert aws.cancelled == [ours]
+    assert aws.states[aws.foreign] == "UPDATE_IN_PROGRESS"
