@@ -1,12 +1,20 @@
 """The hosts that a gateway has seen: capacity, languages, and the VAD host of a session."""
 
+import asyncio
+import contextlib
 from dataclasses import replace
+from unittest.mock import AsyncMock, patch
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import AuthenticationError, RedisError
+from redis.exceptions import ConnectionError as StoreConnectionError
 
+from images.conftest import StoreServer
+from images.gateway.tests.running import holds
 from voice_blueprint.contract.network import Tier
-from voice_gateway.fleet import Fleet
+from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
+from voice_gateway.fleet import STORE_LOST_AFTER_S, Fleet
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 
 ASR = Host("asr", HostKind.GPU, "10.0.0.1", 3, draining=False, slots=8, languages=("de", "en"))
@@ -37,7 +45,42 @@ async def test_a_gateway_has_hosts_only_after_it_has_seen_them(store: Redis) -> 
     unseen = Fleet(store)
     assert (unseen.is_store_available, unseen.free_slots, unseen.slots, unseen.languages) == (False, 0, 0, None)
     assert unseen.select_vad_host() is None
-    assert (await fleet(store)).is_store_available
+    assert unseen.store_failure == "the state store has never responded"
+    seen = await fleet(store)
+    assert (seen.is_store_available, seen.store_failure) == (True, None)
+
+
+async def test_a_gateway_is_replaced_after_an_outage_of_its_store_that_is_no_failover(
+    store: Redis, store_server: StoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert STORE_LOST_AFTER_S == 600
+    limit_s = HOST_DEAD_AFTER_S + 2
+    monkeypatch.setattr("voice_gateway.fleet.STORE_LOST_AFTER_S", limit_s)
+    found = await fleet(store)
+    watching = asyncio.create_task(found.watch())
+    store_server.stop()
+    try:
+        await holds("it accepts no callers", lambda: not found.is_store_available)
+        assert found.store_failure is None
+        await holds(
+            "it is to be replaced", lambda: found.store_failure == f"the state store has not responded for {limit_s} s"
+        )
+    finally:
+        store_server.start()
+    await holds("the store has returned", lambda: found.store_failure is None)
+    watching.cancel()
+
+
+async def test_rejected_credentials_are_remembered_until_the_store_accepts_them(store: Redis) -> None:
+    found = await fleet(store)
+    answers: list[RedisError | None] = [AuthenticationError(), StoreConnectionError(), None]
+    failures = []
+    for answer in answers:
+        with patch.object(store, "smembers", AsyncMock(side_effect=answer, return_value=set())):
+            with contextlib.suppress(RedisError):
+                await found.refresh()
+            failures.append(found.store_failure)
+    assert failures == ["the state store rejects the credentials"] * 2 + [None]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 import pytest
 from packaging.requirements import Requirement
+from redis.asyncio import Redis
 
 from images.conftest import BUSY_TIMEOUT_S, StoreServer
 from images.gateway.tests.conftest import Start
@@ -86,6 +87,28 @@ async def test_gateway_that_has_never_reached_its_store_is_unhealthy(start: Star
     ports = (gateway.http_port, gateway.media_port)
     assert [gateway.health(port, path) for port in ports for path in (HEALTH_PATH, LIVENESS_PATH)] == [503] * 4
     assert run(gateway.environment, "voice_runtime.healthcheck").returncode == 1
+
+
+async def test_gateway_whose_password_has_become_invalid_is_unhealthy(start: Start, store: Redis) -> None:
+    """Other gateways still reach the store, so a new task, which reads the current password, solves it."""
+    await _set_password(store, "old")
+    gateway = await start(VALKEY_USER="gateway", VALKEY_PASSWORD="old").ready()
+    ports = (gateway.http_port, gateway.media_port)
+    try:
+        await _set_password(store, "new")
+        await store.execute_command("CLIENT", "KILL", "USER", "gateway")  # type: ignore[no-untyped-call]
+        await holds("it is unhealthy", lambda: [gateway.health(port, LIVENESS_PATH) for port in ports] == [503, 503])
+        assert run(gateway.environment, "voice_runtime.healthcheck").returncode == 1
+        await _set_password(store, "old")
+        await holds("it is healthy again", lambda: gateway.health(path=LIVENESS_PATH) == 200)
+    finally:
+        gateway.kill()
+        await store.execute_command("ACL", "DELUSER", "gateway")  # type: ignore[no-untyped-call]
+
+
+async def _set_password(store: Redis, password: str) -> None:
+    rules = ("reset", "on", f">{password}", "~*", "&*", "+@all")
+    await store.execute_command("ACL", "SETUSER", "gateway", *rules)  # type: ignore[no-untyped-call]
 
 
 def test_metrics_match_the_contract() -> None:

@@ -76,15 +76,14 @@ async def health(request: Request) -> Response:
 
 
 async def liveness(request: Request) -> Response:
-    """Respond with 200 while the event loop runs, once the state store has responded.
+    """Respond with 200 while the event loop runs and a replacement of this process would not help.
 
-    All gateways share one store, so a restart would not solve its later failures. However, a deployment whose new tasks
-    never reach their store must fail before it replaces others.
+    All gateways share one store, so a failover is no reason for a replacement. However, a deployment whose new tasks
+    never reach their store must fail before it replaces others, and a task that alone has lost the store is replaced.
     """
     gateway: Gateway = request.app.state.gateway
-    if gateway.fleet.has_reached_store:
-        return PlainTextResponse("ok\n")
-    return PlainTextResponse("the state store has never answered\n", 503)
+    failure = gateway.fleet.store_failure
+    return PlainTextResponse(f"{failure}\n", 503) if failure else PlainTextResponse("ok\n")
 
 
 async def describe_api(_: Request) -> Response:

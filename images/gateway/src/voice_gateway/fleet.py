@@ -5,7 +5,7 @@ import math
 import random
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import AuthenticationError, RedisError
 
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
@@ -13,6 +13,10 @@ from voice_runtime.hosts import Host, HostRegistry
 
 REFRESH_INTERVAL_S = 0.5
 AGE_INTERVAL_S = 0.25
+STORE_LOST_AFTER_S = 600.0
+"""Time without the state store after which a gateway must be replaced. A failover takes up to half a minute, and does
+not replace gateways, since all of them share the store. After ten minutes the cause can be the gateway itself, such as
+a network partition of its task."""
 
 
 class Fleet:
@@ -23,6 +27,7 @@ class Fleet:
         self._registries = self._create_registries()
         self._hosts: dict[Tier, list[Host]] = {Tier.ASR: [], Tier.VAD: []}
         self._age_s = math.inf
+        self._is_rejected = False
 
     async def watch(self) -> None:
         """Refresh the hosts until cancelled. The last result remains valid while the state store is unavailable."""
@@ -49,9 +54,14 @@ class Fleet:
 
     async def refresh(self) -> None:
         """Read the registries once."""
-        for tier, registry in self._registries.items():
-            self._hosts[tier] = await registry.live_hosts()
+        try:
+            for tier, registry in self._registries.items():
+                self._hosts[tier] = await registry.live_hosts()
+        except AuthenticationError:
+            self._is_rejected = True
+            raise
         self._age_s = 0.0
+        self._is_rejected = False
 
     def _create_registries(self) -> dict[Tier, HostRegistry]:
         return {tier: HostRegistry(self._store, tier) for tier in (Tier.ASR, Tier.VAD)}
@@ -62,9 +72,18 @@ class Fleet:
         return self._age_s < HOST_DEAD_AFTER_S
 
     @property
-    def has_reached_store(self) -> bool:
-        """Whether the state store has ever responded."""
-        return math.isfinite(self._age_s)
+    def store_failure(self) -> str | None:
+        """Why this process must be replaced to reach the state store, or ``None``.
+
+        Short outages are no reason, but rejected credentials are: a new process reads the current password.
+        """
+        if self._is_rejected:
+            return "the state store rejects the credentials"
+        if math.isinf(self._age_s):
+            return "the state store has never responded"
+        if self._age_s >= STORE_LOST_AFTER_S:
+            return f"the state store has not responded for {STORE_LOST_AFTER_S:.0f} s"
+        return None
 
     @property
     def free_slots(self) -> int:
