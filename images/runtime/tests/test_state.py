@@ -15,7 +15,7 @@ from voice_runtime import state
 from voice_runtime.hosts import Host, HostKind, HostRegistry
 from voice_runtime.journal import Journal
 from voice_runtime.sessions import Session, SessionKind, Sessions, SessionState, TooManySessionsError
-from voice_runtime.transcripts import EventId, EventKind, Transcript, Transcripts
+from voice_runtime.transcripts import GAP_NUMBER, EventId, EventKind, Transcript, Transcripts
 
 SSRC = 4_000_000_000
 
@@ -172,6 +172,23 @@ async def test_repeated_event_of_the_same_host_is_new(store: Redis) -> None:
     assert await store.persist(state.transcript_key(SSRC))
     assert not await transcripts.publish(SSRC, said(7, "no"))
     assert await store.ttl(state.transcript_key(SSRC)) > 0
+
+
+async def test_identical_event_of_another_host_is_not_new(store: Redis) -> None:
+    """A host that takes a session over finds the same gap, and its duration must not be counted twice."""
+    first, second, gap = Transcripts(store), Transcripts(store), said(7, "", EventKind.GAP)
+    assert await first.publish(SSRC, gap, GAP_NUMBER)
+    assert not await second.publish(SSRC, gap, GAP_NUMBER)
+    assert await first.publish(SSRC, gap, GAP_NUMBER), "its own, repeated"
+    assert [event for _, event in await second.read(SSRC)] == [gap]
+
+
+@pytest.mark.parametrize("field", ["event", "other"])
+async def test_event_of_another_release_is_not_new(store: Redis, field: str) -> None:
+    await store.xadd(
+        state.transcript_key(SSRC), {field: said(7).model_dump_json(exclude_defaults=True)}, id=f"7-{2**32}"
+    )
+    assert not await Transcripts(store).publish(SSRC, said(7))
 
 
 async def test_transcript_length_is_limited(store: Redis) -> None:

@@ -1,6 +1,7 @@
 """Transcripts: one bounded stream per session, in the order of the audio."""
 
 import logging
+import secrets
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from voice_runtime.replies import decode_entries, decode_text
 from voice_runtime.transcribed import write_transcribed
 
 _FIELD = b"event"
+_WRITER_FIELD = b"writer"
 
 log = logging.getLogger(__name__)
 
@@ -139,13 +141,14 @@ class Transcripts:
 
     def __init__(self, store: Redis) -> None:
         self._store = store
+        self._writer_id = secrets.token_hex(8).encode()
         self._reported_sessions: deque[int] = deque(maxlen=MAX_REPORTED_SESSIONS)
 
     async def publish(self, ssrc: int, transcript: Transcript, number: int = 1) -> bool:
         """Append an event, and return True if it was new.
 
         An event is not new if another host has already published as much of its utterance, or a later utterance. It is
-        new if the same event is already present, since the client repeats a command whose reply was lost.
+        new if this instance has already published it, since a command whose reply was lost is repeated.
 
         Args:
             ssrc: The session.
@@ -163,11 +166,11 @@ class Transcripts:
 
     async def _append(self, ssrc: int, key: str, event_id: EventId, transcript: Transcript, maxlen: int) -> bool:
         """Append to a bounded stream, and return True if there were no later events."""
-        event, is_new = transcript.model_dump_json(exclude_defaults=True), True
+        event, is_new = transcript.model_dump_json(exclude_defaults=True).encode(), True
         try:
             await self._store.xadd(
                 key,
-                {_FIELD: event},
+                {_FIELD: event, _WRITER_FIELD: self._writer_id},
                 id=str(event_id),
                 maxlen=maxlen,
                 approximate=True,
@@ -176,7 +179,11 @@ class Transcripts:
             if "equal or smaller" not in str(error):
                 raise
             present: Any = await self._store.xrange(key, str(event_id), str(event_id))
-            is_new = any(decode_text(fields[_FIELD]) == event for _, fields in decode_entries(present))
+            # Another host may have published an identical event, such as a gap.
+            is_new = any(
+                fields.get(_WRITER_FIELD) == self._writer_id and fields.get(_FIELD) == event
+                for _, fields in decode_entries(present)
+            )
         await self._extend_retention(ssrc, key)
         return is_new
 
