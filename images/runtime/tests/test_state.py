@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as StoreConnectionError
 
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, ShippedField
+from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_HEARTBEAT_S, ShippedField
 from voice_runtime import journal as journal_module
 from voice_runtime import state
 from voice_runtime.hosts import Host, HostKind, HostRegistry
@@ -303,6 +303,49 @@ async def test_searches_that_fail_do_not_count_against_hosts(
             await survivor.orphaned_sessions()
     clock.now += HOST_DEAD_AFTER_S
     assert await search_until_dead(survivor, clock) == [1]
+
+
+async def test_hosts_do_not_fail_while_the_searching_host_is_stuck(store: Redis, clock: Clock) -> None:
+    """A stall of the store raises no error if it is shorter than the client's timeout; a stuck host does not search."""
+    survivor = Journal(store, "h2")
+    await store.sadd(state.hosts_key(Tier.ASR), "h1")
+    await Journal(store, "h1").acquire(1)
+    assert await survivor.orphaned_sessions() == []
+    clock.now += 60
+    assert await search_until_dead(survivor, clock) == [1]
+
+
+async def test_hosts_do_not_fail_while_a_search_stalls(
+    store: Redis, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = store.exists
+
+    async def find_after_stall(key: str) -> int:
+        clock.now += 60
+        return int(await find(key))
+
+    survivor = Journal(store, "h2")
+    await store.sadd(state.hosts_key(Tier.ASR), "h1")
+    await Journal(store, "h1").acquire(1)
+    assert await survivor.orphaned_sessions() == []
+    with monkeypatch.context() as stall:
+        stall.setattr(store, "exists", find_after_stall)
+        assert await survivor.orphaned_sessions() == []
+    assert await search_until_dead(survivor, clock) == [1]
+
+
+@pytest.mark.parametrize(("interval_s", "is_found"), [(2 * HOST_HEARTBEAT_S, True), (2.5 * HOST_HEARTBEAT_S, False)])
+async def test_orphans_are_found_by_searches_in_short_succession(
+    store: Redis, clock: Clock, interval_s: float, is_found: bool
+) -> None:
+    survivor = Journal(store, "h2")
+    await store.sadd(state.hosts_key(Tier.ASR), "h1")
+    await Journal(store, "h1").acquire(1)
+    assert await survivor.orphaned_sessions() == []
+    clock.now += interval_s
+    assert await survivor.orphaned_sessions() == []
+    clock.now += interval_s
+    assert await survivor.orphaned_sessions() == ([1] if is_found else [])
 
 
 async def test_unfinished_audio_is_stored_in_order_until_it_is_deleted(store: Redis) -> None:

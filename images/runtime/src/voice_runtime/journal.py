@@ -1,16 +1,32 @@
 """Audio without a final transcript, stored so that another host can continue if a session's host fails."""
 
 import time
+from dataclasses import dataclass
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from voice_blueprint.contract.network import Tier
-from voice_blueprint.contract.state import HOST_DEAD_AFTER_S
+from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_HEARTBEAT_S
 from voice_runtime import state
 from voice_runtime.replies import decode_entries, decode_text
 
 _FIELD = b"chunk"
+MAX_SEARCH_INTERVAL_S = 2 * HOST_HEARTBEAT_S
+"""Time between two searches that both find no record of a host, above which the host may have been there meanwhile."""
+
+
+@dataclass(frozen=True)
+class _Absence:
+    """Consecutive searches that found no record of a host.
+
+    Attributes:
+        since: Time of the first search.
+        until: Time of the last search.
+    """
+
+    since: float
+    until: float
 
 
 class Journal:
@@ -25,8 +41,7 @@ class Journal:
         self.host = host
         self._known_hosts: set[str] = set()
         self._former_hosts: dict[int, set[str]] = {}
-        self._missing_since: dict[str, float] = {}
-        """Time of the first of the consecutive searches that found no record of a host."""
+        self._absences: dict[str, _Absence] = {}
 
     async def acquire(self, ssrc: int) -> None:
         """Assign a session to this host, regardless of its previous host.
@@ -100,14 +115,14 @@ class Journal:
     async def orphaned_sessions(self) -> list[int]:
         """Return sessions of failed hosts of this tier.
 
-        A host has failed if all searches of ``HOST_DEAD_AFTER_S`` find no record of it. A search that raises starts
-        this time again: after an outage of the store the records of all hosts have expired, and live hosts need time to
-        write theirs.
+        A host has failed if all searches of ``HOST_DEAD_AFTER_S`` find no record of it. A search that raises, or that
+        follows the previous one after more than ``MAX_SEARCH_INTERVAL_S``, starts this time again: after an outage or a
+        stall of the store the records of all hosts have expired, and live hosts need time to write theirs.
         """
         try:
             return await self._search_orphans()
         except (RedisError, OSError):
-            self._missing_since = {}
+            self._absences = {}
             raise
 
     async def _search_orphans(self) -> list[int]:
@@ -116,13 +131,15 @@ class Journal:
             self.host
         }
         self._former_hosts = {}
-        missing_before, self._missing_since = self._missing_since, {}
+        absences_before, self._absences = self._absences, {}
         for host in sorted(self._known_hosts):
             if await self._store.exists(state.host_key(Tier.ASR, host)):
                 continue
-            now = time.monotonic()
-            self._missing_since[host] = missing_before.get(host, now)
-            if now - self._missing_since[host] < HOST_DEAD_AFTER_S:
+            now = time.monotonic()  # after the reply, which may have been delayed
+            before = absences_before.get(host)
+            since = before.since if before and now - before.until <= MAX_SEARCH_INTERVAL_S else now
+            self._absences[host] = _Absence(since, until=now)
+            if now - since < HOST_DEAD_AFTER_S:
                 continue
             sessions = await self.sessions_on_host(host)
             for ssrc in sessions:
