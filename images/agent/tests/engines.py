@@ -82,6 +82,7 @@ class Engines:
         self.cache: list[str] = []
         self.calls: list[dict[str, Any]] = []
         self.content_types: list[str | None] = []
+        self.tool_result: Any = {"sky": "clear"}
         self.may_call = asyncio.Event()
         self.may_call.set()
         self.may_answer = asyncio.Event()
@@ -234,7 +235,7 @@ class Engines:
             return JSONResponse([{"name": "weather", "description": "Of a city.", "parameters": parameters}])
         self.calls.append(await request.json())
         await self.may_call.wait()
-        return JSONResponse({"sky": "clear"})
+        return JSONResponse(self.tool_result)
 
     async def _is_signed(self, request: Request) -> bool:
         """Verify a request according to the specification of Standard Webhooks."""

@@ -489,6 +489,29 @@ async def test_a_stopping_agent_waits_for_a_tool_that_it_announces(
     assert [text for _, text in await said(store, conversation)][1:] == ["I will look.", "The sky is clear."]
 
 
+@pytest.mark.parametrize("result", [[], None, 0])
+async def test_a_tool_without_findings_is_answered(engines: Engines, store: Redis, result: object) -> None:
+    engines.finals, engines.tool_result = [(1900, "Who is in Bonn?")], result
+    engines.answers = ['weather({"city": "Bonn"})', "There is none."]
+    async with running_agent(engines, store, tools_url=f"{engines.url}/tools") as place, place.call() as caller:
+        await speak(caller)
+        await caller.until(lambda each: each.heard_s > 0)
+    assert [each["input"] for each in engines.spoken] == ["There is none."]
+
+
+async def test_an_empty_answer_to_a_tool_ends_the_turn(
+    engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("voice_agent.conversation.LAST_TURN_TIMEOUT_S", 2 * BUSY_TIMEOUT_S)
+    engines.finals = [(1900, "How is the weather in Bonn?")]
+    engines.answers = ['I will look. weather({"city": "Bonn"})', ""]
+    async with running_agent(engines, store, tools_url=f"{engines.url}/tools") as place, place.call() as caller:
+        await speak(caller)
+        await until(lambda: len(engines.asked) == 2)
+        place.agent.shutting_down.set()
+        assert await caller.closed() == 1012
+
+
 async def test_answers_without_speakable_text_do_not_end_the_conversation(
     place: Place, engines: Engines, store: Redis
 ) -> None:

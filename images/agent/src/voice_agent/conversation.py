@@ -302,7 +302,7 @@ class Conversation:
             await self._store_message(worker, caller_connection, "assistant", message.content)
             if self._pending_call_answers:  # another answer follows the results of the tools
                 self._pending_call_answers -= 1
-            elif message.content and not message.interrupted:
+            elif not message.interrupted:
                 self._turns.end()
 
     def _follow_calls(self, chat: Chat) -> None:

@@ -96,7 +96,9 @@ class Tools:
         model.register_function(None, self._handle_call, timeout_secs=2 * TIMEOUT_S)
 
     async def _handle_call(self, call: FunctionCallParams) -> None:
-        await call.result_callback(await self._run_tool(call.function_name, call.arguments))
+        result = await self._run_tool(call.function_name, call.arguments)
+        # Pipecat asks the model for an answer only if the result is not empty.
+        await call.result_callback(result or {"result": result})
 
     async def _run_tool(self, name: str, arguments: Any) -> Any:  # noqa: ANN401  JSON, which the model or the tool writes
         if name not in self._names:
