@@ -95,6 +95,19 @@ async def test_a_session_of_a_killed_gateway_counts_only_for_the_grace_period(st
             await asyncio.sleep(0.5)
 
 
+async def test_an_open_session_is_counted_again_after_its_entry_lapsed(start: Start, store: Redis) -> None:
+    """Another session of the caller removes lapsed entries, for example after a stall of the store."""
+    gateway = await start(CALLER_SESSIONS=1).ready()
+    key = state.caller_sessions_key("127.0.0.1")
+    async with connect(gateway, PRESENCE):
+        assert await store.zremrangebyrank(key, 0, -1) == 1
+        async with asyncio.timeout(BUSY_TIMEOUT_S):
+            while not await store.zcard(key):
+                await asyncio.sleep(0.1)
+        assert (await refused(gateway, PRESENCE))[0] == 429
+    await left(store)
+
+
 async def opens(gateway: GatewayProcess) -> bool:
     with contextlib.suppress(websockets.InvalidStatus):
         async with connect(gateway, PRESENCE):

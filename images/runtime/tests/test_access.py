@@ -63,6 +63,7 @@ async def test_each_tier_has_the_permissions_that_it_needs(users: dict[Tier, Red
     found = await Sessions(asr).read(SSRC)
     assert found
     assert (found.last_sequence, found.transcribed_to, bool(found.refused_at)) == (4, 1, True)
+    assert await Sessions(gateway).extend_grace_period(session, 20)
     await Sessions(gateway).resume(session)
     found = await Sessions(gateway).read(SSRC)
     assert found

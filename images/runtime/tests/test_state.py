@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
 from redis.exceptions import ConnectionError as StoreConnectionError
+from redis.exceptions import WatchError
 
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.state import HOST_DEAD_AFTER_S, HOST_HEARTBEAT_S, ShippedField
@@ -97,6 +99,47 @@ async def test_grace_period_does_not_reopen_a_closed_session(store: Redis) -> No
     assert await store.zcard(state.caller_sessions_key("a")) == 0
     assert await store.zscore(state.ARCHIVE, str(SSRC)) == 5
     assert -1 not in [await store.ttl(key) for key in await store.keys()]
+
+
+async def test_extended_session_counts_again_after_its_entry_lapsed(store: Redis) -> None:
+    """Another session of the caller removes lapsed entries, for example after a stall of the store."""
+    sessions, made = Sessions(store), replace(session(), archived_from=1)
+    await sessions.create(made, max_sessions=1)
+    await sessions.start_grace_period(made, 20)
+    await store.zrem(state.caller_sessions_key("a"), str(SSRC))
+    assert await sessions.extend_grace_period(made, 30)
+    for key in (state.caller_sessions_key("a"), state.ARCHIVE):
+        assert await store.zscore(key, str(SSRC)) == pytest.approx(time.time() + 30, abs=5)
+    assert -1 not in [await store.ttl(key) for key in await store.keys()]
+    with pytest.raises(TooManySessionsError):
+        await sessions.create(session(1), max_sessions=1)
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+async def test_extending_restores_neither_a_closed_nor_an_expired_session(store: Redis, is_closed: bool) -> None:
+    sessions, made = Sessions(store), session()
+    if is_closed:
+        await sessions.create(made, max_sessions=1)
+        await sessions.close(made)
+    assert not await sessions.extend_grace_period(made, 20)
+    assert await store.keys() == ([state.session_key(SSRC).encode()] if is_closed else [])
+
+
+async def test_session_closed_while_it_is_extended_stays_closed(store: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions, made = Sessions(store), session()
+    await sessions.create(made, max_sessions=1)
+    read = Pipeline.hget
+
+    async def close_after_read(pipe: Pipeline, key: str, field: str) -> object:
+        value = await read(pipe, key, field)
+        await sessions.close(made)
+        return value
+
+    with monkeypatch.context() as race:
+        race.setattr(Pipeline, "hget", close_after_read)
+        with pytest.raises(WatchError):
+            await sessions.extend_grace_period(made, 20)
+    assert not await store.zcard(state.caller_sessions_key("a"))
 
 
 async def test_session_is_done_when_finals_cover_all_sent_audio(store: Redis) -> None:

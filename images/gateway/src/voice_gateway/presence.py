@@ -16,7 +16,7 @@ from voice_gateway.bearer import caller_headers, open_or_resume_session
 from voice_gateway.gateway import Gateway
 from voice_gateway.refusals import Refusal, store_unavailable_refusal
 from voice_gateway.socket_lease import SocketLease
-from voice_runtime.sessions import Session, SessionState
+from voice_runtime.sessions import Session
 
 
 async def serve_presence(websocket: WebSocket) -> None:
@@ -68,10 +68,8 @@ async def _wait_for_close(gateway: Gateway, websocket: WebSocket, session: Sessi
             with contextlib.suppress(RedisError):
                 if not await lease.renew():
                     return LEASE_LOST
-                record = await gateway.sessions.read(session.ssrc)
-                if record is None or record.state is SessionState.CLOSED:
+                if not await gateway.sessions.extend_grace_period(session, gateway.settings.reconnect_grace_s):
                     return SESSION_CLOSED
-                await _extend_expiry(gateway, session)
         return RESTART  # another session may follow
 
     async def wait_for_shutdown() -> CloseReason:

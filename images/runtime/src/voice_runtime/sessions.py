@@ -264,6 +264,32 @@ class Sessions:
             pipe.zadd(state.ARCHIVE, ends_at, xx=True, lt=True)
             await pipe.execute()
 
+    async def extend_grace_period(self, session: Session, grace_s: int) -> bool:
+        """Let an open session expire unless this is repeated within the grace period, and return True if it is open.
+
+        The session counts as one of its caller's again if its entry has lapsed and was removed.
+
+        Raises:
+            WatchError: The session's record was changed at the same time, and nothing was extended.
+        """
+        key, caller_key = state.session_key(session.ssrc), state.caller_sessions_key(session.caller)
+        key_expires_at = session.expires_at + state.SESSION_RETENTION_S
+        async with self._store.pipeline(transaction=True) as pipe:
+            await pipe.watch(key)
+            session_state: Any = await pipe.hget(key, SessionField.STATE)
+            if session_state is None or decode_text(session_state) != SessionState.OPEN:
+                return False
+            reconnect_by = int(time.time()) + grace_s
+            ends_at = {str(session.ssrc): min(reconnect_by, session.expires_at)}
+            pipe.multi()  # type: ignore[no-untyped-call]
+            pipe.hset(key, SessionField.RECONNECT_BY, str(reconnect_by))
+            pipe.zadd(caller_key, ends_at)
+            pipe.expireat(caller_key, key_expires_at, gt=True)
+            pipe.expireat(caller_key, key_expires_at, nx=True)
+            pipe.zadd(state.ARCHIVE, ends_at, xx=True)
+            await pipe.execute()
+        return True
+
     async def resume(self, session: Session) -> None:
         """Continue a session whose caller has reconnected."""
         async with self._store.pipeline(transaction=True) as pipe:
