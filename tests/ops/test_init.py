@@ -162,7 +162,7 @@ def test_an_invalid_answer_is_prompted_again_immediately(tmp_path: Path) -> None
     assert "0 calls are outside the range of one deployment in that region, 1 to 175,790" in told
     assert "1,000,000,000 calls are outside the range" in told
     assert "20 calls on CPUs cost about 523 USD" in told
-    assert "more than the budget of 100 USD; raise it to 523" in told
+    assert "more than the budget of 100 USD; raise it to 524" in told
     assert voice_blueprint.load(file).aws.observability.monthly_budget_usd == 1000
 
 
