@@ -2,7 +2,7 @@
 
 import json
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import CfnOutput, RemovalPolicy, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_iam as iam
 from constructs import Construct
@@ -14,7 +14,6 @@ from voice_constructs.aws.api_link import ApiLink
 from voice_constructs.aws.domain import AnyRegionDomain, EdgeDomain
 from voice_constructs.aws.edge import EdgeContext
 from voice_constructs.aws.pseudo import PARTITION, REGION
-from voice_constructs.aws.retention import KEPT
 from voice_constructs.aws.web_acl import LOG_GROUP_PREFIX, WebAcl
 
 STAGE = "live"
@@ -56,8 +55,8 @@ class SessionApi(Construct):
     pools, so with ``jwt`` the gateway verifies callers' tokens with the issuer's keys.
 
     The construct sets API Gateway's log role, which applies to all APIs of an account and region, and without which no
-    stage can log. The role has the permissions of AWS's managed policy, so other APIs can still log. Outside the
-    sandbox it is retained when the stack is deleted.
+    stage can log. The role has the permissions of AWS's managed policy, so other APIs can still log. It is
+    retained when the stack is deleted, and when the first creation of the stack fails.
 
     Attributes:
         rest_api: The API.
@@ -101,7 +100,8 @@ class SessionApi(Construct):
             disable_execute_api_endpoint=domain is not None,
             cloud_watch_role=True,
             # The role is one setting of the account and region: without it, no API of other deployments writes logs.
-            cloud_watch_role_removal_policy=KEPT,
+            # A failed create has changed the setting as well. The role has no fixed name that would block the next one.
+            cloud_watch_role_removal_policy=RemovalPolicy.RETAIN,
             deploy_options=apigateway.StageOptions(
                 stage_name=STAGE,
                 access_log_destination=apigateway.LogGroupLogDestination(access_log),

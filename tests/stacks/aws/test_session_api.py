@@ -233,9 +233,10 @@ def test_firewall_log_is_redacted(edge: Stack) -> None:
 
 @pytest.mark.parametrize("name", ["production-us-east-1", "sandbox", "small"])
 def test_the_role_of_api_logs_outlives_the_deployment(name: str) -> None:
-    """It is one setting for the account and region, so other deployments may use it."""
+    """It is one setting for the account and region, so other deployments may use it, even after a failed create."""
     edge = shipped(name)["edge"]
     (account,) = edge.of_type("ApiGateway::Account").values()
     role = edge.of_type("IAM::Role")[account["Properties"]["CloudWatchRoleArn"]["Fn::GetAtt"][0]]
     for resource in (role, account):
-        assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
+        assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    assert "RoleName" not in role["Properties"], "a second create would conflict with the retained role"
