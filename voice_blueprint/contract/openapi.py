@@ -129,8 +129,8 @@ ROUTES = (
     ),
     Route(
         "GET", session_api.LIVENESS_PATH,
-        "200 while the process answers at all, also while it drains or has lost its store", None,
-        ((200, "it answers", None), (503, "it has never reached its store", None)),
+        "200 unless the process must be replaced, also while it drains or waits for its store", None,
+        ((200, "it works", None), (503, "it has not reached its store for ten minutes or at all, or is rejected", None)),
     ),
     Route("GET", OPENAPI_PATH, "this list as an OpenAPI document", None, ((200, "the document", None),)),
 )  # fmt: skip
