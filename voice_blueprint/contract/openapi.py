@@ -130,7 +130,7 @@ ROUTES = (
     Route(
         "GET", session_api.LIVENESS_PATH,
         "200 unless the process must be replaced, also while it drains or waits for its store", None,
-        ((200, "it works", None), (503, "it has not reached its store for ten minutes or at all, or is rejected", None)),
+        ((200, "it works", None), (503, "its store rejects it, or has been away for ten minutes", None)),
     ),
     Route("GET", OPENAPI_PATH, "this list as an OpenAPI document", None, ((200, "the document", None),)),
 )  # fmt: skip
