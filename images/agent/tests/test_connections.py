@@ -75,7 +75,7 @@ async def send_continuously(connection: websockets.ClientConnection) -> None:
 async def test_a_gateway_that_stops_reading_is_disconnected(
     connection: websockets.ClientConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "send_timeout", 0.2, raising=False)
+    monkeypatch.setattr(speech_to_text, "SEND_TIMEOUT_S", 0.2)
     async with asyncio.timeout(BUSY_TIMEOUT_S / 4):
         with pytest.raises(websockets.ConnectionClosed):
             await send_continuously(connection)
@@ -84,7 +84,7 @@ async def test_a_gateway_that_stops_reading_is_disconnected(
 async def test_a_connection_to_a_gateway_that_stops_reading_can_be_closed(
     connection: websockets.ClientConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speech_to_text, "CLOSE_TIMEOUT_S", 0.2, raising=False)
+    monkeypatch.setattr(speech_to_text, "CLOSE_TIMEOUT_S", 0.2)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(send_continuously(connection), 0.5)  # cancelled, like a pipeline that ends
     async with asyncio.timeout(BUSY_TIMEOUT_S / 4):

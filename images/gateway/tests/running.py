@@ -184,6 +184,26 @@ class GatewayProcess:
         return Opened(self, response.json())
 
 
+async def leave_while_opening(gateway: GatewayProcess, store: Redis, path: str, protocols: str = "") -> None:
+    """Request a WebSocket, and reset the connection while the gateway waits for the store."""
+    await store.client_pause(1500, all=False)  # of writes; less than the gateway's timeout
+    _, writer = await asyncio.open_connection("127.0.0.1", gateway.media_port)
+    head = {
+        "Host": "127.0.0.1",
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    } | ({"Sec-WebSocket-Protocol": protocols} if protocols else {})
+    lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items())]
+    writer.write("\r\n".join([*lines, "", ""]).encode())
+    await writer.drain()
+    await asyncio.sleep(0.3)  # until the gateway has read the request
+    writer.transport.abort()
+    await asyncio.sleep(0.3)  # until it has noticed the reset
+    await store.client_unpause()
+
+
 @dataclass
 class Opened:
     """A session from its caller's perspective."""

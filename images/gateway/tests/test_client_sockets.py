@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.issuer import AUDIENCE, Issuer
-from images.gateway.tests.running import APP, BYE, GatewayProcess, Hosts, VadHost, holds
+from images.gateway.tests.running import APP, BYE, GatewayProcess, Hosts, VadHost, holds, leave_while_opening
 from images.gateway.tests.test_audio_socket import assert_is_the_tone, opus, recorded, tone
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.contract.session_api import MAX_END_OF_TURN_MS
@@ -629,14 +629,7 @@ async def test_session_of_a_client_that_leaves_during_the_opening_ends_after_the
     gateway: GatewayProcess, store: Redis, path: str, sessions: int
 ) -> None:
     """Its session would otherwise count for an hour."""
-    await store.client_pause(500, all=False)  # delays the gateway until the connection is closed
-    _, writer = await asyncio.open_connection("127.0.0.1", gateway.media_port)
-    head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    head += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-    writer.write(head.encode())
-    await writer.drain()
-    await asyncio.sleep(0.1)
-    writer.transport.abort()
+    await leave_while_opening(gateway, store, path)
     lapse_at: list[float] = []
     async with asyncio.timeout(BUSY_TIMEOUT_S / 4):
         while len(lapse_at) < sessions or max(lapse_at) > time.time() + 30:

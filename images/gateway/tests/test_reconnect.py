@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.conftest import Start
-from images.gateway.tests.running import GatewayProcess, Opened, VadHost, holds
+from images.gateway.tests.running import GatewayProcess, Opened, VadHost, holds, leave_while_opening
 from voice_runtime import state
 
 pytestmark = pytest.mark.usefixtures("hosts", "vad")
@@ -122,16 +122,8 @@ async def test_caller_who_leaves_while_reconnecting_has_not_returned(
         await speak(opened, vad, first)
         reset(first)
     await waits_for_its_caller(store, opened)
-    await store.client_pause(500, all=False)  # delays the gateway until the connection is closed
-    _, writer = await asyncio.open_connection("127.0.0.1", gateway.media_port)
-    head = f"GET /v1/sessions/{opened.id}/audio HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-    head += "Connection: Upgrade\r\nUpgrade: websocket\r\n"
-    head += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
-    writer.write(f"{head}Sec-WebSocket-Protocol: voice.v1, {opened.token}\r\n\r\n".encode())
-    await writer.drain()
-    await asyncio.sleep(0.1)
-    writer.transport.abort()
-    await asyncio.sleep(1.5)
+    await leave_while_opening(gateway, store, f"/v1/sessions/{opened.id}/audio", f"voice.v1, {opened.token}")
+    await asyncio.sleep(1.0)  # enough for the gateway to continue the session
     await waits_for_its_caller(store, opened)
 
 

@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from images.conftest import BUSY_TIMEOUT_S
 from images.gateway.tests.conftest import Start
 from images.gateway.tests.issuer import AUDIENCE, Issuer
-from images.gateway.tests.running import GatewayProcess, VadHost, holds
+from images.gateway.tests.running import GatewayProcess, Opened, VadHost, holds
 from images.gateway.tests.test_archive import BUCKET, Bucket, bucket, s3, start_archiving
 from images.gateway.tests.test_client_sockets import LISTEN, Client, connect, event, only_ssrc, say
 from voice_gateway.archive import Archive
@@ -84,8 +84,8 @@ async def test_an_active_session_is_not_reported_before_its_end(start: Start, va
     assert line["audio_s"] == pytest.approx(2.0, abs=0.1)
 
 
-async def test_a_stopping_gateway_reports_sessions_whose_callers_do_not_return(start: Start, vad: VadHost) -> None:
-    gateway = await (await start(RECONNECT_GRACE_S=2).ready()).accepts_callers()
+async def stop_after_a_lost_connection(gateway: GatewayProcess, vad: VadHost) -> Opened:
+    """Send a second of audio, lose the connection, and stop the gateway."""
     opened = await gateway.open()
     async with opened.socket() as connection:
         await connection.send(SECOND)
@@ -94,20 +94,19 @@ async def test_a_stopping_gateway_reports_sessions_whose_callers_do_not_return(s
     await holds("it is closed", lambda: any(line.get("message") == "socket closed" for line in gateway.logged()))
     gateway.terminate()
     assert gateway.wait() == 0
+    return opened
+
+
+async def test_a_stopping_gateway_reports_sessions_whose_callers_do_not_return(start: Start, vad: VadHost) -> None:
+    gateway = await (await start(RECONNECT_GRACE_S=2).ready()).accepts_callers()
+    opened = await stop_after_a_lost_connection(gateway, vad)
     (line,) = told(gateway)
     assert (line["session"], line["audio_s"]) == (opened.id, 1.0)
 
 
 async def test_a_stopping_gateway_waits_for_reports_within_its_stop_timeout(start: Start, vad: VadHost) -> None:
     gateway = await (await start(RECONNECT_GRACE_S=300, DRAIN_TIMEOUT_S=0).ready()).accepts_callers()
-    opened = await gateway.open()
-    async with opened.socket() as connection:
-        await connection.send(SECOND)
-        await vad.heard(opened.ssrc, 50)
-        connection.transport.abort()
-    await holds("it is closed", lambda: any(line.get("message") == "socket closed" for line in gateway.logged()))
-    gateway.terminate()
-    assert gateway.wait() == 0
+    await stop_after_a_lost_connection(gateway, vad)
     assert not told(gateway)
 
 

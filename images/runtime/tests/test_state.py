@@ -330,16 +330,22 @@ async def test_sessions_of_live_hosts_are_not_orphans_after_an_outage(store: Red
     assert await search_until_dead(survivor, clock) == [1]
 
 
+async def search_once(store: Redis) -> Journal:
+    """Return the journal of a host that has searched once, and has found no record of a host with a session."""
+    survivor = Journal(store, "h2")
+    await store.sadd(state.hosts_key(Tier.ASR), "h1")
+    await Journal(store, "h1").acquire(1)
+    assert await survivor.orphaned_sessions() == []
+    return survivor
+
+
 async def test_searches_that_fail_do_not_count_against_hosts(
     store: Redis, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(_: str) -> set[bytes]:
         raise StoreConnectionError
 
-    survivor = Journal(store, "h2")
-    await store.sadd(state.hosts_key(Tier.ASR), "h1")
-    await Journal(store, "h1").acquire(1)
-    assert await survivor.orphaned_sessions() == []
+    survivor = await search_once(store)
     with monkeypatch.context() as outage:
         outage.setattr(store, "smembers", fail)
         with pytest.raises(StoreConnectionError):
@@ -350,10 +356,7 @@ async def test_searches_that_fail_do_not_count_against_hosts(
 
 async def test_hosts_do_not_fail_while_the_searching_host_is_stuck(store: Redis, clock: Clock) -> None:
     """A stall of the store raises no error if it is shorter than the client's timeout; a stuck host does not search."""
-    survivor = Journal(store, "h2")
-    await store.sadd(state.hosts_key(Tier.ASR), "h1")
-    await Journal(store, "h1").acquire(1)
-    assert await survivor.orphaned_sessions() == []
+    survivor = await search_once(store)
     clock.now += 60
     assert await search_until_dead(survivor, clock) == [1]
 
@@ -367,10 +370,7 @@ async def test_hosts_do_not_fail_while_a_search_stalls(
         clock.now += 60
         return int(await find(key))
 
-    survivor = Journal(store, "h2")
-    await store.sadd(state.hosts_key(Tier.ASR), "h1")
-    await Journal(store, "h1").acquire(1)
-    assert await survivor.orphaned_sessions() == []
+    survivor = await search_once(store)
     with monkeypatch.context() as stall:
         stall.setattr(store, "exists", find_after_stall)
         assert await survivor.orphaned_sessions() == []
@@ -381,10 +381,7 @@ async def test_hosts_do_not_fail_while_a_search_stalls(
 async def test_orphans_are_found_by_searches_in_short_succession(
     store: Redis, clock: Clock, interval_s: float, is_found: bool
 ) -> None:
-    survivor = Journal(store, "h2")
-    await store.sadd(state.hosts_key(Tier.ASR), "h1")
-    await Journal(store, "h1").acquire(1)
-    assert await survivor.orphaned_sessions() == []
+    survivor = await search_once(store)
     clock.now += interval_s
     assert await survivor.orphaned_sessions() == []
     clock.now += interval_s

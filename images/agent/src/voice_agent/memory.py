@@ -14,7 +14,7 @@ from voice_blueprint.contract.state import CONVERSATION_KEY, CONVERSATION_LEASE_
 
 MAX_MESSAGES = 200
 """Maximum number of messages that are stored, and that a conversation sends to the language model: an hour of short
-turns, which fits the context of a model with 32,000 tokens."""
+turns, of about 10,000 tokens."""
 LEASE_S = 5
 """Time after which any agent may take over a conversation whose lease is not renewed."""
 

@@ -124,7 +124,7 @@ TEST_F(HostRegistryTest, AnOutageRevivesNoDeadHost) {
 TEST_F(HostRegistryTest, AHostThatReturnsIsNotRemoved) {
     registry_->stop();
     store_.run({"SADD", "host:asr", "i-1"});
-    start(voice::test::kPatience, 1s);
+    start(voice::test::kPatience, 3s);
     ASSERT_TRUE(eventually([&] { return registry_->counters().refreshes == 1; }));
     beat("i-1", 1);
     ASSERT_TRUE(eventually([&] { return registry_->counters().refreshes >= 2; }));
