@@ -48,7 +48,7 @@ https://learn.microsoft.com/azure/aks/upgrade-aks-cluster#set-node-drain-timeout
 MAX_NODE_DRAIN_S = 1440 * 60
 """Maximum drain timeout of a node: https://learn.microsoft.com/azure/templates/microsoft.containerservice/managedclusters
 (``drainTimeoutInMinutes``)."""
-STOP_MARGIN_S = 120
+DRAIN_MARGIN_S = 120
 """Time for a pod to stop its engine after its drain timeout."""
 
 
@@ -58,7 +58,7 @@ def node_drain_s(service: AzureService, pool: GpuPool) -> int:
     An eviction waits until the replacements of earlier ones are ready.
     """
     rounds = math.ceil(pods_on_node(service, pool) / evictable_pods(service, pool))
-    return min(MAX_NODE_DRAIN_S, rounds * (START_TIMEOUT_S + service.drain_timeout_s + STOP_MARGIN_S))
+    return min(MAX_NODE_DRAIN_S, rounds * (START_TIMEOUT_S + service.drain_timeout_s + DRAIN_MARGIN_S))
 
 
 SURGE_PERCENT = 33

@@ -20,7 +20,7 @@ HEALTH_PATH = "/healthz"
 
 LIVENESS_PATH = "/livez"
 """Liveness path. Both ports of the gateway, and an agent, respond with 200 while the process runs, even if it drains or
-its store is unavailable. A gateway responds with 503 until its store has responded once."""
+its store is unavailable. A gateway responds with 503 if it must be replaced to reach its store."""
 
 HEALTH_COMMAND = "/usr/local/bin/healthcheck"
 """Program of the gateway image that exits with 0 if ``LIVENESS_PATH`` responds with 200; the image needs no shell."""

@@ -7,7 +7,7 @@ import pulumi
 from pulumi_azure_native import containerservice as aks
 
 from voice_blueprint.azure import names as azure_names
-from voice_blueprint.azure.rollout import DEFAULT_DRAIN_MIN, STOP_MARGIN_S, SURGE_PERCENT
+from voice_blueprint.azure.rollout import DEFAULT_DRAIN_MIN, DRAIN_MARGIN_S, SURGE_PERCENT
 from voice_blueprint.file.model.azure import Azure, ExistingNetwork, JumpHost, PublicApiServer, api_server_zone
 
 IMAGE_CLEANER_HOURS = 168
@@ -19,7 +19,6 @@ https://learn.microsoft.com/azure/aks/csi-secrets-store-configuration-options"""
 _DNS_SERVICE_HOST = 10
 SYSTEM_DISK_GIB = 128
 _MAX_SYSTEM_PODS = 110
-DRAIN_MARGIN_S = STOP_MARGIN_S
 
 
 def max_drain_s(azure: Azure) -> int:

@@ -8,7 +8,7 @@ from pulumi_azure_native import containerservice as aks
 from voice_blueprint import catalog
 from voice_blueprint.azure import names as azure_names
 from voice_blueprint.azure.names import Role, pool_taints
-from voice_blueprint.azure.rollout import SURGE_PERCENT, node_drain_s
+from voice_blueprint.azure.rollout import DRAIN_MARGIN_S, SURGE_PERCENT, node_drain_s
 from voice_blueprint.file.model.azure import (
     CPU_POOL,
     Azure,
@@ -21,7 +21,7 @@ from voice_blueprint.file.model.azure import (
 )
 from voice_blueprint.file.model.azure_callers import CpuPool
 from voice_constructs.azure.cluster import Cluster
-from voice_constructs.azure.cluster_profiles import DRAIN_MARGIN_S, SYSTEM_DISK_GIB, caller_drains_s
+from voice_constructs.azure.cluster_profiles import SYSTEM_DISK_GIB, caller_drains_s
 from voice_constructs.azure.scope import Scope
 
 _DRAIN_WITHOUT_SERVICE_S = 1800

@@ -28,6 +28,7 @@ from voice_blueprint import catalog
 from voice_blueprint.azure.contract import GPU_RESOURCE
 from voice_blueprint.azure.metrics import EngineMetric, sum_query
 from voice_blueprint.azure.names import POOL_LABEL
+from voice_blueprint.azure.rollout import DRAIN_MARGIN_S
 from voice_blueprint.engines.launch.lmcache import PROGRAM
 from voice_blueprint.engines.launch.router import REMOVAL_DELAY_S
 from voice_blueprint.engines.launch.services import aggregated_launch, cell_launch, chat_launch, tts_launch
@@ -35,7 +36,6 @@ from voice_blueprint.engines.published.release import published_table
 from voice_blueprint.engines.sizing.host import DAEMONS_GIB, kube_reserved_gib
 from voice_blueprint.engines.sizing.service import size_service
 from voice_blueprint.file.model.azure import AggregatedService, Azure, ChatService, PrefillDecodeCell, TtsService
-from voice_constructs.azure.cluster_profiles import DRAIN_MARGIN_S
 from voice_constructs.azure.kubernetes.gpu_nodes import WAITING_LABEL
 from voice_sandbox.azure.graph import Graph
 

@@ -95,7 +95,9 @@ class Process:
             return BatchReply.model_validate_json(await self._read_line(BATCH_TIMEOUT_S))
         except ValidationError as error:
             self._process.kill()
-            raise WorkerDiedError(f"worker {self.pid} sent an invalid reply and was killed: {error}") from None
+            # Its input may contain words of a caller, which are not logged.
+            problem = error.errors(include_input=False, include_url=False)[0]["msg"]
+            raise WorkerDiedError(f"worker {self.pid} sent an invalid reply and was killed: {problem}") from None
 
     async def wait_while_alive(self, waiting: Coroutine[Any, Any, T]) -> T:
         """Wait for another operation while the process is alive, and return its result.
