@@ -115,6 +115,15 @@ async def test_extended_session_counts_again_after_its_entry_lapsed(store: Redis
         await sessions.create(session(1), max_sessions=1)
 
 
+async def test_resumed_session_counts_again_after_its_entry_lapsed(store: Redis) -> None:
+    sessions, made = Sessions(store), session()
+    await sessions.create(made, max_sessions=1)
+    await store.zrem(state.caller_sessions_key("a"), str(SSRC))
+    await sessions.resume(made)
+    assert await store.zscore(state.caller_sessions_key("a"), str(SSRC)) == made.expires_at
+    assert -1 not in [await store.ttl(key) for key in await store.keys()]
+
+
 @pytest.mark.parametrize("is_closed", [True, False])
 async def test_extending_restores_neither_a_closed_nor_an_expired_session(store: Redis, is_closed: bool) -> None:
     sessions, made = Sessions(store), session()

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
 
 from voice_blueprint.contract.chunk import CHUNK_FRAME_SAMPLES
 from voice_blueprint.contract.session_api import END_OF_TURN_MS, SRTP_SUITES
@@ -178,7 +179,7 @@ class Sessions:
         """
         now = int(time.time())
         key_expires_at = session.expires_at + state.SESSION_RETENTION_S
-        key, caller_key = state.session_key(session.ssrc), state.caller_sessions_key(session.caller)
+        key = state.session_key(session.ssrc)
         # The identity is written first: the writer owns the SSRC, and the VAD tier admits nothing without the other
         # fields. It has an expiry from the start, since the client may repeat a completed command, or fail before the
         # other fields.
@@ -189,12 +190,10 @@ class Sessions:
         if not owned:
             return False
         async with self._store.pipeline(transaction=True) as pipe:
-            pipe.zremrangebyscore(caller_key, "-inf", now)
-            pipe.zadd(caller_key, {str(session.ssrc): session.expires_at})
-            pipe.zcard(caller_key)
-            pipe.expireat(caller_key, key_expires_at, gt=True)
-            pipe.expireat(caller_key, key_expires_at, nx=True)
-            _, _, live, _, _ = await pipe.execute()
+            pipe.zremrangebyscore(state.caller_sessions_key(session.caller), "-inf", now)
+            _count_active(pipe, session, session.expires_at)
+            pipe.zcard(state.caller_sessions_key(session.caller))
+            *_, live = await pipe.execute()
         if live > max_sessions:
             await self._delete(session)
             raise TooManySessionsError(f"{max_sessions} sessions are open, the maximum; close one")
@@ -272,21 +271,18 @@ class Sessions:
         Raises:
             WatchError: The session's record was changed at the same time, and nothing was extended.
         """
-        key, caller_key = state.session_key(session.ssrc), state.caller_sessions_key(session.caller)
-        key_expires_at = session.expires_at + state.SESSION_RETENTION_S
+        key = state.session_key(session.ssrc)
         async with self._store.pipeline(transaction=True) as pipe:
             await pipe.watch(key)
             session_state: Any = await pipe.hget(key, SessionField.STATE)
             if session_state is None or decode_text(session_state) != SessionState.OPEN:
                 return False
             reconnect_by = int(time.time()) + grace_s
-            ends_at = {str(session.ssrc): min(reconnect_by, session.expires_at)}
+            ends_at = min(reconnect_by, session.expires_at)
             pipe.multi()  # type: ignore[no-untyped-call]
             pipe.hset(key, SessionField.RECONNECT_BY, str(reconnect_by))
-            pipe.zadd(caller_key, ends_at)
-            pipe.expireat(caller_key, key_expires_at, gt=True)
-            pipe.expireat(caller_key, key_expires_at, nx=True)
-            pipe.zadd(state.ARCHIVE, ends_at, xx=True)
+            _count_active(pipe, session, ends_at)
+            pipe.zadd(state.ARCHIVE, {str(session.ssrc): ends_at}, xx=True)
             await pipe.execute()
         return True
 
@@ -295,7 +291,7 @@ class Sessions:
         async with self._store.pipeline(transaction=True) as pipe:
             pipe.hdel(state.session_key(session.ssrc), SessionField.RECONNECT_BY)
             pipe.hdel(state.transcribed_key(session.ssrc), TranscribedField.REFUSED_AT)
-            pipe.zadd(state.caller_sessions_key(session.caller), {str(session.ssrc): session.expires_at})
+            _count_active(pipe, session, session.expires_at)
             pipe.zadd(state.ARCHIVE, {str(session.ssrc): session.expires_at}, xx=True)
             await pipe.execute()
 
@@ -324,6 +320,17 @@ class Sessions:
             pipe.delete(state.session_key(session.ssrc), state.srtp_entry_key(session.ssrc))
             pipe.zrem(state.caller_sessions_key(session.caller), str(session.ssrc))
             await pipe.execute()
+
+
+def _count_active(pipe: Pipeline, session: Session, ends_at: int) -> None:
+    """Add a session to its caller's active ones until a time in seconds since the epoch.
+
+    The caller's key may have expired or been deleted since, so it is given an expiry again.
+    """
+    caller_key, expires_at = state.caller_sessions_key(session.caller), session.expires_at + state.SESSION_RETENTION_S
+    pipe.zadd(caller_key, {str(session.ssrc): ends_at})
+    pipe.expireat(caller_key, expires_at, gt=True)
+    pipe.expireat(caller_key, expires_at, nx=True)
 
 
 def _gateway_fields(session: Session) -> dict[Any, str]:
