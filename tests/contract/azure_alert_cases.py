@@ -10,8 +10,8 @@ HEALTHY = {
     'kube_node_status_allocatable{node="aks-h100-1-vmss0",resource="nvidia_com_gpu",unit="integer"}': "2",
     'kube_node_status_condition{node="n",condition="Ready",status="true"}': "1",
     # The last error code remains after its cause has been fixed, and must not fire an alert.
-    'DCGM_FI_DEV_XID_ERRORS{Hostname="n",gpu="0",pod="p"}': "79",
-    'DCGM_EXP_XID_ERRORS_COUNT{Hostname="n",gpu="0",xid="79"}': "0",
+    'DCGM_FI_DEV_XID_ERRORS{hostname="n",gpu="0",pod="p"}': "79",
+    'DCGM_EXP_XID_ERRORS_COUNT{hostname="n",gpu="0",xid="79"}': "0",
     **{
         f'{metric}{{namespace="voice",deployment="{name}"}}': "2"
         for name in ("router", "voxtral-cells", "voxtral", "speech", "qwen-a100", "gateway", "vad", "asr", "agent")

@@ -14,7 +14,7 @@ from tests.stacks.azure.recorded import inputs
 from voice_agent.metrics import Metrics as AgentMetrics
 from voice_blueprint.contract.images import Image
 from voice_blueprint.contract.metrics import METRICS
-from voice_blueprint.engines.launch.dcgm import COUNTERS
+from voice_blueprint.engines.launch.dcgm import COUNTERS, LABELS
 from voice_blueprint.engines.published.release import published_table
 from voice_runtime.metrics import Metrics
 from voice_sandbox.azure.graph import Graph
@@ -83,6 +83,26 @@ def unpublished_metrics(graph: Graph) -> list[str]:
         for where, expression in (*read, *graph_expressions(graph))
         for name in sorted(metrics(expression) - there)
     ]
+
+
+def unpublished_gpu_labels(graph: Graph) -> list[str]:
+    """Return labels that rules and dashboards expect of GPU metrics, and that the exporter does not write."""
+    fields = {counter.field for counter in COUNTERS}
+    read = [(rule.get("alert") or rule["record"], rule["expression"]) for rule in rules(graph)]
+    return [
+        f"{where}: no GPU metric has the label {label}"
+        for where, expression in (*read, *graph_expressions(graph))
+        if metrics(expression) & fields
+        for label in sorted(_labels(expression) - LABELS)
+    ]
+
+
+def _labels(expression: str) -> set[str]:
+    """Return the labels in the matchers and groupings of PromQL."""
+    groupings = re.findall(r"\b(?:by|on|without|ignoring|group_left|group_right)\s*\(([^)]*)\)", expression)
+    return {label for names in groupings for label in _NAME.findall(names)} | {
+        label for matchers in re.findall(r"\{([^}]*)\}", expression) for label in re.findall(r"(\w+)\s*[=!]", matchers)
+    }
 
 
 def promtool(rule_list: list[Rule], tests: list[Mapping[str, Any]]) -> str:

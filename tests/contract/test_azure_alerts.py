@@ -54,6 +54,14 @@ def test_metrics_of_alerts_and_dashboards_are_published(graph: Graph) -> None:
     assert len(list(azure_alert_rules.graph_expressions(graph))) > 10
 
 
+def test_gpu_queries_use_labels_of_the_exporter(graph: Graph) -> None:
+    """Aggregation by a label that no series has merges all nodes into one series, which does not name a node."""
+    assert azure_alert_rules.unpublished_gpu_labels(graph) == []
+    gpu_queries = [text for _, text in azure_alert_rules.graph_expressions(graph) if "DCGM" in text]
+    assert all("by (hostname, gpu)" in query for query in gpu_queries)
+    assert gpu_queries
+
+
 @pytest.mark.parametrize(
     "name",
     ["kube_node_info", "vllm:num_requests_running", "vllm:time_to_first_token_seconds", "DCGM_FI_DEV_XID_ERRORS",

@@ -182,6 +182,7 @@ TEXTS = [
     (DAEMON, "device-plugin", f"{POD}.containers.resources.limits.memory", {"256Mi"}, ""),
     (DAEMON, "gpu-metrics", f"{POD}.containers.resources.limits.memory", {"1024Mi"}, ""),
     (DAEMON, "gpu-metrics", f"{POD}.containers.resources.limits.cpu", {"250m"}, ""),
+    (DAEMON, "gpu-metrics", f"{POD}.containers.env.valueFrom.fieldRef.fieldPath", {"spec.nodeName"}, "label hostname"),
 ]
 
 

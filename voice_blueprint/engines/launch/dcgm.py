@@ -41,6 +41,13 @@ COUNTERS: tuple[Counter, ...] = (
 """Fields that alarms, scaling and dashboards read. The exporter's default file disables the profiling fields. DCGM has
 no "NCCL busy" field; link traffic relative to the links' peak is used instead."""
 
+LABELS = frozenset({"gpu", "hostname", "xid"})
+"""Labels that queries of these metrics may use. Release 4.6.0-4.8.3 renamed ``Hostname`` to ``hostname``
+(https://github.com/NVIDIA/dcgm-exporter/releases/tag/4.6.0-4.8.3); only the count of XID errors has ``xid``."""
+NODE_NAME = "NODE_NAME"
+"""Variable with the value of ``hostname``. Without it, the exporter uses its pod's name
+(https://github.com/NVIDIA/dcgm-exporter, ``internal/pkg/hostname/hostname.go``)."""
+
 
 @dataclass(frozen=True)
 class DcgmExporter(Launcher):

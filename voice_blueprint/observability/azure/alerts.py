@@ -220,7 +220,7 @@ def _cluster_alerts(deployment: Deployment) -> Iterator[Alert]:
     yield Alert(
         "gpu-error",
         "A GPU's driver has reported an error (XID): the engine on it may stop or give wrong results.",
-        f'max by (Hostname, gpu, xid) ({GpuMetric.XID_COUNT}{{xid!="0"}})',
+        f'max by (hostname, gpu, xid) ({GpuMetric.XID_COUNT}{{xid!="0"}})',
         Comparison.ABOVE,
         0,
         1,

@@ -133,7 +133,7 @@ def _agents_dashboard() -> Dashboard:
 
 
 def _gpu_dashboard() -> Dashboard:
-    gpu = "{{Hostname}} {{gpu}}"
+    gpu = "{{hostname}} {{gpu}}"
     graphs = {
         "GPU busy, %": GpuMetric.BUSY,
         "Tensor cores active, share": GpuMetric.TENSOR_ACTIVE,
@@ -147,7 +147,7 @@ def _gpu_dashboard() -> Dashboard:
         "gpus",
         "What each GPU does. Busy is time with any kernel; tensor cores and memory traffic say what limits it.",
         (),
-        tuple(Panel(title, (Query(f"max by (Hostname, gpu) ({metric})", gpu),)) for title, metric in graphs.items()),
+        tuple(Panel(title, (Query(f"max by (hostname, gpu) ({metric})", gpu),)) for title, metric in graphs.items()),
     )
 
 

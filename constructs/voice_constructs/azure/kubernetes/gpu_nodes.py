@@ -8,6 +8,7 @@ import pulumi_kubernetes as k8s
 from voice_blueprint.azure.contract import COMPONENT_LABEL, DCGM, Component
 from voice_blueprint.azure.names import GPU_LABEL, Taint, pool_taints
 from voice_blueprint.contract.images import Image
+from voice_blueprint.engines.launch.dcgm import NODE_NAME
 from voice_blueprint.engines.launch.services import dcgm_launch
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.pods import (
@@ -18,6 +19,7 @@ from voice_constructs.azure.kubernetes.pods import (
     Volume,
     environment,
     http_probe,
+    pod_field,
     tolerations,
 )
 
@@ -80,7 +82,7 @@ class GpuDaemonSets(pulumi.ComponentResource):
             name=Component.GPU_METRICS.value,
             image=self._context.image_uri(Image.DCGM_EXPORTER),
             command=list(launcher.command()),
-            env=environment(launcher.environment()),
+            env=environment(launcher.environment(), {NODE_NAME: pod_field("spec.nodeName")}),
             ports=[k8s.core.v1.ContainerPortArgs(name="metrics", container_port=DCGM.number, protocol="TCP")],
             resources=DCGM_SHARE.requirements(),
             readiness_probe=http_probe(DCGM, "/health", period_s=15, failures=3),
