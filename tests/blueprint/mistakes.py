@@ -164,7 +164,21 @@ MISTAKES = {
     "fleet twice": Mistake("name: p5-large", "name: p5", "- name: p5\n      instance_type: p5.48",
                            ("`aws.asr.1.name`: p5 is the name of an earlier fleet", "use another name")),
     "fleet named like the VAD fleet": Mistake("name: p5-large", "name: vad", "name: vad",
-                                              ("`aws.asr.1.name`: vad is the name of", "the VAD fleet")),
+                                              ("`aws.asr.1.name`: vad is the name of", "another tier")),
+    "fleet named like a group of the VAD fleet": Mistake("name: p5-large", "name: vad-c", "name: vad-c",
+                                                         ("`aws.asr.1.name`: vad-c is the name of", "another tier")),
+    "fleet named like the gateway": Mistake("name: p5-large", "name: gateway", "name: gateway",
+                                            ("`aws.asr.1.name`: gateway is the name of", "another tier")),
+    "fleet named like the agents": Mistake("name: p5-large", "name: agent", "name: agent",
+                                           ("`aws.asr.1.name`: agent is the name of", "another tier")),
+    "rules of two fleets whose alarms have one name": Mistake(
+        "scaling: []",
+        "scaling: [{name: large-busy, metric: GpuBusy, statistic: average, comparison: above, threshold: 90, "
+        "period_s: 10, datapoints_to_alarm: 3, evaluation_periods: 3, missing_data: not-breaching, "
+        "steps: [{adjustment: 1}]}]",
+        "name: busy",
+        ("`aws.asr.1.scaling.0.name`: the alarm of an earlier rule has the same name, p5-large-busy", "rename"),
+    ),
     "a snapshot that goes with its store": Mistake(
         "snapshot_retention_days: 1", "restore_from: automatic.base-state-1", "restore_from",
         ("automatic.base-state-1 is deleted with its store", "--take NAME --source-snapshot automatic.base-state-1"),

@@ -374,11 +374,25 @@ class Aws(Model):
             raise SettingError(
                 ("availability_zones", duplicate), f"{zones[duplicate]} is listed twice; list each zone once"
             )
-        names = ["vad", *(fleet.name for fleet in self.asr)]
+        # Metrics and alarms name these; the VAD fleet has a group in each zone.
+        tiers = ["vad", "gateway", "agent", *(f"vad-{zone.removeprefix(self.region)}" for zone in zones)]
+        names = [*tiers, *(fleet.name for fleet in self.asr)]
         if duplicate := first_duplicate(names):
             raise SettingError(
-                ("asr", duplicate - 1, "name"),
-                f"{names[duplicate]} is the name of an earlier fleet or of the VAD fleet; use another name",
+                ("asr", duplicate - len(tiers), "name"),
+                f"{names[duplicate]} is the name of an earlier fleet or of another tier; use another name",
+            )
+        rules = [
+            (("vad", "scaling", index, "name"), f"vad-{rule.name}") for index, rule in enumerate(self.vad.scaling)
+        ] + [
+            (("asr", fleet_index, "scaling", index, "name"), f"{fleet.name}-{rule.name}")
+            for fleet_index, fleet in enumerate(self.asr)
+            for index, rule in enumerate(fleet.scaling)
+        ]
+        if duplicate := first_duplicate([alarm for _, alarm in rules]):
+            location, alarm = rules[duplicate]
+            raise SettingError(
+                location, f"the alarm of an earlier rule has the same name, {alarm}; rename the rule or the fleet"
             )
         if self.network.nat_gateways > len(zones):
             raise SettingError(
