@@ -10,7 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pipecat.transports.websocket.fastapi import FastAPIWebsocketParams
+from pipecat.frames.frames import (
+    Frame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    TTSStartedFrame,
+    TTSTextFrame,
+)
+from pipecat.processors.aggregators.llm_response_universal import LLMAssistantAggregator
+from pipecat.processors.frame_processor import FrameProcessor
+from pipecat.transports.websocket.fastapi import FastAPIWebsocketOutputTransport, FastAPIWebsocketParams
 from redis.asyncio import Redis
 
 from images.agent.tests.conftest import KEY, RATE, Caller, Place, running_agent, silence, speech, until
@@ -27,6 +36,9 @@ WORD_S = 0.3
 PLAYED_S = 0.4
 UNHEARD_S = 2.0
 """Silence that ends a turn of noise."""
+PARTS_OF_AN_ANSWER = (LLMFullResponseStartFrame, TTSStartedFrame, TTSTextFrame, LLMFullResponseEndFrame)
+PASSES = 100
+"""More passes of the event loop than the frames of an answer need through the transport, on a machine of any speed."""
 Samples = np.ndarray[Any, np.dtype[np.int16]]
 
 
@@ -317,6 +329,55 @@ async def test_an_interrupted_answer_is_not_heard_again(place: Place, engines: E
         await until(lambda: len(engines.spoken) == 2)
         await caller.send(silence(PLAYED_S))
         assert caller.heard_s == heard_s
+
+
+async def test_an_answer_is_remembered_if_it_begins_before_the_interrupted_audio_was_written(
+    place: Place, engines: Engines, store: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transcript follows the speech, so that the interruption, the question and the answer begin together."""
+    parameters = partial(FastAPIWebsocketParams, audio_out_write_timeout_secs=2 * BUSY_TIMEOUT_S)
+    monkeypatch.setattr("voice_agent.conversation.FastAPIWebsocketParams", parameters)
+    may_write, is_writing, is_answer_on_its_way = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    may_write.set()
+    remembered: list[str] = []
+    play, queue_frame = FastAPIWebsocketOutputTransport._write_audio_sleep, FrameProcessor.queue_frame
+
+    async def wait(output: FastAPIWebsocketOutputTransport) -> None:
+        if not may_write.is_set():
+            is_writing.set()
+        await may_write.wait()
+        await play(output)  # type: ignore[no-untyped-call]
+
+    async def record(processor: FrameProcessor, frame: Frame, *arguments: Any) -> None:
+        await queue_frame(processor, frame, *arguments)
+        if len(engines.spoken) < 2 or not isinstance(frame, PARTS_OF_AN_ANSWER):
+            return
+        if isinstance(processor, LLMAssistantAggregator):
+            remembered.append(type(frame).__name__)
+        elif isinstance(processor, FastAPIWebsocketOutputTransport) and isinstance(frame, LLMFullResponseEndFrame):
+            is_answer_on_its_way.set()
+
+    monkeypatch.setattr(FastAPIWebsocketOutputTransport, "_write_audio_sleep", wait)
+    monkeypatch.setattr(FrameProcessor, "queue_frame", record)
+    engines.finals, engines.answers, engines.spoken_s = [(1900, "What is this?")], [LONG, "Good."], 60.0
+    async with place.call() as caller:
+        conversation = caller.messages[0]["id"]
+        await speak(caller)
+        await caller.until(lambda each: each.heard_s > 0)
+        may_write.clear()
+        await is_writing.wait()
+        engines.spoken_s = 1.0
+        await caller.send(np.concatenate([silence(0.2), speech(WORD_S)]))
+        engines.finals.append((0, "Stop."))
+        await caller.send(silence(0.5))
+        await is_answer_on_its_way.wait()
+        for _ in range(PASSES):
+            await asyncio.sleep(0)
+        may_write.set()
+        async with asyncio.timeout(BUSY_TIMEOUT_S):  # otherwise it would be remembered with the next question
+            while ("assistant", "Good.") not in await said(store, conversation):
+                await caller.send(silence(0.02))
+    assert remembered == [part.__name__ for part in PARTS_OF_AN_ANSWER]
 
 
 async def test_a_caller_who_interrupts_can_speak_for_longer_than_a_write_may_take(

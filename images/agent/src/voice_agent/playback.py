@@ -2,7 +2,13 @@
 
 import asyncio
 
-from pipecat.frames.frames import Frame, InterruptionFrame, OutputAudioRawFrame
+from pipecat.frames.frames import (
+    Frame,
+    InterruptionFrame,
+    LLMFullResponseStartFrame,
+    OutputAudioRawFrame,
+    TTSStartedFrame,
+)
 from pipecat.processors.frame_processor import FrameDirection
 from pipecat.transports.websocket.fastapi import (
     FastAPIWebsocketOutputTransport,
@@ -49,6 +55,11 @@ class _PausableOutput(FastAPIWebsocketOutputTransport):
         # turn: it would be heard then, or the write would time out, which ends the conversation.
         if isinstance(frame, InterruptionFrame):
             self.playback.discard()
+        # These wait for all earlier audio, but the words and the end of an answer do not wait for it. Without this, a
+        # short answer to an interruption would end before it starts, so that it would not be remembered.
+        if isinstance(frame, (LLMFullResponseStartFrame, TTSStartedFrame)):
+            for sender in self._media_senders.values():
+                await sender._audio_queue.join()
 
     async def write_audio_frame(self, frame: OutputAudioRawFrame) -> bool:
         return await self.playback.wait_until_released() and await super().write_audio_frame(frame)
