@@ -33,6 +33,7 @@ from voice_blueprint.contract.session_api import HEALTH_PATH, LIVENESS_PATH, MAX
 from voice_blueprint.engines.launch.base import ANY_ADDRESS
 from voice_blueprint.environment import ENVIRONMENT
 from voice_blueprint.file.errors import DeploymentFileError
+from voice_blueprint.observability.azure.scaling import start_query
 from voice_gateway.settings import GatewaySettings
 from voice_gateway.state_token import TokenSettings
 from voice_runtime.store import StoreSettings
@@ -365,7 +366,7 @@ def test_agents_scale_on_conversations_and_wait_for_their_end(pods_graph: Graph)
     told = _environment(each.container("agent"))
     (scaled,) = (one for one in manifests(pods_graph, "ScaledObject") if one["metadata"]["name"] == "agent")
     (trigger,) = (one["metadata"] for one in scaled["spec"]["triggers"])
-    assert trigger["query"] == "sum(voice_agent_conversations)"
+    assert trigger["query"] == start_query("sum(voice_agent_conversations)", "agent")
     assert float(trigger["threshold"]) == pytest.approx(int(told["VOICE_CONVERSATIONS"]) * TARGET_UTILIZATION)
     sleeps = each.container("agent")["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert each.spec["terminationGracePeriodSeconds"] > sleeps + int(told["VOICE_DRAIN_TIMEOUT_S"])
@@ -389,7 +390,7 @@ def test_tiers_scale_first_by_their_admission_limit(
     first, *others = (one["metadata"] for one in scaled["spec"]["triggers"])
     told = int(_environment(pod(pods_graph, tier).container(tier))[admits])
     assert told > 0
-    assert first["query"] == query
+    assert first["query"] == start_query(query, tier)
     assert float(first["threshold"]) == pytest.approx((share or told) * TARGET_UTILIZATION, abs=0.5)
     assert {one["ignoreNullValues"] for one in (first, *others)} == {"false"}, "a metric that ends is no idle pod"
     assert ["container_cpu_usage" in one["query"] for one in others] == ([] if tier == "vad" else [True])

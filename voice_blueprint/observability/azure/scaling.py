@@ -12,6 +12,7 @@ from voice_blueprint.azure.metrics import (
     SERVICE_METRIC_LABEL,
     AgentMetric,
     CellRole,
+    ClusterMetric,
     EngineMetric,
     SpeechMetric,
     sum_query,
@@ -95,6 +96,16 @@ def scaling_triggers(azure: Azure, service: AzureService) -> Mapping[str, tuple[
                 for at, pool in enumerate(pools)
             }
     assert_never(service)
+
+
+def start_query(query: str, deployment: str) -> str:
+    """Return a trigger's PromQL with the value 0 while its Deployment has no replicas and therefore no series.
+
+    KEDA interprets no series as an error here. Below version 2.19 it does not set the minimum number of replicas then,
+    so a Deployment that has waited for its image would stay at 0 (https://github.com/kedacore/keda/issues/7239).
+    """
+    labels = f'namespace="{NAMESPACE}",deployment="{deployment}"'
+    return f"({query}) or sum({ClusterMetric.WANTED}{{{labels}}} == 0)"
 
 
 def cpu_trigger(deployment: str, cpus: float) -> Trigger:

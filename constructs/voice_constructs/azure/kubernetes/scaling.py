@@ -7,7 +7,7 @@ import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.names import ClusterOutput
 from voice_blueprint.file.model.base import HostCount
-from voice_blueprint.observability.azure.scaling import SCALE_DOWN, SCALE_UP, ScalingPace, Trigger
+from voice_blueprint.observability.azure.scaling import SCALE_DOWN, SCALE_UP, ScalingPace, Trigger, start_query
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata
 
 AUTHENTICATION_NAME = "prometheus"
@@ -88,12 +88,17 @@ class Scaling(pulumi.ComponentResource):
                         "behavior": {"scaleUp": _behavior(SCALE_UP), "scaleDown": _behavior(SCALE_DOWN)}
                     }
                 },
-                "triggers": [self._trigger(trigger, silent_is_idle=not bounds.min) for trigger in triggers],
+                "triggers": [
+                    self._trigger(trigger, trigger.query, silent_is_idle=True)
+                    if bounds.min == 0
+                    else self._trigger(trigger, start_query(trigger.query, name), silent_is_idle=False)
+                    for trigger in triggers
+                ],
             },
             opts=pulumi.ResourceOptions(parent=parent, depends_on=[deployment, self._authentication]),
         )
 
-    def _trigger(self, trigger: Trigger, *, silent_is_idle: bool) -> dict[str, pulumi.Input[object]]:
+    def _trigger(self, trigger: Trigger, query: str, *, silent_is_idle: bool) -> dict[str, pulumi.Input[object]]:
         return {
             "type": "prometheus",
             "name": trigger.name,
@@ -101,7 +106,7 @@ class Scaling(pulumi.ComponentResource):
             "metricType": "AverageValue",
             "metadata": {
                 "serverAddress": self._endpoint,
-                "query": trigger.query,
+                "query": query,
                 "threshold": f"{trigger.per_replica:g}",
                 # KEDA interprets an empty result as 0, which is only correct if the minimum is 0.
                 "ignoreNullValues": "true" if silent_is_idle else "false",
