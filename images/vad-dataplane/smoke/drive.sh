@@ -10,7 +10,8 @@ work=$(mktemp -d /tmp/voice-smoke-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 
 # The tests expect a build folder: its program is a script that starts the image's.
-mkdir -p "$work/build/src" "$work/build/tests"
+mkdir -p "$work/build/src/vad" "$work/build/tests"
+cp "$1/usr/lib/voice/vad.so" "$work/build/src/vad/"
 cc -shared -fPIC -o "$work/build/tests/libchannels.so" "$here/../tests/e2e/channels.c"
 printf '#!/bin/sh\nexec unshare --mount %s\n' "$(printf '%q ' "$here/as_on_host.sh" "$work" "$@")" \
   >"$work/build/src/vad-dataplane"

@@ -14,6 +14,10 @@ from running import AsrHost, Caller, DataPlane, Store, wait_for
 
 pytestmark = pytest.mark.parametrize("path", ["af_packet", "af_xdp"], indirect=True, scope="session")
 BYTES = 4_000_000
+MAX_BYTES_PER_S = 2_000_000
+"""Rate of the TCP connection. At full speed it fills the 512 frames of an AF_PACKET ring within milliseconds, and on a
+busy machine the kernel then drops audio, which is not retransmitted. At this rate, both directions need 0.2 s."""
+SO_MAX_PACING_RATE = 47
 
 
 @pytest.fixture
@@ -55,6 +59,7 @@ def test_tcp_arp_and_ping_work_during_audio(
     with connection:
         # A veth's queue holds 256 packets: a longer burst would displace audio, which is not retransmitted.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
+        connection.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, MAX_BYTES_PER_S)
         writing = threading.Thread(target=connection.sendall, args=(sent,))
         writing.start()
         received = bytearray()
