@@ -4,7 +4,9 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from aws_cdk import Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
@@ -88,32 +90,14 @@ class HostImages(Construct):
         deployment, fleet_scope = self._deployment, Construct(self, fleet.name.capitalize())
         name = f"{deployment.name}-{fleet.name}"
         bake = self._bake_template(fleet)
-        # Components and recipes are immutable: changed content needs a new name.
-        digests = [image_digest(deployment, image) for image in fleet.images]
-        versioned_name = (
-            f"{name}-{_fingerprint(voice_userdata.render_bake(bake(digests), 'bake'), fleet.root_volume_gib)}"
-        )
         uris = [
-            self._props.repositories[image].repository_uri_for_digest(each)
-            for image, each in zip(fleet.images, digests, strict=True)
+            self._props.repositories[image].repository_uri_for_digest(image_digest(deployment, image))
+            for image in fleet.images
         ]
-        component = imagebuilder.CfnComponent(
-            fleet_scope,
-            "Component",
-            name=versioned_name,
-            version="1.0.0",
-            platform="Linux",
-            data=_component_document(versioned_name, bake(uris)),
-        )
-        accelerator = catalog.instance_types()[fleet.instance_type].accelerator
-        recipe = imagebuilder.CfnImageRecipe(
-            fleet_scope,
-            "Recipe",
-            name=versioned_name,
-            version="1.0.0",
-            parent_image=f"ssm:{machine_images.public_parameter(catalog.instance_types()[fleet.instance_type])}",
-            components=[imagebuilder.CfnImageRecipe.ComponentConfigurationProperty(component_arn=component.attr_arn)],
-            block_device_mappings=[
+        content: dict[str, Any] = {"platform": "Linux", "data": _component_document(bake(uris))}
+        base: dict[str, Any] = {
+            "parent_image": f"ssm:{machine_images.public_parameter(catalog.instance_types()[fleet.instance_type])}",
+            "block_device_mappings": [
                 imagebuilder.CfnImageRecipe.InstanceBlockDeviceMappingProperty(
                     device_name=ROOT_DEVICE,
                     ebs=imagebuilder.CfnImageRecipe.EbsInstanceBlockDeviceSpecificationProperty(
@@ -124,7 +108,19 @@ class HostImages(Construct):
                     ),
                 )
             ],
+        }
+        # Components and recipes are immutable: a change of any of their properties needs a new name.
+        versioned_name = f"{name}-{_fingerprint(Stack.of(self).resolve([content, base]))}"
+        component = imagebuilder.CfnComponent(fleet_scope, "Component", name=versioned_name, version="1.0.0", **content)
+        recipe = imagebuilder.CfnImageRecipe(
+            fleet_scope,
+            "Recipe",
+            name=versioned_name,
+            version="1.0.0",
+            components=[imagebuilder.CfnImageRecipe.ComponentConfigurationProperty(component_arn=component.attr_arn)],
+            **base,
         )
+        accelerator = catalog.instance_types()[fleet.instance_type].accelerator
         subnets = self._props.network.vpc.select_subnets(subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS)
         infrastructure = imagebuilder.CfnInfrastructureConfiguration(
             fleet_scope,
@@ -189,11 +185,11 @@ class _BakeTemplate:
         return voice_userdata.BakeJob(self.region, results, self.huge_pages, self.vfio_drivers, self.signing_key)
 
 
-def _fingerprint(script: str, volume_gib: int) -> str:
-    return hashlib.sha256(f"{volume_gib} {script}".encode()).hexdigest()[:8]
+def _fingerprint(properties: object) -> str:
+    return hashlib.sha256(json.dumps(properties, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def _component_document(name: str, bake: voice_userdata.BakeJob) -> str:
+def _component_document(bake: voice_userdata.BakeJob) -> str:
     """Return the document of a component, whose steps build the image, reboot, and check the result."""
 
     def bash_step(step_name: str, script: str) -> dict[str, object]:
@@ -202,7 +198,6 @@ def _component_document(name: str, bake: voice_userdata.BakeJob) -> str:
     reboot = {"name": "reboot", "action": "Reboot", "inputs": {"delaySeconds": 5}}
     return json.dumps(
         {
-            "name": name,
             "schemaVersion": 1.0,
             "phases": [
                 {"name": "build", "steps": [bash_step("bake", voice_userdata.render_bake(bake, "bake")), reboot]},

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+import voice_userdata
 from tests.synthesized import Stack, Stacks, edited_sandbox, shipped
+from voice_blueprint.aws import machine_images
+from voice_constructs.aws import host_images
+from voice_sandbox.aws.adapters.schemas import create_only_paths
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +58,62 @@ def test_vfio_is_baked_if_configured(sandbox: Stacks, tmp_path: Path) -> None:
     assert "VFIO_DRIVERS=" not in scripts(asked, "inf2")["bake"]
 
 
+def recipe_names(stacks: Stacks) -> dict[str, str]:
+    """Return the names of the recipes by fleet."""
+    recipes = [recipe["Name"] for recipe in stacks["host-images"].properties("ImageBuilder::ImageRecipe")]
+    return {name.split("-")[1]: name for name in recipes}
+
+
+def renamed_fleets(sandbox: Stacks, tmp_path: Path, edits: dict[str, Any]) -> set[str]:
+    """Return the fleets whose recipe and component have another name in an edited file or in changed code."""
+    old, new = sandbox["host-images"], edited_sandbox(edits, tmp_path)["host-images"]
+    names = [each["Name"] for each in new.properties("ImageBuilder::Component")]
+    assert sorted(names) == sorted(recipe_names({"host-images": new}).values())
+    newer = recipe_names({"host-images": new})
+    return {fleet for fleet, name in recipe_names({"host-images": old}).items() if newer[fleet] != name}
+
+
 def test_changed_content_gives_a_new_recipe(sandbox: Stacks, tmp_path: Path) -> None:
     """Recipes are immutable, so changed content under the same name would be rejected."""
+    assert renamed_fleets(sandbox, tmp_path, {"images.vad-dataplane": f"sha256:{'a' * 64}"}) == {"vad"}
+    assert renamed_fleets(sandbox, tmp_path, {"aws.vad.root_volume_gib": 99}) == {"vad"}
+    assert renamed_fleets(sandbox, tmp_path, {"aws.host_images": {"vfio": True}}) == {"vad"}
+    assert renamed_fleets(sandbox, tmp_path, {}) == set()
 
-    def names(stacks: Stacks) -> dict[str, str]:
-        recipes = [recipe["Name"] for recipe in stacks["host-images"].properties("ImageBuilder::ImageRecipe")]
-        return {name.split("-")[1]: name for name in recipes}
 
-    newer = names(edited_sandbox({"images.vad-dataplane": f"sha256:{'a' * 64}"}, tmp_path))
-    assert {fleet for fleet, name in names(sandbox).items() if newer[fleet] != name} == {"vad"}
+ALL_FLEETS = {"vad", "inf2", "trn1", "p5"}
+
+
+def test_a_new_base_image_gives_a_new_recipe(sandbox: Stacks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(machine_images.PUBLIC_PARAMETERS, "cpu", "/aws/service/another/image_id")
+    assert renamed_fleets(sandbox, tmp_path, {}) == {"vad"}
+
+
+def test_another_root_device_gives_a_new_recipe(
+    sandbox: Stacks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_images, "ROOT_DEVICE", "/dev/sda1")
+    assert renamed_fleets(sandbox, tmp_path, {}) == ALL_FLEETS
+
+
+def test_a_changed_check_gives_a_new_component(
+    sandbox: Stacks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The document contains more than the script that bakes: the check, the phases and the reboot."""
+    render = voice_userdata.render_bake
+    monkeypatch.setattr(
+        voice_userdata, "render_bake", lambda bake, step: render(bake, step) + ("\n:" if step == "check" else "")
+    )
+    assert renamed_fleets(sandbox, tmp_path, {}) == ALL_FLEETS
+
+
+@pytest.mark.parametrize("kind", ["Component", "ImageRecipe"])
+def test_the_name_covers_every_property_whose_change_replaces(sandbox: Stacks, kind: str) -> None:
+    """A property that is added later must be added to the fingerprint as well."""
+    fixed = {path[0] for path in create_only_paths(f"AWS::ImageBuilder::{kind}")}
+    named = {"Component": {"Data", "Platform"}, "ImageRecipe": {"BlockDeviceMappings", "Components", "ParentImage"}}
+    for properties in sandbox["host-images"].properties(f"ImageBuilder::{kind}"):
+        assert fixed & properties.keys() == named[kind] | {"Name", "Version"}
 
 
 def test_builders_match_the_architecture_of_the_fleet(sandbox: Stacks) -> None:
