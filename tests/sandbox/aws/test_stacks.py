@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.sandbox.aws.samples import ARM_IMAGE, ref, resource, vpc
+from tests.sandbox.aws.samples import ARM_IMAGE, ZONE, ref, resource, vpc
 from tests.sandbox.aws.samples.parts import POLICY
 from tests.sandbox.aws.stacks import Deployed
 from voice_ops.aws.deletion import DeletionError, delete_stacks, deletion_order
@@ -99,6 +99,99 @@ def test_a_resource_with_an_explicit_name_cannot_be_replaced(stack: Deployed) ->
     stack.create(vpc() | {"Group": group("first")})
     assert stack.try_update(vpc() | {"Group": group("second")}) == "UPDATE_ROLLBACK_COMPLETE"
     assert any("custom-named resource requires replacing. Rename mine" in reason for reason in stack.reasons)
+
+
+def alarm(name: str, **properties: object) -> dict[str, Any]:
+    given = {"Namespace": "voice", "MetricName": "m", "Period": 60, "Statistic": "Sum", "Threshold": 1} | properties
+    comparison = "GreaterThanThreshold"
+    return resource("CloudWatch::Alarm", AlarmName=name, ComparisonOperator=comparison, EvaluationPeriods=1, **given)
+
+
+NAMED = {
+    "Alarm": alarm("taken"),
+    "Composite": resource("CloudWatch::CompositeAlarm", AlarmName="taken", AlarmRule="FALSE"),
+    "Dashboard": resource("CloudWatch::Dashboard", DashboardName="taken", DashboardBody="{}"),
+    "Topic": resource("SNS::Topic", TopicName="taken"),
+    "Cluster": resource("ECS::Cluster", ClusterName="taken"),
+    "Bucket": resource("S3::Bucket", BucketName="taken"),
+    "Filter": resource(
+        "Logs::MetricFilter",
+        LogGroupName=ref("Logs"),
+        FilterName="taken",
+        FilterPattern="x",
+        MetricTransformations=[{"MetricName": "m", "MetricNamespace": "n", "MetricValue": "1"}],
+    ),
+    "Component": resource("ImageBuilder::Component", Name="taken", Version="1.0.0", Platform="Linux", Data="x"),
+}
+LOGS = {"Logs": resource("Logs::LogGroup")}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_name_in_use_fails_the_update_and_keeps_its_owner(stack: Deployed, name: str) -> None:
+    """Many calls overwrite or return an existing resource, which the cleanup would then delete."""
+    stack.create(LOGS | {"A": NAMED[name]})
+    assert stack.try_update(LOGS | {"B": NAMED[name]}) == "UPDATE_ROLLBACK_COMPLETE"
+    assert any(f"taken{'/1.0.0/1' * (name == 'Component')} already exists in stack arn:" in it for it in stack.reasons)
+    if name == "Alarm":
+        assert stack.client("cloudwatch").describe_alarms(AlarmNames=["taken"])["MetricAlarms"]
+    stack.update(LOGS)
+    stack.update(LOGS | {"B": NAMED[name]})
+
+
+def test_an_alarm_of_another_type_cannot_have_the_same_name(stack: Deployed) -> None:
+    stack.create({"A": alarm("taken")})
+    assert stack.try_update({"B": NAMED["Composite"]}) == "UPDATE_ROLLBACK_COMPLETE"
+    assert stack.client("cloudwatch").describe_alarms(AlarmNames=["taken"])["MetricAlarms"]
+
+
+def test_two_stacks_cannot_have_a_resource_of_the_same_name(stack: Deployed, aws: LocalAws) -> None:
+    other = Deployed(aws, "second-owner")
+    stack.create({"A": NAMED["Topic"]})
+    assert other.try_create({"A": NAMED["Topic"]}) == "ROLLBACK_COMPLETE"
+    assert any(
+        f":taken already exists in stack arn:aws:cloudformation:us-east-1:{aws.account}:stack/{stack.name}/" in it
+        for it in other.reasons
+    )
+    other.delete()
+    assert stack["A"] in [each["TopicArn"] for each in stack.client("sns").list_topics()["Topics"]]
+
+
+def test_a_renamed_resource_cannot_take_a_name_that_is_still_in_use(stack: Deployed) -> None:
+    stack.create({"A": alarm("one"), "B": alarm("two")})
+    assert stack.try_update({"A": alarm("two"), "B": alarm("one")}) == "UPDATE_ROLLBACK_COMPLETE"
+    found = stack.client("cloudwatch").describe_alarms(AlarmNames=["one", "two"])["MetricAlarms"]
+    assert {each["AlarmName"] for each in found} == {"one", "two"}
+
+
+def test_records_of_one_name_and_filters_of_two_groups_coexist(stack: Deployed) -> None:
+    """Their physical ids are equal, but not all the properties that identify them."""
+
+    def record(kind: str, value: str) -> dict[str, Any]:
+        return resource(
+            "Route53::RecordSet",
+            HostedZoneId=ZONE,
+            Name="both.example.com",
+            Type=kind,
+            TTL="60",
+            ResourceRecords=[value],
+        )
+
+    groups = {name: resource("Logs::LogGroup") for name in ("Logs", "Other")}
+    second = {**NAMED["Filter"], "Properties": {**NAMED["Filter"]["Properties"], "LogGroupName": ref("Other")}}
+    records = {"V4": record("A", "192.0.2.1"), "V6": record("AAAA", "2001:db8::1")}
+    stack.create(groups | records | {"One": NAMED["Filter"], "Two": second})
+
+
+@pytest.mark.parametrize("kind", ["Component", "ImageRecipe"])
+def test_a_component_or_recipe_cannot_be_replaced_under_its_version(stack: Deployed, kind: str) -> None:
+    def image_part(value: str, version: str) -> dict[str, Any]:
+        own = {"Component": {"Platform": "Linux", "Data": value}, "ImageRecipe": {"ParentImage": value}}[kind]
+        return {"Part": resource(f"ImageBuilder::{kind}", Name="bake", Version=version, **own)}
+
+    stack.create(image_part("first", "1.0.0"))
+    assert stack.try_update(image_part("second", "1.0.0")) == "UPDATE_ROLLBACK_COMPLETE"
+    assert any("/bake/1.0.0" in reason and "already exists" in reason for reason in stack.reasons)
+    stack.update(image_part("second", "1.0.1"))
 
 
 def test_a_failed_update_restores_the_previous_state(stack: Deployed) -> None:

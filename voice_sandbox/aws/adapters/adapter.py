@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from botocore.model import ListShape, Shape
 from botocore.parsers import ResponseParserError
 
-from voice_sandbox.aws.adapters.schemas import create_only_paths
+from voice_sandbox.aws.adapters.schemas import create_only_paths, naming_properties
 from voice_sandbox.aws.adapters.tagging import TAG_CALLS
 from voice_sandbox.aws.clients import client
 from voice_sandbox.aws.shapes import Json, conform, member_name
@@ -154,6 +154,26 @@ class Adapter:
         if not is_present:
             self.id, self.properties = "", {}
         return is_present
+
+    def expected_id(self, properties: Properties) -> str | None:
+        """Return the physical id that a resource with these properties has, or None if its service generates it."""
+        scope = {"account": self.scope.account, "region": self.scope.region}
+        try:
+            return (self.kind.id or f"{{{self.kind.name}}}").format(**{**scope, **self._api_properties(properties)})
+        except LookupError:
+            return None
+
+    def shares_identity(self, other: Adapter, properties: Properties) -> bool:
+        """Return True if another resource with these properties and the same physical id is the same to the service.
+
+        It is if the service deletes both with one call, and if all properties that identify them are equal.
+        """
+        calls = [(each.kind.service, each.kind.delete) for each in (self, other)]
+        own, others = (
+            [values.get(key) for key in naming_properties(each.resource_type)]
+            for each, values in ((self, self.properties), (other, properties))
+        )
+        return calls[0] == calls[1] and own == others
 
     def translate(self, properties: Properties) -> Properties:
         """Convert the properties in a template to the format of the API."""

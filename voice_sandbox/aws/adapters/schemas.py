@@ -28,9 +28,15 @@ def create_only_paths(resource_type: str) -> list[list[str]]:
     return [path.split("/")[2:] for path in paths]
 
 
-def identifier_properties(resource_type: str) -> list[str]:
-    """Return the properties that identify a resource, or an empty list if AWS generates one of them."""
+def naming_properties(resource_type: str) -> list[str]:
+    """Return the properties of a template that are a part of the resource's identifier."""
     type_schema = schema(resource_type)
     keys = [path.split("/")[-1] for path in type_schema.get("primaryIdentifier", [])]
     generated = {path.split("/")[-1] for path in type_schema.get("readOnlyProperties", [])}
-    return [] if generated & set(keys) else keys
+    return [key for key in keys if key not in generated]
+
+
+def identifier_properties(resource_type: str) -> list[str]:
+    """Return the properties that identify a resource, or an empty list if AWS generates one of them."""
+    keys = naming_properties(resource_type)
+    return keys if len(keys) == len(schema(resource_type).get("primaryIdentifier", [])) else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -31,8 +31,8 @@ class Deployment:
         rolls_back: Whether this is a rollback. No alarm may stop an instance refresh then, since the alarm that has
             caused the rollback is still active.
         imports: Names of other stacks' exports that the template reads.
-        owned: Types and ids of the resources of all stacks, if resources without a stack can be imported; otherwise
-            ``None``.
+        stacks: All stacks, whose resources' names are in use.
+        imports_existing: Whether resources without a stack can be imported.
     """
 
     def __init__(
@@ -43,13 +43,15 @@ class Deployment:
         exports: Mapping[str, Any],
         *,
         rolls_back: bool = False,
-        owned: frozenset[tuple[str, str]] | None = None,
+        stacks: Collection[Stack] = (),
+        imports_existing: bool = False,
     ) -> None:
         self.stack = stack
         self.template = template
         self.exports = exports
         self.rolls_back = rolls_back
-        self.owned = owned
+        self.stacks = stacks
+        self.imports_existing = imports_existing
         self.superseded: list[Resource] = []
         self.imports: set[str] = set()
         pseudo = {
@@ -146,6 +148,11 @@ class Deployment:
     def _create(self, target: Resource, properties: Properties, current: Resource | None) -> None:
         adapter = target.adapter
         self.stack.set_resource_status(target, "CREATE_IN_PROGRESS")
+        if owner := self._owner(target, properties):
+            raise TemplateError(
+                f"{adapter.expected_id(properties)} already exists in stack {owner.stack_id}. "
+                f"Give {target.logical_id} ({target.resource_type}) another name or version."
+            )
         try:
             faults.raise_injected_fault(self.stack.name, target.logical_id)
             adapter.create(self._resolve(properties))
@@ -162,10 +169,19 @@ class Deployment:
 
     def _can_import(self, target: Resource, properties: Properties) -> bool:
         """Return True if automatic import applies to an existing resource that belongs to no stack."""
-        kind, owned = target.adapter.kind, self.owned
-        if owned is None or not is_importable(target.body, kind):
+        if not self.imports_existing or not is_importable(target.body, target.adapter.kind):
             return False
-        return (target.resource_type, str(properties[kind.name])) not in owned and target.adapter.exists(properties)
+        return self._owner(target, properties) is None and target.adapter.exists(properties)
+
+    def _owner(self, target: Resource, properties: Properties) -> Stack | None:
+        """Return the stack that has the resource which a creation with these properties would overwrite, if any."""
+        if (expected := target.adapter.expected_id(properties)) is None:
+            return None
+        for stack in self.stacks:
+            for each in (*stack.resources.values(), *(self.superseded if stack is self.stack else ())):
+                if each.physical_id == expected and each.adapter.shares_identity(target.adapter, properties):
+                    return stack
+        return None
 
     def _import(self, target: Resource, properties: Properties) -> None:
         """Import an existing resource into the stack unchanged; differences from the template are drift."""

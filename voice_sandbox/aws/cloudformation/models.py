@@ -56,7 +56,7 @@ class SandboxCloudFormation(CloudFormationBackend):
         with self._lock:
             desired = self._parse_desired_state(template, parameters, options.get("tags"))
             stack = self._add_stack(name, options)
-            operations.create(stack, desired, self.exports, self._claim_exports)
+            operations.create(stack, desired, self.stacks.values(), self.exports, self._claim_exports)
             return stack
 
     def update_stack(  # type: ignore[override]
@@ -202,11 +202,9 @@ class SandboxCloudFormation(CloudFormationBackend):
                 )
             del self.change_sets[change_set.change_set_id]
             change_set.stack.change_set_id = change_set.change_set_id
-            desired = (
-                replace(change_set.desired, owned=self._owned_resources()) if change_set.imports else change_set.desired
-            )
+            desired = replace(change_set.desired, imports_existing=change_set.imports)
             if change_set.stack.status == "REVIEW_IN_PROGRESS":
-                operations.create(change_set.stack, desired, self.exports, self._claim_exports)
+                operations.create(change_set.stack, desired, self.stacks.values(), self.exports, self._claim_exports)
             else:
                 self._update(change_set.stack, desired)
 
@@ -246,11 +244,7 @@ class SandboxCloudFormation(CloudFormationBackend):
     def _update(self, stack: Stack, desired: DesiredState) -> None:
         if stack.status in _BROKEN_STATUSES:
             raise ValidationError(message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated.")
-        operations.update(stack, desired, self.exports, self._claim_exports)
-
-    def _owned_resources(self) -> frozenset[tuple[str, str]]:
-        resources = [resource for stack in self.stacks.values() for resource in stack.resources.values()]
-        return frozenset((resource.resource_type, resource.physical_id) for resource in resources)
+        operations.update(stack, desired, self.stacks.values(), self.exports, self._claim_exports)
 
     def _live_stack(self, name_or_id: str) -> Stack | None:
         return next((item for item in self.stacks.values() if name_or_id in (item.name, item.stack_id)), None)

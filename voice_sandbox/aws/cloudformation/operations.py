@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,7 @@ class DesiredState:
         parameters: Parameters as given.
         resolved: Values of all parameters.
         tags: Tags of the stack; None keeps the current ones.
-        owned: Types and ids of the resources of all stacks, if resources without a stack can be imported; otherwise
-            ``None``.
+        imports_existing: Whether resources without a stack can be imported.
     """
 
     body: str
@@ -35,21 +34,24 @@ class DesiredState:
     parameters: dict[str, str]
     resolved: dict[str, Any]
     tags: dict[str, str] | None = None
-    owned: frozenset[tuple[str, str]] | None = None
+    imports_existing: bool = False
 
 
-def create(stack: Stack, desired: DesiredState, exports: Mapping[str, Export], claim: Claim) -> None:
+def create(
+    stack: Stack, desired: DesiredState, stacks: Collection[Stack], exports: Mapping[str, Export], claim: Claim
+) -> None:
     """Deploy a stack for the first time, and delete its resources after a failure.
 
     Args:
         stack: The stack without resources.
         desired: Its desired state.
+        stacks: All stacks.
         exports: Exports of other stacks.
         claim: Registers the stack's own exports, or rejects them.
     """
     stack.record_template(desired.body, desired.template, desired.parameters, desired.resolved, desired.tags)
     stack.set_status("CREATE_IN_PROGRESS", "User Initiated")
-    deployment = Deployment(stack, desired.template, desired.resolved, exports, owned=desired.owned)
+    deployment = _deployment(stack, desired, stacks, exports)
     try:
         _execute(stack, deployment, claim)
     except DeploymentError as error:
@@ -62,12 +64,14 @@ def create(stack: Stack, desired: DesiredState, exports: Mapping[str, Export], c
         stack.set_status("CREATE_COMPLETE")
 
 
-def update(stack: Stack, desired: DesiredState, exports: Mapping[str, Export], claim: Claim) -> None:
+def update(
+    stack: Stack, desired: DesiredState, stacks: Collection[Stack], exports: Mapping[str, Export], claim: Claim
+) -> None:
     """Update a deployed stack to another template, and roll back a failed update."""
     before = DesiredState(stack.template, stack.template_dict, stack.parameters, stack.resolved, stack.tags)
     previous = dict(stack.resources)
     stack.set_status("UPDATE_IN_PROGRESS", "User Initiated")
-    deployment = Deployment(stack, desired.template, desired.resolved, exports, owned=desired.owned)
+    deployment = _deployment(stack, desired, stacks, exports)
     try:
         _execute(stack, deployment, claim)
     except DeploymentError as error:
@@ -82,6 +86,19 @@ def update(stack: Stack, desired: DesiredState, exports: Mapping[str, Export], c
     delete_resources(stack, deployment.superseded, policy="UpdateReplacePolicy")
     delete_resources(stack, unwanted)
     stack.set_status("UPDATE_COMPLETE")
+
+
+def _deployment(
+    stack: Stack, desired: DesiredState, stacks: Collection[Stack], exports: Mapping[str, Export]
+) -> Deployment:
+    return Deployment(
+        stack,
+        desired.template,
+        desired.resolved,
+        exports,
+        stacks=stacks,
+        imports_existing=desired.imports_existing,
+    )
 
 
 def _execute(stack: Stack, deployment: Deployment, claim: Claim) -> None:
