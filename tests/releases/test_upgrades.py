@@ -86,6 +86,13 @@ def rename(stack: str, kind: str) -> Change:
     return change
 
 
+def exchange_names(found: dict[str, Template]) -> None:
+    """Give an alarm the name of another one, and that one a new name."""
+    alarms = [each for each in found["observability"]["Resources"].values() if each["Type"].endswith("::Alarm")]
+    alarms[0]["Properties"]["AlarmName"] = alarms[1]["Properties"]["AlarmName"]
+    alarms[1]["Properties"]["AlarmName"] = "another"
+
+
 def drop_stack(found: dict[str, Template]) -> None:
     del found["asr-inf2"]
 
@@ -126,6 +133,15 @@ DANGEROUS_CHANGES: dict[str, tuple[Change, str]] = {
         set_property("registry", "Repository", "EncryptionConfiguration", {"EncryptionType": "AES256"}),
         "cannot replace a resource with an explicit name",
     ),
+    "an alarm with another logical id": (
+        rename("observability", "Alarm"),
+        "cannot create a resource whose name another one has",
+    ),
+    "a topic with another logical id": (
+        rename("observability", "Topic"),
+        "cannot create a resource whose name another one has",
+    ),
+    "the name of another alarm": (exchange_names, "cannot create a resource whose name another one has"),
 }
 HARMLESS_CHANGES: dict[str, Change] = {
     "another version of the store": set_property("state", "ReplicationGroup", "EngineVersion", "8.2"),
@@ -141,6 +157,23 @@ HARMLESS_CHANGES: dict[str, Change] = {
     "no alarm": remove_resource("observability", "Alarm"),
     "something new": add_queue,
 }
+
+
+def bake(data: str, version: str) -> dict[str, Template]:
+    properties = {"Name": "bake", "Version": version, "Platform": "Linux", "Data": data}
+    return {"images": {"Resources": {"Part": {"Type": "AWS::ImageBuilder::Component", "Properties": properties}}}}
+
+
+def test_a_component_cannot_be_replaced_under_its_version() -> None:
+    (found,) = aws.outages(diff.compare(bake("first", "1.0.0"), bake("second", "1.0.0")))
+    assert "cannot replace a resource with an explicit name" in found.down
+    assert aws.outages(diff.compare(bake("first", "1.0.0"), bake("second", "1.0.1"))) == []
+
+
+def test_a_rest_api_with_another_logical_id_may_keep_its_name() -> None:
+    """API Gateway accepts several APIs of one name."""
+    steps = diff.compare(*_old_and_new(rename("edge", "RestApi")))
+    assert not any(step.keeps_name or step.takes_name for step in steps if step.kind == "AWS::ApiGateway::RestApi")
 
 
 def _old_and_new(change: Change) -> tuple[dict[str, Template], dict[str, Template]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
+from string import Formatter
 from typing import Any
 
-from voice_sandbox.aws.adapters.schemas import create_only_paths, identifier_properties
+from voice_sandbox.aws.adapters.schemas import create_only_paths, identifier_properties, naming_properties, schema
+from voice_sandbox.aws.adapters.table import KINDS
 from voice_sandbox.aws.cloudformation.template import references
 from voice_sandbox.aws.shapes import Json
 from voice_sandbox.changes import Op
@@ -29,6 +32,7 @@ class Step:
         replaced_references: Replaced resources to which the resource refers in properties that cannot change in place.
         downgrades: Properties that the service refuses to lower, with both values.
         keeps_name: Whether the resource would be replaced under the same explicit name, which CloudFormation rejects.
+        takes_name: Whether another resource of the stack has its explicit name, which CloudFormation rejects.
     """
 
     op: Op
@@ -37,12 +41,15 @@ class Step:
     changes: tuple[str, ...] = ()
     replaced_references: frozenset[ResourceKey] = frozenset()
     keeps_name: bool = False
+    takes_name: bool = False
     downgrades: tuple[str, ...] = ()
 
 
 UPGRADE_ONLY_PROPERTIES = {"AWS::ElastiCache::ReplicationGroup": ("EngineVersion",)}
 """Properties that a service can raise in place but never lower.
 https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/VersionManagement.HowTo.html"""
+SHARED_NAMES = frozenset({"AWS::ApiGateway::RestApi"})
+"""Types whose service accepts several resources of one name."""
 
 
 def compare(old: Templates, new: Templates) -> list[Step]:
@@ -54,6 +61,14 @@ def compare(old: Templates, new: Templates) -> list[Step]:
     named = {key: frozenset(_immutable_references(key, after[key], new)) & unchanged_types for key in unchanged_types}
     while affected := {key for key in unchanged_types - replaced if named[key] & replaced}:
         replaced |= affected
+    owners: dict[str, set[ResourceKey]] = {}
+    for key, body in before.items():
+        owners.setdefault(_name(key, body, replaced), set()).add(key)
+
+    def takes_name(key: ResourceKey) -> bool:
+        name = _name(key, after[key], replaced)
+        return bool(name) and after[key]["Type"] not in SHARED_NAMES and bool(owners.get(name, set()) - {key})
+
     steps = [
         Step(
             Op.REPLACE,
@@ -62,6 +77,7 @@ def compare(old: Templates, new: Templates) -> list[Step]:
             changed[key],
             named[key] & replaced,
             keeps_name=_has_fixed_name(before[key], after[key], named[key] & replaced, key[0]),
+            takes_name=takes_name(key),
         )
         if key in replaced
         else Step(
@@ -72,7 +88,9 @@ def compare(old: Templates, new: Templates) -> list[Step]:
         )
         for key in unchanged_types
     ]
-    steps += [Step(Op.CREATE, key, after[key]["Type"]) for key in after.keys() - unchanged_types]
+    steps += [
+        Step(Op.CREATE, key, after[key]["Type"], takes_name=takes_name(key)) for key in after.keys() - unchanged_types
+    ]
     steps += [Step(Op.DELETE, key, before[key]["Type"]) for key in before.keys() - unchanged_types]
     return sorted(steps, key=lambda step: (step.key, step.op.value))
 
@@ -151,12 +169,34 @@ def _exporters(name: str, templates: Templates) -> Iterator[ResourceKey]:
 def _has_fixed_name(
     old: Mapping[str, Any], new: Mapping[str, Any], because: frozenset[ResourceKey], stack: str
 ) -> bool:
-    names = [
-        (_values_at(old.get("Properties"), [key]), _values_at(new.get("Properties"), [key]))
-        for key in identifier_properties(new["Type"])
-    ]
-    referenced = {(stack, name) for _, values in names for value in values for name in references(value)}
-    return bool(names) and all(before == after != [] for before, after in names) and not referenced & because
+    name = _name((stack, ""), new, because)
+    return bool(name) and name == _name((stack, ""), old, because)
+
+
+def _name(key: ResourceKey, body: Mapping[str, Any], replaced: Container[ResourceKey]) -> str:
+    """Return the stack, the type and the properties that contain a resource's name.
+
+    The result is empty if AWS generates the name, or if it contains that of a replaced resource.
+    """
+    stack, kind = key[0], body["Type"]
+    names = _name_properties(kind)
+    values = {path: _values_at(body.get("Properties"), [path]) for path in {*names, *naming_properties(kind)}}
+    if not names or not all(values[path] for path in names):
+        return ""
+    if any((stack, name) in replaced for value in values.values() for name in references(value)):
+        return ""
+    return json.dumps([stack, kind, values], sort_keys=True)
+
+
+def _name_properties(resource_type: str) -> list[str]:
+    """Return the properties without which AWS generates a resource's name."""
+    kind = KINDS.get(resource_type)
+    if kind is None:
+        return identifier_properties(resource_type)
+    if kind.name:
+        return [kind.name]
+    fields = [field.partition("[")[0] for _, field, _, _ in Formatter().parse(kind.id) if field]
+    return [field for field in fields if field in schema(resource_type)["properties"]]
 
 
 def _values_at(properties: Json, path: list[str]) -> list[Any]:

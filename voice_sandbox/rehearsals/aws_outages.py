@@ -58,6 +58,10 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
             down.append("nothing, but the deploy fails: the service does not support downgrades")
         if step.keeps_name:
             down.append("nothing, but the deploy fails: CloudFormation cannot replace a resource with an explicit name")
+        if step.takes_name:
+            down.append(
+                "nothing, but the deploy fails: CloudFormation cannot create a resource whose name another one has"
+            )
         if down and name not in set(accepted):
             also_replaced = len(_dependent_replacements(step.key, replaced)) if step.changes else 0
             changes = (
