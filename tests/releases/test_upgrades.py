@@ -93,6 +93,12 @@ def exchange_names(found: dict[str, Template]) -> None:
     alarms[1]["Properties"]["AlarmName"] = "another"
 
 
+def change_type(found: dict[str, Template]) -> None:
+    found["observability"]["Resources"][first_resource(found["observability"], "Alarm")[0]] = {
+        "Type": "AWS::SQS::Queue"
+    }
+
+
 def drop_stack(found: dict[str, Template]) -> None:
     del found["asr-inf2"]
 
@@ -142,6 +148,7 @@ DANGEROUS_CHANGES: dict[str, tuple[Change, str]] = {
         "cannot create a resource whose name another one has",
     ),
     "the name of another alarm": (exchange_names, "cannot create a resource whose name another one has"),
+    "another type under the same id": (change_type, "cannot change the type of a resource"),
 }
 HARMLESS_CHANGES: dict[str, Change] = {
     "another version of the store": set_property("state", "ReplicationGroup", "EngineVersion", "8.2"),

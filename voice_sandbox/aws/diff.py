@@ -25,11 +25,12 @@ class Step:
     """A change of a resource.
 
     Attributes:
-        op: Operation; a change of type is a delete and a create.
+        op: Operation; a change of type, which CloudFormation rejects, is a delete and a create.
         key: Stack and logical id.
         kind: Type.
         changes: Own properties that cannot change in place.
         replaced_references: Replaced resources to which the resource refers in properties that cannot change in place.
+        changes_type: Whether the created resource replaces one of another type, which CloudFormation rejects.
         downgrades: Properties that the service refuses to lower, with both values.
         keeps_name: Whether the resource would be replaced under the same explicit name, which CloudFormation rejects.
         takes_name: Whether another resource of the stack has its explicit name, which CloudFormation rejects.
@@ -42,6 +43,7 @@ class Step:
     replaced_references: frozenset[ResourceKey] = frozenset()
     keeps_name: bool = False
     takes_name: bool = False
+    changes_type: bool = False
     downgrades: tuple[str, ...] = ()
 
 
@@ -89,7 +91,8 @@ def compare(old: Templates, new: Templates) -> list[Step]:
         for key in unchanged_types
     ]
     steps += [
-        Step(Op.CREATE, key, after[key]["Type"], takes_name=takes_name(key)) for key in after.keys() - unchanged_types
+        Step(Op.CREATE, key, after[key]["Type"], takes_name=takes_name(key), changes_type=key in before)
+        for key in after.keys() - unchanged_types
     ]
     steps += [Step(Op.DELETE, key, before[key]["Type"]) for key in before.keys() - unchanged_types]
     return sorted(steps, key=lambda step: (step.key, step.op.value))

@@ -62,6 +62,8 @@ def outages(steps: Sequence[Step], accepted: Iterable[str] = ()) -> list[Outage]
             down.append(
                 "nothing, but the deploy fails: CloudFormation cannot create a resource whose name another one has"
             )
+        if step.changes_type:
+            down.append("nothing, but the deploy fails: CloudFormation cannot change the type of a resource")
         if down and name not in set(accepted):
             also_replaced = len(_dependent_replacements(step.key, replaced)) if step.changes else 0
             changes = (

@@ -144,6 +144,20 @@ def test_an_alarm_of_another_type_cannot_have_the_same_name(stack: Deployed) -> 
     assert stack.client("cloudwatch").describe_alarms(AlarmNames=["taken"])["MetricAlarms"]
 
 
+def test_a_changed_type_is_refused_before_any_change(stack: Deployed) -> None:
+    stack.create({"X": PARAMETER, "Y": PARAMETER})
+    topics = {"X": resource("SNS::Topic"), "Y": resource("SNS::Topic"), "Z": resource("SNS::Topic")}
+    words = (
+        r"Update of resource type is not permitted\. "
+        r"The new template modifies resource type of the following resources: \[X, Y\]"
+    )
+    for change in (stack.try_update, stack.plan):
+        with pytest.raises(ClientError, match=words):
+            change(topics)
+        assert stack.status == "CREATE_COMPLETE"
+    stack.update({"Y": PARAMETER, "Z": resource("SNS::Topic")})
+
+
 def test_two_stacks_cannot_have_a_resource_of_the_same_name(stack: Deployed, aws: LocalAws) -> None:
     other = Deployed(aws, "second-owner")
     stack.create({"A": NAMED["Topic"]})

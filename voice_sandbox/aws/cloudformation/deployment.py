@@ -118,23 +118,21 @@ class Deployment:
         scope = Scope(self.stack.account_id, self.stack.region_name, self.stack.name, self.stack.stack_id, name)
         kind = KINDS[body["Type"]]
         target = Resource(kind.adapter(body["Type"], kind, scope), has_explicit_name=False, needs=needs, body=body)
-        same_kind = current is not None and current.adapter.kind is kind
-        verb, failed = "UPDATE" if same_kind else "CREATE", current or target
+        verb, failed = ("UPDATE", current) if current else ("CREATE", target)
         try:
             properties = self.evaluator.evaluate(body.get("Properties", {}))
             target.has_explicit_name = kind.name in properties
             if kind.name and not target.has_explicit_name:
-                updates_in_place = current is not None and same_kind and not current.has_explicit_name
                 properties[kind.name] = (
                     current.adapter.properties[kind.name]
-                    if current and updates_in_place
+                    if current and not current.has_explicit_name
                     else target.adapter.generate_name()
                 )
             if current is None and self._can_import(target, properties):
                 self._import(target, properties)
                 return
-            if current is None or not same_kind:
-                self._create(target, properties, current)
+            if current is None:
+                self._create(target, properties, None)
                 return
             if not current.adapter.must_replace(properties):
                 self._update(current, target, properties)

@@ -78,6 +78,7 @@ class SandboxCloudFormation(CloudFormationBackend):
                 for entry in parameters
             }
             desired = self._parse_desired_state(template, new_parameters, tags)
+            _reject_changed_types(stack, desired)
             if not has_changes(stack, desired):
                 raise ValidationError(message="No updates are to be performed.")
             self._update(stack, desired)
@@ -151,6 +152,7 @@ class SandboxCloudFormation(CloudFormationBackend):
                 stack.set_status("REVIEW_IN_PROGRESS", "User Initiated")
             if stack is None:
                 raise ValidationError(message=f"Stack [{stack_name}] does not exist")
+            _reject_changed_types(stack, desired)
             change_set = ChangeSet(
                 change_set_id=generate_changeset_id(change_set_name, self.region_name, self.account_id),
                 change_set_name=change_set_name,
@@ -296,6 +298,18 @@ class SandboxCloudFormation(CloudFormationBackend):
         for name in own_exports:
             del self.exports[name]
         self.exports.update({name: Export(stack.stack_id, name, value) for name, value in values.items()})
+
+
+def _reject_changed_types(stack: Stack, desired: DesiredState) -> None:
+    bodies = desired.template["Resources"]
+    changed = [
+        name for name, item in stack.resources.items() if name in bodies and bodies[name]["Type"] != item.resource_type
+    ]
+    if changed:
+        raise ValidationError(
+            message="Update of resource type is not permitted. The new template modifies resource type of the "
+            f"following resources: [{', '.join(changed)}]"
+        )
 
 
 def _reject_if_busy(stack: Stack) -> None:
