@@ -130,12 +130,16 @@ def _deletion_failure_reason(failed: Mapping[str, str]) -> str | None:
 
 
 def delete(stack: Stack, claim: Claim) -> bool:
-    """Delete a stack's resources, and return True if all of them are deleted or retained."""
+    """Delete a stack's resources, and return True if all of them are deleted or retained.
+
+    As in AWS, a stack whose exports are in use keeps its status, with the reason.
+    """
+    before = stack.status
     stack.set_status("DELETE_IN_PROGRESS", "User Initiated")
     try:
         claim(stack, [])
     except DeploymentError as error:
-        stack.set_status("DELETE_FAILED", str(error))
+        stack.set_status(before, str(error))
         return False
     failed = delete_resources(stack, stack.resources.values())
     if failed:
