@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -234,6 +236,73 @@ def test_an_update_that_fails_midway_is_rolled_back_completely(stack: Deployed) 
     assert stack.try_update({"Role": broken}) == "UPDATE_ROLLBACK_COMPLETE"
     shown = stack.client("iam").get_role(RoleName=stack["Role"])["Role"]
     assert (shown["Description"], shown["AssumeRolePolicyDocument"]) == ("first", POLICY)
+
+
+def add_launch_template(stack: Deployed, name: str) -> None:
+    """Create a launch template that belongs to no stack."""
+    stack.client("ec2").create_launch_template(LaunchTemplateName=name, LaunchTemplateData={"ImageId": "ami-12c6146b"})
+
+
+@pytest.fixture
+def stuck(stack: Deployed) -> Iterator[tuple[Deployed, dict[str, Any]]]:
+    """Return a stack whose rollback has failed, since the launch template to return to is gone, and its template."""
+    ec2 = stack.client("ec2")
+    subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
+
+    def group(template: str) -> dict[str, Any]:
+        version = {"LaunchTemplateName": template, "Version": "1"}
+        return resource(
+            "AutoScaling::AutoScalingGroup",
+            MinSize="0",
+            MaxSize="0",
+            VPCZoneIdentifier=[subnet],
+            LaunchTemplate=version,
+        )
+
+    for name in ("old", "new"):
+        add_launch_template(stack, name)
+    before = {"P": PARAMETER, "Group": group("old")}
+    stack.create(before)
+    ec2.delete_launch_template(LaunchTemplateName="old")
+    kept = parameter("/of-the-update/kept") | {"DeletionPolicy": "Retain"}
+    bad = resource("SSM::Parameter", ["Group", "New", "Kept"], Type="None", Value="x")
+    after = before | {"Group": group("new"), "New": parameter("/of-the-update/new"), "Kept": kept, "Bad": bad}
+    assert stack.try_update(after) == "UPDATE_ROLLBACK_FAILED"
+    yield stack, before
+    for each in ec2.describe_launch_templates()["LaunchTemplates"]:
+        ec2.delete_launch_template(LaunchTemplateId=each["LaunchTemplateId"])
+    with suppress(ClientError):
+        stack.client("ssm").delete_parameter(Name="/of-the-update/kept")
+
+
+def parameters_of_the_update(stack: Deployed) -> set[str]:
+    found = stack.client("ssm").describe_parameters()["Parameters"]
+    return {each["Name"] for each in found if each["Name"].startswith("/of-the-update/")}
+
+
+def test_a_stack_whose_rollback_failed_is_not_updated(stuck: tuple[Deployed, dict[str, Any]]) -> None:
+    stack, before = stuck
+    words = "is in UPDATE_ROLLBACK_FAILED state and can not be updated"
+    with pytest.raises(ClientError, match=words):
+        stack.try_update(before | {"Another": PARAMETER})
+    stack.plan(before | {"Another": PARAMETER})
+    with pytest.raises(ClientError, match=words):
+        stack.cloudformation.execute_change_set(StackName=stack.name, ChangeSetName="plan")
+    stack.delete()
+    assert parameters_of_the_update(stack) == {"/of-the-update/kept"}, "the others belong to the stack"
+
+
+def test_a_failed_rollback_continues_when_its_cause_is_fixed(stuck: tuple[Deployed, dict[str, Any]]) -> None:
+    stack, before = stuck
+    stack.cloudformation.continue_update_rollback(StackName=stack.name)
+    assert stack.status == "UPDATE_ROLLBACK_FAILED"
+    add_launch_template(stack, "old")
+    stack.cloudformation.continue_update_rollback(StackName=stack.name)
+    assert stack.status == "UPDATE_ROLLBACK_COMPLETE", stack.reasons
+    assert "/of-the-update/new" not in parameters_of_the_update(stack)
+    with pytest.raises(ClientError, match="cannot be called from current stack status: UPDATE_ROLLBACK_COM"):
+        stack.cloudformation.continue_update_rollback(StackName=stack.name)
+    stack.update(before | {"Another": PARAMETER})
 
 
 def test_an_update_without_changes_is_reported(stack: Deployed) -> None:

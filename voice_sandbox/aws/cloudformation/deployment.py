@@ -176,7 +176,11 @@ class Deployment:
         if (expected := target.adapter.expected_id(properties)) is None:
             return None
         for stack in self.stacks:
-            for each in (*stack.resources.values(), *(self.superseded if stack is self.stack else ())):
+            for each in (
+                *stack.resources.values(),
+                *stack.leftovers,
+                *(self.superseded if stack is self.stack else ()),
+            ):
                 if each.physical_id == expected and each.adapter.shares_identity(target.adapter, properties):
                     return stack
         return None

@@ -27,7 +27,9 @@ from voice_sandbox.aws.shapes import Json
 _COMPARABLE_STATUSES = frozenset(
     {"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "UPDATE_ROLLBACK_FAILED"}
 )
-_BROKEN_STATUSES = frozenset({"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED"})
+_BROKEN_STATUSES = frozenset(
+    {"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "UPDATE_ROLLBACK_FAILED", "DELETE_FAILED"}
+)
 
 
 class ChangeSetNotFoundError(ServiceException):
@@ -84,6 +86,20 @@ class SandboxCloudFormation(CloudFormationBackend):
             self._update(stack, desired)
             stack.role_arn = role_arn or stack.role_arn
             return stack
+
+    def continue_update_rollback(self, name: str) -> None:
+        """Repeat a failed rollback.
+
+        Raises:
+            ValidationError: The stack has no failed rollback.
+        """
+        with self._lock:
+            stack = self.get_stack(name)
+            if stack.status != "UPDATE_ROLLBACK_FAILED":
+                raise ValidationError(
+                    message=f"ContinueUpdateRollback cannot be called from current stack status: {stack.status}"
+                )
+            operations.roll_back(stack, self.exports, "User Initiated")
 
     def delete_stack(self, name_or_stack_id: str, retain: Iterable[str] = ()) -> None:
         """Delete a stack. If one of its resources cannot be deleted, the stack ends in DELETE_FAILED.

@@ -11,7 +11,7 @@ from moto.core.utils import utcnow
 
 from voice_sandbox.aws.cloudformation.deployment import Deployment, DeploymentError
 from voice_sandbox.aws.cloudformation.removal import delete_resources
-from voice_sandbox.aws.cloudformation.stack import Resource, Stack
+from voice_sandbox.aws.cloudformation.stack import Stack
 
 Claim = Callable[[Stack, list[dict[str, Any]]], None]
 
@@ -68,15 +68,15 @@ def update(
     stack: Stack, desired: DesiredState, stacks: Collection[Stack], exports: Mapping[str, Export], claim: Claim
 ) -> None:
     """Update a deployed stack to another template, and roll back a failed update."""
-    before = DesiredState(stack.template, stack.template_dict, stack.parameters, stack.resolved, stack.tags)
     previous = dict(stack.resources)
     stack.set_status("UPDATE_IN_PROGRESS", "User Initiated")
     deployment = _deployment(stack, desired, stacks, exports)
     try:
         _execute(stack, deployment, claim)
     except DeploymentError as error:
-        stack.set_status("UPDATE_ROLLBACK_IN_PROGRESS", str(error))
-        _roll_back(stack, before, previous, exports)
+        stack.leftovers = [item for name, item in stack.resources.items() if previous.get(name) is not item]
+        stack.resources = previous
+        roll_back(stack, exports, str(error))
         return
     stack.record_template(desired.body, desired.template, desired.parameters, desired.resolved, desired.tags)
     stack.last_updated_time = utcnow()
@@ -108,17 +108,16 @@ def _execute(stack: Stack, deployment: Deployment, claim: Claim) -> None:
     stack.outputs, stack.imports = outputs, deployment.imports
 
 
-def _roll_back(
-    stack: Stack, before: DesiredState, previous: dict[str, Resource], exports: Mapping[str, Export]
-) -> None:
-    new_resources = [item for name, item in stack.resources.items() if previous.get(name) is not item]
-    stack.resources = dict(previous)
+def roll_back(stack: Stack, exports: Mapping[str, Export], reason: str) -> None:
+    """Return a stack to its template after a failed update; a failed rollback can be continued."""
+    stack.set_status("UPDATE_ROLLBACK_IN_PROGRESS", reason)
     try:
-        Deployment(stack, before.template, before.resolved, exports, rolls_back=True).apply()
+        Deployment(stack, stack.template_dict, stack.resolved, exports, rolls_back=True).apply()
     except DeploymentError as error:
         stack.set_status("UPDATE_ROLLBACK_FAILED", str(error))
         return
-    delete_resources(stack, [each for each in new_resources if not each.imported], keep=frozenset())
+    delete_resources(stack, [each for each in stack.leftovers if not each.imported], keep=frozenset())
+    stack.leftovers = []
     stack.set_status("UPDATE_ROLLBACK_COMPLETE")
 
 
@@ -141,7 +140,8 @@ def delete(stack: Stack, claim: Claim) -> bool:
     except DeploymentError as error:
         stack.set_status(before, str(error))
         return False
-    failed = delete_resources(stack, stack.resources.values())
+    leftovers = [each for each in stack.leftovers if not each.imported]
+    failed = delete_resources(stack, leftovers) | delete_resources(stack, stack.resources.values())
     if failed:
         stack.remove_deleted_resources()
         stack.set_status("DELETE_FAILED", _deletion_failure_reason(failed))

@@ -29,6 +29,15 @@ class SandboxCloudFormationResponse(CloudFormationResponse):
         self.stacks.delete_stack(self._get_param("StackName"), self._get_param("RetainResources", []))
         return EmptyResult()
 
+    def continue_update_rollback(self) -> ActionResult:
+        """Handle ContinueUpdateRollback without `ResourcesToSkip`."""
+        if self._get_param("ResourcesToSkip"):
+            raise ValidationError(
+                message="the sandbox cannot skip resources in a rollback; fix the cause and omit ResourcesToSkip"
+            )
+        self.stacks.continue_update_rollback(self._get_param("StackName"))
+        return EmptyResult()
+
     def cancel_update_stack(self) -> ActionResult:
         """Handle CancelUpdateStack by cancelling the instance refreshes, so that the update is rolled back."""
         stack = self.stacks.get_stack(self._get_param("StackName"))

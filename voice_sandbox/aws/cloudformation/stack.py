@@ -105,6 +105,7 @@ class Stack:
     deletion_time: datetime | None = None
     change_set_id: str | None = None
     resources: dict[str, Resource] = field(default_factory=dict)
+    leftovers: list[Resource] = field(default_factory=list)  # new resources of an update whose rollback failed
     outputs: list[dict[str, Any]] = field(default_factory=list)
     imports: set[str] = field(default_factory=set)
     events: list[Event] = field(default_factory=list)
@@ -156,11 +157,12 @@ class Stack:
 
     def remove_deleted_resources(self) -> None:
         """Remove deleted resources, so that another deletion only processes the remaining ones."""
-        self.resources = {
-            name: item
-            for name, item in self.resources.items()
-            if item.status not in {"DELETE_COMPLETE", "DELETE_SKIPPED"} and not item.imported
-        }
+
+        def remains(item: Resource) -> bool:
+            return item.status not in {"DELETE_COMPLETE", "DELETE_SKIPPED"} and not item.imported
+
+        self.resources = {name: item for name, item in self.resources.items() if remains(item)}
+        self.leftovers = [item for item in self.leftovers if remains(item)]
 
     def set_status(self, status: str, reason: str | None = None) -> None:
         """Set the stack's status, and add an event."""
