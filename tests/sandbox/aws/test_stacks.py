@@ -299,10 +299,34 @@ def test_a_failed_rollback_continues_when_its_cause_is_fixed(stuck: tuple[Deploy
     add_launch_template(stack, "old")
     stack.cloudformation.continue_update_rollback(StackName=stack.name)
     assert stack.status == "UPDATE_ROLLBACK_COMPLETE", stack.reasons
-    assert "/of-the-update/new" not in parameters_of_the_update(stack)
+    assert parameters_of_the_update(stack) == {"/of-the-update/kept"}
     with pytest.raises(ClientError, match="cannot be called from current stack status: UPDATE_ROLLBACK_COM"):
         stack.cloudformation.continue_update_rollback(StackName=stack.name)
     stack.update(before | {"Another": PARAMETER})
+
+
+def test_a_failed_update_deletes_the_replacement_of_a_retained_resource(stack: Deployed) -> None:
+    def group(text: str) -> dict[str, Any]:
+        return resource("EC2::SecurityGroup", GroupDescription=text, VpcId=ref("Vpc")) | {"DeletionPolicy": "Retain"}
+
+    stack.create(vpc() | {"Own": group("first")})
+    bad = resource("SSM::Parameter", ["Own"], Type="None", Value="x")
+    assert stack.try_update(vpc() | {"Own": group("second"), "Bad": bad}) == "UPDATE_ROLLBACK_COMPLETE"
+    found = stack.client("ec2").describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [stack["Vpc"]]}])
+    assert "second" not in {each["Description"] for each in found["SecurityGroups"]}
+    stack.client("ec2").delete_security_group(GroupId=stack["Own"])
+
+
+@pytest.mark.parametrize(("policy", "stays"), [("Retain", True), ("RetainExceptOnCreate", False)])
+def test_retained_resources_of_a_failed_update_block_the_next(stack: Deployed, policy: str, stays: bool) -> None:
+    kept = parameter("/kept") | {"DeletionPolicy": policy}
+    bad = resource("SSM::Parameter", ["Kept"], Type="None", Value="x")
+    stack.create({"P": PARAMETER})
+    assert stack.try_update({"P": PARAMETER, "Kept": kept, "Bad": bad}) == "UPDATE_ROLLBACK_COMPLETE"
+    again = stack.try_update({"P": PARAMETER, "Kept": kept})
+    assert again == ("UPDATE_ROLLBACK_COMPLETE" if stays else "UPDATE_COMPLETE"), stack.reasons
+    stack.delete()
+    stack.client("ssm").delete_parameter(Name="/kept")
 
 
 def test_an_update_without_changes_is_reported(stack: Deployed) -> None:

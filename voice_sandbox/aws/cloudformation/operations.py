@@ -116,7 +116,16 @@ def roll_back(stack: Stack, exports: Mapping[str, Export], reason: str) -> None:
     except DeploymentError as error:
         stack.set_status("UPDATE_ROLLBACK_FAILED", str(error))
         return
-    delete_resources(stack, [each for each in stack.leftovers if not each.imported], keep=frozenset())
+    # "Retain" also applies to new resources, but not to those that were to replace others.
+    retained = [
+        each
+        for each in stack.leftovers
+        if each.body.get("DeletionPolicy") == "Retain" and each.logical_id not in stack.resources
+    ]
+    for each in retained:
+        stack.set_resource_status(each, "DELETE_SKIPPED")
+    unwanted = [each for each in stack.leftovers if each not in retained and not each.imported]
+    delete_resources(stack, unwanted, keep=frozenset())
     stack.leftovers = []
     stack.set_status("UPDATE_ROLLBACK_COMPLETE")
 
