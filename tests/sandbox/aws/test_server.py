@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
+
+from voice_sandbox.aws.process import LocalAws
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-m", "voice_sandbox.aws.server"]
@@ -36,3 +41,17 @@ def test_the_server_ends_on_a_signal_and_with_its_parent(end: str) -> None:
     assert server.stderr.read() == ""
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(endpoint, timeout=2)  # noqa: S310
+
+
+def test_the_stores_of_a_killed_server_end_with_it(tmp_path: Path) -> None:
+    aws = LocalAws(tmp_path / "aws.log", stores=tmp_path)
+    try:
+        aws.client("elasticache").create_replication_group(
+            ReplicationGroupId="g", ReplicationGroupDescription="x", Engine="valkey", CacheNodeType="cache.r7g.large"
+        )
+        stores = psutil.Process(aws.pid).children(recursive=True)
+        assert [each.name() for each in stores] == ["redis-server"]
+        os.kill(aws.pid, signal.SIGKILL)
+    finally:
+        aws.stop()
+    assert psutil.wait_procs(stores, timeout=20)[1] == []
