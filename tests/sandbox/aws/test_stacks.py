@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.sandbox.aws.samples import ARM_IMAGE, ZONE, ref, resource, vpc
+from tests.sandbox.aws.samples import ARM_IMAGE, ZONE, att, ref, resource, vpc
 from tests.sandbox.aws.samples.parts import POLICY
 from tests.sandbox.aws.stacks import Deployed
 from voice_ops.aws.deletion import DeletionError, delete_stacks, deletion_order
@@ -541,6 +541,40 @@ def test_a_false_condition_omits_resources(stack: Deployed) -> None:
     stack.create({"P": PARAMETER, "Off": off}, Conditions={"Never": {"Fn::Equals": [1, 2]}})
     resources = stack.cloudformation.describe_stack_resources(StackName=stack.name)["StackResources"]
     assert [item["LogicalResourceId"] for item in resources] == ["P"]
+
+
+NEVER = {"Never": {"Fn::Equals": [1, 2]}}
+
+
+@pytest.mark.parametrize(
+    "use", [ref("A"), att("A", "Value"), {"Fn::Sub": "${A}"}, {"Fn::Sub": ["${x}", {"x": ref("A")}]}]
+)
+def test_a_reference_to_a_missing_resource_is_refused_before_any_change(stack: Deployed, use: dict[str, Any]) -> None:
+    stack.create({"A": PARAMETER, "B": parameter("/b", use)}, Outputs={"Out": {"Value": use}})
+    words = r"Template format error: Unresolved resource dependencies \[A\] in the Resources block of the template"
+    for change in (stack.try_update, stack.plan):
+        with pytest.raises(ClientError, match=words):
+            change({"B": parameter("/b", use)})
+    with pytest.raises(ClientError, match=words.replace("Resources block", "Outputs block")):
+        stack.try_update({"B": parameter("/b")}, Outputs={"Out": {"Value": use}})
+    assert stack.status == "CREATE_COMPLETE"
+    off = {"A": PARAMETER | {"Condition": "Never"}}
+    assert stack.try_update(off | {"B": parameter("/b", use)}, Conditions=NEVER) == "UPDATE_ROLLBACK_COMPLETE"
+    assert any("Unresolved resource dependencies [A]" in reason for reason in stack.reasons)
+    chosen = {"Fn::If": ["Never", use, "x"]}
+    stack.update(off | {"B": parameter("/b", chosen) | {"DependsOn": "A"}}, Conditions=NEVER)
+
+
+def test_a_dependency_on_a_missing_resource_is_refused(stack: Deployed) -> None:
+    for wrong in ({"DependsOn": "None"}, {"DependsOn": ["P", "None"]}, {"UpdatePolicy": {"Group": ref("None")}}):
+        with pytest.raises(ClientError, match=r"Unresolved resource dependencies \[None\] in the Resources block"):
+            stack.try_create({"P": PARAMETER, "B": PARAMETER | wrong})
+    with pytest.raises(ClientError, match=r"Unresolved resource dependencies \[AWS::Regoin\]"):
+        stack.try_create({"B": parameter("/b", ref("AWS::Regoin"))})
+    assert not stack.exists
+    text = {"Fn::Sub": ["${own} ${!Literal} ${AWS::Region} ${Given}", {"own": "x"}]}
+    stack.create({"B": parameter("/b", text)}, Parameters={"Given": {"Type": "String", "Default": "y"}})
+    assert stack.client("ssm").get_parameter(Name="/b")["Parameter"]["Value"] == "x ${Literal} us-east-1 y"
 
 
 def test_creating_a_change_set_changes_nothing(stack: Deployed) -> None:

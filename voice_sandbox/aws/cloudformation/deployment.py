@@ -225,10 +225,11 @@ class Deployment:
         return resolved
 
     def _deployed_resource(self, name: str) -> Resource:
-        try:
-            return self.stack.resources[name]
-        except KeyError as error:
-            raise TemplateError(f"Template error: unresolved resource dependency {name}") from error
+        body = self.template["Resources"].get(name)
+        # A resource that this update removes still exists, but must not be referred to.
+        if body is None or not self._is_enabled(body) or name not in self.stack.resources:
+            raise TemplateError(f"Template format error: Unresolved resource dependencies [{name}]")
+        return self.stack.resources[name]
 
     def _imported_value(self, name: str) -> Json:
         self.imports.add(name)

@@ -11,6 +11,18 @@ import yaml
 
 from voice_sandbox.aws.shapes import Json
 
+PSEUDO_PARAMETERS = frozenset(
+    {
+        "AWS::AccountId",
+        "AWS::NoValue",
+        "AWS::NotificationARNs",
+        "AWS::Partition",
+        "AWS::Region",
+        "AWS::StackId",
+        "AWS::StackName",
+        "AWS::URLSuffix",
+    }
+)
 SUBSTITUTION = re.compile(r"\$\{(!?)([^}]+)\}")
 
 
@@ -58,7 +70,7 @@ def parse_template(body: str) -> dict[str, Any]:
 
 
 def validate_template(template: Mapping[str, Any], known_types: Container[str]) -> None:
-    """Reject a template with an unsupported resource type, or with circular dependencies.
+    """Reject a template with an unsupported resource type, or with missing or circular dependencies.
 
     Raises:
         TemplateError: The template is rejected; the message contains the type and the logical id of each such resource.
@@ -70,6 +82,15 @@ def validate_template(template: Mapping[str, Any], known_types: Container[str]) 
             f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]. "
             "To support a type, add a row to voice_sandbox/aws/adapters/table.yaml"
         )
+    known = {*resources, *template.get("Parameters", {}), *PSEUDO_PARAMETERS}
+    for section in ("Resources", "Outputs"):
+        bodies = template.get(section) or {}
+        named = set(references(bodies)).union(*(_explicit_dependencies(body) for body in bodies.values()))
+        if missing := sorted(named - known):
+            raise TemplateError(
+                f"Template format error: Unresolved resource dependencies [{', '.join(missing)}] "
+                f"in the {section} block of the template"
+            )
     dependency_order(dependencies(resources))
 
 
@@ -77,11 +98,14 @@ def dependencies(resources: Mapping[str, Any]) -> dict[str, set[str]]:
     """Return the resources to which each resource refers by Ref, GetAtt, Sub or DependsOn."""
     dependencies_by_name = {}
     for name, body in resources.items():
-        explicit = body.get("DependsOn", [])
-        names = set(references(body.get("Properties", {})))
-        names.update([explicit] if isinstance(explicit, str) else explicit)
+        names = {*references(body.get("Properties", {})), *_explicit_dependencies(body)}
         dependencies_by_name[name] = (names & resources.keys()) - {name}
     return dependencies_by_name
+
+
+def _explicit_dependencies(body: Mapping[str, Any]) -> list[str]:
+    explicit: str | list[str] = body.get("DependsOn", [])
+    return [explicit] if isinstance(explicit, str) else explicit
 
 
 def references(node: Json) -> Iterator[str]:
@@ -96,9 +120,10 @@ def references(node: Json) -> Iterator[str]:
             elif key == "Fn::GetAtt":
                 yield value.split(".")[0] if isinstance(value, str) else value[0]
             elif key == "Fn::Sub":
-                text = value if isinstance(value, str) else value[0]
-                yield from (name.split(".")[0] for literal, name in SUBSTITUTION.findall(text) if not literal)
-                yield from references([] if isinstance(value, str) else value[1:])
+                text, variables = (value, {}) if isinstance(value, str) else value
+                names = [name for literal, name in SUBSTITUTION.findall(text) if not literal]
+                yield from (name.split(".")[0] for name in names if name not in variables)
+                yield from references(list(variables.values()))
             else:
                 yield from references(value)
 
