@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -185,21 +186,15 @@ def test_a_kept_sandbox_still_serves_after_its_parent_exits() -> None:
     wait_until_dead(int(pid))
 
 
-@pytest.mark.parametrize(
-    "send",
-    [
-        pytest.param(os.killpg, id="from a terminal"),
-        pytest.param(os.kill, id="to voice alone", marks=pytest.mark.nightly),
-    ],
-)
-def test_ctrl_c_stops_and_removes_everything(send: Callable[[int, int], None], tmp_path: Path) -> None:
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+def start_rehearsal(folder: Path) -> subprocess.Popen[str]:
+    """Start `voice sandbox` with its temporary files in a folder."""
+    environment = {**os.environ, "TMPDIR": str(folder)}
     # Shells start background jobs, possibly including this test, with SIGINT ignored, which children inherit.
     program = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
         "from voice_ops.main import main; main()"
     )
-    voice = subprocess.Popen(  # noqa: S603
+    return subprocess.Popen(  # noqa: S603
         [sys.executable, "-c", program, "sandbox", "deployments/sandbox.yaml"],
         cwd=ROOT,
         env=environment,
@@ -208,6 +203,17 @@ def test_ctrl_c_stops_and_removes_everything(send: Callable[[int, int], None], t
         text=True,
         start_new_session=True,
     )
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        pytest.param(os.killpg, id="from a terminal"),
+        pytest.param(os.kill, id="to voice alone", marks=pytest.mark.nightly),
+    ],
+)
+def test_ctrl_c_stops_and_removes_everything(send: Callable[[int, int], None], tmp_path: Path) -> None:
+    voice = start_rehearsal(tmp_path)
     assert voice.stdout is not None
     assert "bootstrap" in voice.stdout.readline()
     servers = _servers(voice.pid)
@@ -219,6 +225,25 @@ def test_ctrl_c_stops_and_removes_everything(send: Callable[[int, int], None], t
     for pid in servers:
         wait_until_dead(pid)
     assert not list(tmp_path.glob("voice-sandbox-*"))
+
+
+def test_ctrl_c_while_the_local_aws_starts_removes_everything(tmp_path: Path) -> None:
+    voice = start_rehearsal(tmp_path)
+    while not list(tmp_path.glob("voice-sandbox-*")):
+        assert voice.poll() is None
+        time.sleep(0.01)
+    os.killpg(voice.pid, signal.SIGINT)
+    _, errors = voice.communicate(timeout=PATIENCE_S)
+    assert (voice.returncode, errors.strip()) == (130, "✗ interrupted: the local AWS and its files are gone")
+    assert not list(tmp_path.glob("voice-sandbox-*"))
+
+
+def test_a_local_aws_that_does_not_start_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(CdkError, match=r"the local AWS did not start \(exit code 1\)"):
+        Rehearsal(DEPLOYMENT)
+    assert not list(tmp_path.iterdir())
 
 
 def _servers(parent: int) -> list[int]:

@@ -74,7 +74,11 @@ class LocalAws:
                 start_new_session=True,
             )
         assert self._process.stdout is not None  # noqa: S101 - asked for above
-        line = self._process.stdout.readline()
+        try:
+            line = self._process.stdout.readline()
+        except BaseException:  # such as Ctrl-C
+            self.stop()
+            raise
         if not line:
             raise RuntimeError(f"the local AWS did not start (exit code {self._process.wait()}): {log.read_text()}")
         self.endpoint = str(json.loads(line)["endpoint"])
@@ -143,13 +147,13 @@ class LocalAws:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
+        # A killed server leaves its stores behind. They are in its process group.
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def __enter__(self) -> Self:
         return self
 
-        # A killed server leaves its stores behind. They are in its process group.
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -42,16 +42,22 @@ class Rehearsal:
         self._deployment = deployment
         self._regions = deployment.region_deployments()
         self.home = Path(mkdtemp(prefix="voice-sandbox-"))
-        self.faults = self.home / "faults"
-        domain = deployment.aws.edge.domain
-        self.aws = LocalAws(
-            self.home / "aws.log",
-            region=deployment.aws.region,
-            hosted_zone=(domain.zone_id, domain.zone_name) if domain else None,
-            real_hosts=real_hosts,
-            stores=self.home if real_stores else None,
-            faults=self.faults,
-        )
+        try:
+            self.faults = self.home / "faults"
+            domain = deployment.aws.edge.domain
+            self.aws = LocalAws(
+                self.home / "aws.log",
+                region=deployment.aws.region,
+                hosted_zone=(domain.zone_id, domain.zone_name) if domain else None,
+                real_hosts=real_hosts,
+                stores=self.home if real_stores else None,
+                faults=self.faults,
+            )
+        except BaseException as error:  # such as Ctrl-C: no `with` block removes the folder yet
+            rmtree(self.home, ignore_errors=True)
+            if isinstance(error, RuntimeError):
+                raise CdkError(str(error)) from error
+            raise
         self.cdk = Cdk(self.aws, deployment, self.home)
         self.session = self.aws.session()
         self._initial_inventory: dict[str, set[str]] = {}
