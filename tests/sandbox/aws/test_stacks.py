@@ -585,6 +585,13 @@ def test_creating_a_change_set_changes_nothing(stack: Deployed) -> None:
         body = json.dumps({"Resources": {"P": parameter("/planned", value)}})
         cloudformation.create_change_set(**arguments, ChangeSetType=kind, TemplateBody=body)
         shown: dict[str, Any] = cloudformation.describe_change_set(**arguments)
+@pytest.mark.parametrize("function", [{"Fn::Length": ["x"]}, {"Fn::ToJsonString": {"x": 1}}])
+def test_functions_of_a_transform_are_refused_without_it(stack: Deployed, function: dict[str, Any]) -> None:
+    """The transform AWS::LanguageExtensions is refused as well."""
+    assert stack.try_create({"P": parameter("/p", function)}) == "ROLLBACK_COMPLETE"
+    assert any(f"does not support {next(iter(function))}" in reason for reason in stack.reasons)
+
+
         return shown
 
     plan("one", "CREATE")

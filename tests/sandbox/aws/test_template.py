@@ -49,7 +49,6 @@ def evaluate(node: object, **template: dict[str, Any]) -> object:
         ({"Fn::Base64": "hi"}, "aGk="),
         ({"Fn::If": ["IsBig", "big", "small"]}, "big"),
         ({"Fn::FindInMap": ["Sizes", "large", "hosts"]}, 3),
-        ({"Fn::Length": {"Ref": "Zones"}}, 2),
         ([1, {"Ref": "AWS::NoValue"}, {"a": {"Ref": "AWS::NoValue"}, "b": 2}], [1, {"b": 2}]),
         ({"a": {"Fn::If": ["IsSmall", "x", {"Ref": "AWS::NoValue"}]}}, {}),
         (

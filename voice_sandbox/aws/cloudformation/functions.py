@@ -146,12 +146,10 @@ _FUNCTIONS: dict[str, Callable[[Evaluator, Any], Any]] = {
     "Fn::If": Evaluator.choose_branch,
     "Fn::ImportValue": lambda e, a: e.import_value(e.evaluate(a)),
     "Fn::Join": Evaluator.join,
-    "Fn::Length": lambda e, a: len(e.evaluate(a)),
     "Fn::Not": lambda e, a: not e.evaluate(a[0]),
     "Fn::Or": lambda e, a: any(e.evaluate(item) for item in a),
     "Fn::Select": _select,
     "Fn::Split": _split,
     "Fn::Sub": Evaluator.sub,
-    "Fn::ToJsonString": lambda e, a: json.dumps(e.evaluate(a)),
     "Ref": Evaluator.ref,
 }
