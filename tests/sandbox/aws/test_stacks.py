@@ -379,11 +379,19 @@ def test_undeletable_resources_fail_the_deletion_with_the_reason(stack: Deployed
     stack.delete()
 
 
-def test_a_resource_can_be_retained(stack: Deployed) -> None:
-    stack.create({"P": parameter("/left")})
-    stack.cloudformation.delete_stack(StackName=stack.name, RetainResources=["P"])
+def test_a_resource_can_be_retained_after_a_failed_deletion(stack: Deployed) -> None:
+    stack.create({"Bucket": resource("S3::Bucket")})
+    bucket, s3 = stack["Bucket"], stack.client("s3")
+    s3.put_object(Bucket=bucket, Key="recording", Body=b"")
+    with pytest.raises(ClientError, match=r"RetainResources .* only for a stack in DELETE_FAILED, not CREATE_COMPLETE"):
+        stack.cloudformation.delete_stack(StackName=stack.name, RetainResources=["Bucket"])
+    assert stack["Bucket"] == bucket
+    stack.cloudformation.delete_stack(StackName=stack.name)
+    assert stack.status == "DELETE_FAILED"
+    stack.cloudformation.delete_stack(StackName=stack.name, RetainResources=["Bucket"])
     assert not stack.exists
-    stack.client("ssm").delete_parameter(Name="/left")
+    s3.delete_object(Bucket=bucket, Key="recording")
+    s3.delete_bucket(Bucket=bucket)
 
 
 def test_a_protected_stack_is_not_deleted(stack: Deployed) -> None:
@@ -577,6 +585,13 @@ def test_a_dependency_on_a_missing_resource_is_refused(stack: Deployed) -> None:
     assert stack.client("ssm").get_parameter(Name="/b")["Parameter"]["Value"] == "x ${Literal} us-east-1 y"
 
 
+@pytest.mark.parametrize("function", [{"Fn::Length": ["x"]}, {"Fn::ToJsonString": {"x": 1}}])
+def test_functions_of_a_transform_are_refused_without_it(stack: Deployed, function: dict[str, Any]) -> None:
+    """The transform AWS::LanguageExtensions is refused as well."""
+    assert stack.try_create({"P": parameter("/p", function)}) == "ROLLBACK_COMPLETE"
+    assert any(f"does not support {next(iter(function))}" in reason for reason in stack.reasons)
+
+
 def test_creating_a_change_set_changes_nothing(stack: Deployed) -> None:
     cloudformation = stack.cloudformation
     arguments: dict[str, Any] = {"StackName": stack.name, "ChangeSetName": "plan"}
@@ -585,13 +600,6 @@ def test_creating_a_change_set_changes_nothing(stack: Deployed) -> None:
         body = json.dumps({"Resources": {"P": parameter("/planned", value)}})
         cloudformation.create_change_set(**arguments, ChangeSetType=kind, TemplateBody=body)
         shown: dict[str, Any] = cloudformation.describe_change_set(**arguments)
-@pytest.mark.parametrize("function", [{"Fn::Length": ["x"]}, {"Fn::ToJsonString": {"x": 1}}])
-def test_functions_of_a_transform_are_refused_without_it(stack: Deployed, function: dict[str, Any]) -> None:
-    """The transform AWS::LanguageExtensions is refused as well."""
-    assert stack.try_create({"P": parameter("/p", function)}) == "ROLLBACK_COMPLETE"
-    assert any(f"does not support {next(iter(function))}" in reason for reason in stack.reasons)
-
-
         return shown
 
     plan("one", "CREATE")

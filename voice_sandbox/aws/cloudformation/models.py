@@ -119,6 +119,12 @@ class SandboxCloudFormation(CloudFormationBackend):
                 raise ValidationError(
                     message=f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
                 )
+            retain = list(retain)
+            if retain and stack.status != "DELETE_FAILED":
+                raise ValidationError(
+                    message=f"Stack [{stack.name}]: RetainResources {retain} is accepted only for a stack in "
+                    f"DELETE_FAILED, not {stack.status}; delete the stack without it first"
+                )
             for name in retain:
                 stack.resources.pop(name, None)
             if operations.delete(stack, self._claim_exports):
