@@ -463,6 +463,15 @@ def test_an_azure_mistake_is_reported_as_one_problem_with_its_line(
     assert problem.line == line_number(content, culprit)
 
 
+@pytest.mark.parametrize("name", ["system", "cpu"])
+def test_a_gpu_pool_with_the_name_of_another_pool_is_rejected(name: str, tmp_path: Path) -> None:
+    content = AZURE_BASE.replace("name: a100", f"name: {name}").replace("pools: [a100]", f"pools: [{name}]")
+    (problem,) = problems_in(content, tmp_path)
+    assert f"`azure.pools.3.name`: {name} is the name of" in problem.message
+    assert "use another name" in problem.message
+    assert problem.line == line_number(content, f"- name: {name}")
+
+
 def test_enum_values_are_case_sensitive(tmp_path: Path) -> None:
     (problem,) = problems_in(edit_document({"azure.maintenance": {"day": "sunday"}}, AZURE_BASE), tmp_path)
     assert "should be 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday' or 'Sunday'" in problem.message

@@ -82,6 +82,11 @@ def model_url(model: str) -> str:
     return f"http://{Component.ROUTER}.{NAMESPACE}:{ROUTER_HTTP.number}/{model}"
 
 
+def pools_for(service: AzureService) -> tuple[str, ...]:
+    """Return the names of the pools on which a service runs."""
+    return tuple(service.pools) if isinstance(service, ChatService) else (service.pool,)
+
+
 def replicas_name(service: AzureService, pool: str) -> str:
     """Return the name of the Deployment of a service's replicas on one of its pools."""
     return f"{service.name}-{pool}" if isinstance(service, ChatService) else service.name
@@ -198,7 +203,6 @@ def caller_tiers(azure: Azure) -> tuple[Component, ...]:
 
 # --- Nodes ------------------------------------------------------------------------------------------------
 
-SYSTEM_POOL = "system"
 POOL_LABEL = "voice-serve/pool"
 GPU_LABEL = "voice-serve/gpu"
 """Node label with the name of the GPU model in the catalogue."""

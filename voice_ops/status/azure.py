@@ -9,8 +9,7 @@ from functools import cached_property, partial
 from azure.core.exceptions import AzureError
 
 from voice_blueprint.azure import names
-from voice_blueprint.azure.names import SYSTEM_POOL
-from voice_blueprint.file.model.azure import CPU_POOL
+from voice_blueprint.file.model.azure import CPU_POOL, SYSTEM_POOL
 from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.file.model.deployment import Deployment
 from voice_ops.azure.cluster import Cluster, explain_cluster

@@ -8,7 +8,14 @@ from pulumi_azure_native import containerservice as aks
 
 from voice_blueprint.azure import names as azure_names
 from voice_blueprint.azure.rollout import DEFAULT_DRAIN_MIN, DRAIN_MARGIN_S, SURGE_PERCENT
-from voice_blueprint.file.model.azure import Azure, ExistingNetwork, JumpHost, PublicApiServer, api_server_zone
+from voice_blueprint.file.model.azure import (
+    SYSTEM_POOL,
+    Azure,
+    ExistingNetwork,
+    JumpHost,
+    PublicApiServer,
+    api_server_zone,
+)
 
 IMAGE_CLEANER_HOURS = 168
 """Interval of the image cleaner: one week. The minimum is 24 hours (https://learn.microsoft.com/azure/aks/image-cleaner)."""
@@ -108,7 +115,7 @@ def system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClusterAg
     """Return the system pool. It is part of the cluster resource, since AKS creates no cluster without a pool."""
     pool = azure.system_pool
     return aks.ManagedClusterAgentPoolProfileArgs(
-        name=azure_names.SYSTEM_POOL,
+        name=SYSTEM_POOL,
         mode=aks.AgentPoolMode.SYSTEM,
         type=aks.AgentPoolType.VIRTUAL_MACHINE_SCALE_SETS,
         vm_size=pool.vm_size,
@@ -119,7 +126,7 @@ def system_pool(azure: Azure, subnet: pulumi.Input[str]) -> aks.ManagedClusterAg
         max_count=pool.nodes.max,
         max_pods=_MAX_SYSTEM_PODS,
         node_taints=[str(azure_names.SYSTEM_TAINT)],
-        node_labels={azure_names.POOL_LABEL: azure_names.SYSTEM_POOL},
+        node_labels={azure_names.POOL_LABEL: SYSTEM_POOL},
         orchestrator_version=azure.kubernetes_version,
         os_type=aks.OSType.LINUX,
         os_sku=aks.OSSKU.UBUNTU,

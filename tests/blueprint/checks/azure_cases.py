@@ -168,6 +168,17 @@ CASES: tuple[Case, ...] = (
     case("family-quota-need", PAIRS, {f"{CELLS}.purchase": SPOT_PURCHASE}, {}),
     case("family-quota-need", A100, {f"{A100}.purchase": SPOT_PURCHASE}, {}),
     # Pools
+    *(case("workload-names-are-unique", f"{QWEN}.name", {f"{QWEN}.name": name}, {})
+      for name in ("cluster", "callers", "agents", "objectives", "starts")),
+    *(case("workload-names-are-unique", f"{SPEECH}.name", {f"{SPEECH}.name": name}, {})
+      for name in ("router", "gateway", "vad", "asr", "agent", "lmcache-coordinator", "model-fetch", "default")),
+    case("workload-names-are-unique", f"{QWEN}.pools.0", {f"{SPEECH}.name": "qwen-a100"},
+         {f"{SPEECH}.name": "qwen-a10"}),
+    case("workload-names-are-unique", f"{QWEN}.pools.1", {f"{QWEN}.pools": ["a100", "a100"]},
+         {f"{QWEN}.pools": ["a100", "h200"]}),
+    case("workload-names-are-unique", f"{QWEN}.pools.0",
+         {f"{A100}.name": "fetch", f"{QWEN}.name": "model", f"{QWEN}.pools": ["fetch"]},
+         {f"{A100}.name": "fetch", f"{QWEN}.pools": ["fetch"]}),
     case("pool-has-service", A100, {f"{QWEN}.pools": ["h200"]}, {}),
     case("pool-holds-replicas", f"{PAIR}.replicas", {f"{PAIR}.replicas.max": 5}, {f"{PAIR}.replicas.max": 4}),
     case("pool-holds-replicas", f"{CELL}.replicas", {f"{CELL}.replicas.max": 3}, {f"{CELL}.replicas.max": 2}),

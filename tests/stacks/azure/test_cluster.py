@@ -9,6 +9,7 @@ from tests.blueprint.documents import DEPLOYMENTS, load_text
 from tests.stacks.azure.recorded import azure_resources, cluster, edit_deployment, inputs
 from voice_blueprint.azure.names import ClusterOutput
 from voice_blueprint.file.model.azure import Azure
+from voice_blueprint.observability.azure.alerts import DEPLOYMENT_GROUPS
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.values import Secret, reveal
 
@@ -34,6 +35,12 @@ def aks(graph: Graph) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def azure(tmp_path_factory: pytest.TempPathFactory) -> Azure:
     return load_text(PRODUCTION, tmp_path_factory.mktemp("azure")).azure
+
+
+def test_every_rule_group_belongs_to_a_service_or_has_a_reserved_name(graph: Graph, azure: Azure) -> None:
+    groups = {each.name for each in azure_resources(graph) if each.type.endswith("PrometheusRuleGroup")}
+    services = {f"rules-{service.name}" for service in azure.services}
+    assert groups - services <= {f"rules-{name}" for name in DEPLOYMENT_GROUPS}
 
 
 def test_users_can_only_sign_in_with_entra(aks: dict[str, Any], azure: Azure) -> None:

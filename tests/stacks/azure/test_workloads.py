@@ -19,9 +19,18 @@ from tests.stacks.azure.manifests import (
 )
 from tests.stacks.azure.recorded import edit_deployment
 from voice_blueprint import catalog
-from voice_blueprint.azure.contract import COMPONENT_LABEL, Component
-from voice_blueprint.azure.names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, Taint, nvme_pools, pool_taints
-from voice_blueprint.file.model.azure import Azure, ChatService
+from voice_blueprint.azure.contract import COMPONENT_LABEL, NAMESPACE, Component
+from voice_blueprint.azure.names import (
+    POOL_LABEL,
+    SYSTEM_TAINT,
+    Taint,
+    nvme_pools,
+    pool_taints,
+    pools_for,
+    replicas_name,
+)
+from voice_blueprint.checks.azure.pools import WORKLOAD_NAMES
+from voice_blueprint.file.model.azure import SYSTEM_POOL, Azure, ChatService
 from voice_sandbox.azure.graph import Graph
 from voice_sandbox.azure.recorder import Mode
 
@@ -81,6 +90,16 @@ def test_pod_monitors_have_the_required_fields(graph: Graph) -> None:
     scraped = [end["port"] for each in manifests(graph, "PodMonitor") for end in each["spec"]["podMetricsEndpoints"]]
     assert ports - set(scraped) == {"front"}  # it would repeat its decode engine
     assert set(scraped) - ports == set()
+
+
+def test_every_workload_that_is_no_engine_has_a_reserved_name(graph: Graph, azure: Azure) -> None:
+    engines = {replicas_name(service, pool) for service in azure.services for pool in pools_for(service)}
+    for kind in ("Deployment", "ServiceAccount", "PodDisruptionBudget", "ScaledObject"):
+        names = {
+            each["metadata"]["name"] for each in manifests(graph, kind) if each["metadata"]["namespace"] == NAMESPACE
+        }
+        assert engines <= names
+        assert names - engines <= set(WORKLOAD_NAMES)
 
 
 def test_references_exist(graph: Graph) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from voice_blueprint import catalog
-from voice_blueprint.azure.names import SYSTEM_POOL, pool_taints
+from voice_blueprint.azure.names import pool_taints
 from voice_blueprint.azure.rollout import surge_nodes, surge_pods
 from voice_blueprint.azure.topology import Request
 from voice_blueprint.catalog import Gpu, ModelCard, VmSize
@@ -16,6 +16,7 @@ from voice_blueprint.engines.sizing.memory import GPU_MEMORY_UTILIZATION
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.azure import (
     CPU_POOL,
+    SYSTEM_POOL,
     AggregatedService,
     Azure,
     AzureService,

@@ -1,20 +1,67 @@
-"""Checks on the use of pools, the address ranges of nodes and pods, and the administrators of the cluster."""
+"""Checks on names, the use of pools, the address ranges of nodes and pods, and the administrators of the cluster."""
 
 import math
 from collections import defaultdict
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
+from voice_blueprint.azure.contract import Component
+from voice_blueprint.azure.names import CALLER_ACCOUNTS, MODEL_FETCH_SERVICE_ACCOUNT, pools_for, replicas_name
 from voice_blueprint.checks.azure.cluster import Cluster, Pod, read_cluster
 from voice_blueprint.checks.base import Level, Violation, check, cluster_check
 from voice_blueprint.file.model.azure import Azure, ChatService
 from voice_blueprint.file.model.deployment import Deployment
+from voice_blueprint.observability.azure.alerts import DEPLOYMENT_GROUPS
 
 PLACEHOLDER_ID = "00000000-0000-0000-0000-000000000000"
 POD_PREFIX_LENGTH = 24
 """Prefix length of the range of pod addresses that each node receives from the overlay network."""
 AZURE_RESERVED_ADDRESSES = 5
 """Addresses that Azure reserves in every subnet."""
+
+WORKLOAD_NAMES = (
+    Component.ROUTER.value,
+    Component.LMCACHE_COORDINATOR.value,
+    MODEL_FETCH_SERVICE_ACCOUNT.name,
+    *(account.name for account in CALLER_ACCOUNTS.values()),
+    "default",
+)
+"""Names of the deployment's own workloads and service accounts, and of the account that every namespace contains:
+https://kubernetes.io/docs/concepts/security/service-accounts/#default-service-accounts"""
+
+
+@check(
+    "workload-names-are-unique",
+    "No two workloads of the cluster have the same name, and no two groups of alert rules.",
+    source="https://kubernetes.io/docs/concepts/overview/working-with-objects/names/",
+    acceptable=False,
+)
+def check_workload_names_are_unique(deployment: Deployment) -> Iterator[Violation]:
+    """Reject names of two objects of one kind in the namespace of all services.
+
+    A service's Deployment and service account have its name; those of a chat service also contain the pool's name.
+    Names of tiers are rejected without callers, too, since callers may be added later.
+    """
+    services = deployment.azure.services
+    owners = dict.fromkeys(WORKLOAD_NAMES, "one of the deployment's own workloads or accounts")
+    for index, service in enumerate(services):
+        at = ("azure", "services", index)
+        if service.name in DEPLOYMENT_GROUPS:
+            yield Violation(
+                (*at, "name"),
+                f"{service.name} is the name of a group of the deployment's own alert rules",
+                "use another name",
+            )
+        for number, pool in enumerate(pools_for(service)):
+            name = replicas_name(service, pool)
+            if name in owners:
+                yield Violation(
+                    (*at, "pools", number) if isinstance(service, ChatService) else (*at, "name"),
+                    f"the workload {name} of service {service.name} has the name of {owners[name]}",
+                    "use another name for the service"
+                    + (", or list each pool once" if pool in pools_for(service)[:number] else ""),
+                )
+            owners[name] = f"a workload of service {service.name}"
 
 
 @check(

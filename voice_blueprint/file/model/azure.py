@@ -32,6 +32,8 @@ from voice_blueprint.file.model.text import (
     WorkspaceId,
 )
 
+SYSTEM_POOL = "system"
+"""Name of the node pool of `system_pool`."""
 CPU_POOL = "cpu"
 """Name of the node pool of `cpu_pool`."""
 
@@ -419,13 +421,15 @@ class Azure(Model):
                 raise SettingError(
                     (section, duplicate, *end), f"{names[duplicate]} is listed twice in {section}; use another"
                 )
+        for index, pool in enumerate(self.pools):
+            if pool.name in {SYSTEM_POOL, CPU_POOL}:
+                raise SettingError(
+                    ("pools", index, "name"), f"{pool.name} is the name of `{pool.name}_pool`; use another name"
+                )
         return self
 
     @model_validator(mode="after")
     def _check_callers(self) -> "Azure":
-        for index, pool in enumerate(self.pools):
-            if self.cpu_pool and pool.name == CPU_POOL:
-                raise SettingError(("pools", index, "name"), f"{CPU_POOL} is the name of `cpu_pool`; use another name")
         if self.callers is None:
             return self
         if self.cpu_pool is None:

@@ -115,6 +115,10 @@ class Recording:
     labels: dict[str, str]
 
 
+DEPLOYMENT_GROUPS = ("cluster", "callers", "agents", "objectives", "starts")
+"""Names of the rule groups of the deployment itself; that of a service has the service's name."""
+
+
 def alerts(deployment: Deployment) -> tuple[Alert, ...]:
     """Return all alerts that apply to a deployment. Parts that still lack an image raise no alerts."""
     return tuple(alert for group in alert_groups(deployment).values() for alert in group)

@@ -4,9 +4,10 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, LMCACHE_COORDINATOR, Component
-from voice_blueprint.azure.names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT
+from voice_blueprint.azure.names import POOL_LABEL, SYSTEM_TAINT
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.services import coordinator_launch
+from voice_blueprint.file.model.azure import SYSTEM_POOL
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.namespaces import Claim
 from voice_constructs.azure.kubernetes.pods import (

@@ -11,7 +11,6 @@ from voice_blueprint.azure.contract import WEIGHTS_DIR, Component
 from voice_blueprint.azure.names import (
     MODEL_FETCH_SERVICE_ACCOUNT,
     POOL_LABEL,
-    SYSTEM_POOL,
     SYSTEM_TAINT,
     ClusterOutput,
 )
@@ -19,7 +18,7 @@ from voice_blueprint.catalog import ModelCard
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.base import Launcher
 from voice_blueprint.engines.launch.download import download_command
-from voice_blueprint.file.model.azure import AggregatedService, Azure, AzureService, ChatService
+from voice_blueprint.file.model.azure import SYSTEM_POOL, AggregatedService, Azure, AzureService, ChatService
 from voice_blueprint.file.model.serving import Quantization
 from voice_blueprint.hosts import service_images
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels

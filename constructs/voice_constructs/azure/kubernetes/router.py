@@ -4,11 +4,12 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from voice_blueprint.azure.contract import COMPONENT_LABEL, ENGINE_HTTP, ROUTER_HTTP, SERVICE_LABEL, Component
-from voice_blueprint.azure.names import POOL_LABEL, SYSTEM_POOL, SYSTEM_TAINT, engine_service_name
+from voice_blueprint.azure.names import POOL_LABEL, SYSTEM_TAINT, engine_service_name
 from voice_blueprint.contract.images import Image
 from voice_blueprint.engines.launch.router import HEALTH_PATH
 from voice_blueprint.engines.launch.router import Router as RouterLauncher
 from voice_blueprint.engines.launch.services import ROUTER_CPUS, router_launch
+from voice_blueprint.file.model.azure import SYSTEM_POOL
 from voice_constructs.azure.kubernetes.context import TYPE_PREFIX, ClusterContext, metadata, pod_labels
 from voice_constructs.azure.kubernetes.engine_replicas import HOST_LABEL
 from voice_constructs.azure.kubernetes.namespaces import Claim

@@ -4,12 +4,19 @@ from collections.abc import Iterator
 from ipaddress import ip_network
 
 from voice_blueprint.azure.contract import Component
-from voice_blueprint.azure.names import CALLER_ACCOUNTS, KEDA_SERVICE_ACCOUNT, VAULT_TIERS, Role, caller_tiers
+from voice_blueprint.azure.names import (
+    CALLER_ACCOUNTS,
+    KEDA_SERVICE_ACCOUNT,
+    VAULT_TIERS,
+    Role,
+    caller_tiers,
+    pools_for,
+)
 from voice_blueprint.azure.ranges import nodes_range, small_ranges
 from voice_blueprint.azure.rollout import DEFAULT_DRAIN_MIN, START_TIMEOUT_S, node_drain_s, pods_on_node
 from voice_blueprint.file.model.azure import CPU_POOL, Azure
 from voice_stacks.azure.policy.callers import HEALTH_PORTS
-from voice_stacks.azure.policy.cluster import PoolProfile, pool_profiles, pools_for
+from voice_stacks.azure.policy.cluster import PoolProfile, pool_profiles
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
 
 

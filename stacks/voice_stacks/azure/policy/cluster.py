@@ -25,7 +25,7 @@ from voice_blueprint.checks.azure.cluster import (
     Pool,
     read_cluster,
 )
-from voice_blueprint.file.model.azure import AzureService, ChatService, TopologyPolicy
+from voice_blueprint.file.model.azure import TopologyPolicy
 from voice_blueprint.file.model.serving import KvCacheType, Load, Quantization
 from voice_stacks.azure.policy import engines, pods
 from voice_stacks.azure.policy.caches import ephemeral_gib
@@ -80,11 +80,6 @@ def pods_with_pools(stack: Stack) -> Iterator[tuple[pods.Pod, Pool]]:
     """Yield each pod whose pool is known, together with that pool."""
     pools_by_name = pools(stack)
     return ((pod, pools_by_name[pod.pool]) for pod in pods.pods(stack) if pod.pool in pools_by_name)
-
-
-def pools_for(service: AzureService) -> tuple[str, ...]:
-    """Return the names of the pools on which a service runs."""
-    return tuple(service.pools) if isinstance(service, ChatService) else (service.pool,)
 
 
 def max_replicas_by_workload(stack: Stack) -> dict[tuple[str, str], int]:

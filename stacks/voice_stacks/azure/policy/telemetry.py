@@ -15,11 +15,10 @@ from voice_blueprint.azure.metrics import (
     EngineMetric,
     SpeechMetric,
 )
-from voice_blueprint.azure.names import POOL_LABEL, replicas_name
+from voice_blueprint.azure.names import POOL_LABEL, pools_for, replicas_name
 from voice_blueprint.contract.metrics import FLEET_DIMENSION
 from voice_blueprint.file.model.azure import AggregatedService, Azure, AzureService, PrefillDecodeCell, TtsService
 from voice_blueprint.hosts import CALLER_TIER_IMAGES
-from voice_stacks.azure.policy.cluster import pools_for
 from voice_stacks.azure.policy.pods import Pod, pods
 from voice_stacks.azure.policy.promql import Expression, PromqlError, Selector, find_selectors, parse
 from voice_stacks.azure.policy.rules import Resource, Stack, Violation, stack_rule
