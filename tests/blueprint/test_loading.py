@@ -463,6 +463,40 @@ def test_an_azure_mistake_is_reported_as_one_problem_with_its_line(
     assert problem.line == line_number(content, culprit)
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("network.service_cidr", "172.31.0.0/16", "172.31.0.0/16 overlaps 172.31.0.0/16, which AKS reserves"),
+        ("network.service_cidr", "172.30.8.0/24", "172.30.8.0/24 overlaps 172.30.0.0/16, which AKS reserves"),
+        ("network.pod_cidr", "172.28.0.0/14", "172.28.0.0/14 overlaps 172.30.0.0/16, which AKS reserves"),
+        ("network.cidr", "172.30.0.0/16", "172.30.0.0/16 overlaps 172.30.0.0/16, which AKS reserves"),
+        ("network.cidr", "172.31.252.0/22", "172.31.252.0/22 overlaps 172.31.0.0/16, which AKS reserves"),
+        ("network.service_cidr", "10.16.0.0/12", "is a /12; a range of services is a /13 to a /26"),
+        ("network.service_cidr", "10.61.0.0/27", "is a /27; a range of services is a /13 to a /26"),
+        ("network.service_cidr", "10.61.0.0/32", "is a /32; a range of services is a /13 to a /26"),
+    ],
+)
+def test_a_value_that_azure_rejects_is_rejected_with_its_limit(
+    setting: str, value: object, message: str, tmp_path: Path
+) -> None:
+    content = edit_document({f"azure.{setting}": value}, AZURE_BASE)
+    (problem,) = problems_in(content, tmp_path)
+    assert f"`azure.{setting}`" in problem.message
+    assert message in problem.message
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("network.service_cidr", "10.64.0.0/13"),
+        ("network.service_cidr", "172.29.255.192/26"),
+        ("network.cidr", "172.29.0.0/16"),
+    ],
+)
+def test_a_value_at_a_limit_of_azure_loads(setting: str, value: object, tmp_path: Path) -> None:
+    load_text(edit_document({f"azure.{setting}": value}, AZURE_BASE), tmp_path)
+
+
 @pytest.mark.parametrize("name", ["system", "cpu"])
 def test_a_gpu_pool_with_the_name_of_another_pool_is_rejected(name: str, tmp_path: Path) -> None:
     content = AZURE_BASE.replace("name: a100", f"name: {name}").replace("pools: [a100]", f"pools: [{name}]")

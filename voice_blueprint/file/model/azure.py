@@ -1,6 +1,7 @@
 """The `azure` section of a deployment file."""
 
 from enum import StrEnum
+from ipaddress import IPv4Network
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -37,6 +38,14 @@ SYSTEM_POOL = "system"
 CPU_POOL = "cpu"
 """Name of the node pool of `cpu_pool`."""
 
+AKS_RANGES = tuple(map(IPv4Network, ("172.30.0.0/16", "172.31.0.0/16")))
+"""Private ranges that AKS reserves. Neither nodes nor pods nor services may use them:
+https://learn.microsoft.com/azure/aks/concepts-network-cni-overview#aks-cni-networking-prerequisites"""
+SERVICE_PREFIXES = range(13, 27)
+"""Prefix lengths of a range of services. AKS requires a range smaller than a /12
+(https://learn.microsoft.com/azure/aks/use-byo-cni); a /26 has addresses for the dozen services of AKS's add-ons and
+about forty others, including the address of the DNS service, the tenth."""
+
 
 class ClusterNetwork(Model):
     """The virtual network of the cluster. Pods use an overlay network and none of its addresses."""
@@ -46,7 +55,7 @@ class ClusterNetwork(Model):
     pod_cidr: str = "10.244.0.0/16"
     """IPv4 range of the pods' overlay. Each node uses a /24."""
     service_cidr: str = "10.61.0.0/16"
-    """IPv4 range of Kubernetes services, separate from those of pods and nodes."""
+    """IPv4 range of Kubernetes services, /13 to /26, separate from those of pods and nodes."""
 
     @field_validator("cidr", "pod_cidr", "service_cidr")
     @classmethod
@@ -63,6 +72,18 @@ class ClusterNetwork(Model):
             for other in names[index + 1 :]:
                 if networks[one].overlaps(networks[other]):
                     raise SettingError((other,), f"{ranges[other]} overlaps {one} {ranges[one]}; use another range")
+        for name, network in networks.items():
+            for reserved in AKS_RANGES:
+                if network.overlaps(reserved):
+                    raise SettingError(
+                        (name,), f"{ranges[name]} overlaps {reserved}, which AKS reserves; use another range"
+                    )
+        if (services := networks["service_cidr"]).prefixlen not in SERVICE_PREFIXES:
+            raise SettingError(
+                ("service_cidr",),
+                f"{self.service_cidr} is a /{services.prefixlen}; a range of services is a /{SERVICE_PREFIXES[0]} to a "
+                f"/{SERVICE_PREFIXES[-1]}",
+            )
         prefix = networks["cidr"].prefixlen
         if not 16 <= prefix <= 22:  # noqa: PLR2004  below /22 the subnets for nodes and endpoints do not fit
             raise SettingError(("cidr",), f"{self.cidr} is a /{prefix}; a virtual network here is a /16 to a /22")
