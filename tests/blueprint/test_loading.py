@@ -474,12 +474,18 @@ def test_an_azure_mistake_is_reported_as_one_problem_with_its_line(
         ("network.service_cidr", "10.16.0.0/12", "is a /12; a range of services is a /13 to a /26"),
         ("network.service_cidr", "10.61.0.0/27", "is a /27; a range of services is a /13 to a /26"),
         ("network.service_cidr", "10.61.0.0/32", "is a /32; a range of services is a /13 to a /26"),
+        ("access.authorized_ranges", [f"203.0.113.{n}" for n in range(200)], "at most 199"),
+        ("pools.3.purchase.max_usd_per_hour", 1.123456, "1.123456 has more than 5 decimal places"),
+        ("pools.3.purchase.max_usd_per_hour", 0.000001, "write 0.00001"),
     ],
 )
 def test_a_value_that_azure_rejects_is_rejected_with_its_limit(
     setting: str, value: object, message: str, tmp_path: Path
 ) -> None:
-    content = edit_document({f"azure.{setting}": value}, AZURE_BASE)
+    edits: dict[str, object] = {"azure.pools.3.purchase": {"option": "spot"}}
+    if setting.startswith("access"):
+        edits["azure.access"] = {"kind": "public"}
+    content = edit_document(edits | {f"azure.{setting}": value}, AZURE_BASE)
     (problem,) = problems_in(content, tmp_path)
     assert f"`azure.{setting}`" in problem.message
     assert message in problem.message
@@ -491,10 +497,15 @@ def test_a_value_that_azure_rejects_is_rejected_with_its_limit(
         ("network.service_cidr", "10.64.0.0/13"),
         ("network.service_cidr", "172.29.255.192/26"),
         ("network.cidr", "172.29.0.0/16"),
+        ("access.authorized_ranges", [f"203.0.113.{n}" for n in range(199)]),
+        ("pools.3.purchase.max_usd_per_hour", 1.12345),
     ],
 )
 def test_a_value_at_a_limit_of_azure_loads(setting: str, value: object, tmp_path: Path) -> None:
-    load_text(edit_document({f"azure.{setting}": value}, AZURE_BASE), tmp_path)
+    edits: dict[str, object] = {"azure.pools.3.purchase": {"option": "spot"}}
+    if setting.startswith("access"):
+        edits["azure.access"] = {"kind": "public"}
+    load_text(edit_document(edits | {f"azure.{setting}": value}, AZURE_BASE), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["system", "cpu"])

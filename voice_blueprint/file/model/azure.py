@@ -1,5 +1,6 @@
 """The `azure` section of a deployment file."""
 
+import math
 from enum import StrEnum
 from ipaddress import IPv4Network
 from typing import Annotated, Literal
@@ -94,7 +95,9 @@ class PublicApiServer(Model):
     """A public API server for the listed ranges and a public Grafana with sign-in. ACR imports images itself."""
 
     kind: Literal["public"]
-    authorized_ranges: tuple[AddressRange, ...] = Field(min_length=1)
+    # AKS allows 200, one of which is the address of the nodes:
+    # https://learn.microsoft.com/azure/aks/api-server-authorized-ip-ranges
+    authorized_ranges: tuple[AddressRange, ...] = Field(min_length=1, max_length=199)
     """IPv4 ranges that may connect to the API server, such as those of an office or of CI runners."""
 
 
@@ -185,12 +188,27 @@ class PayAsYouGo(Model):
     option: Literal["on-demand"] = "on-demand"
 
 
+_PRICE_DECIMALS = 5
+
+
 class SpotNodes(Model):
     """Spare capacity, reclaimed with thirty seconds' notice."""
 
     option: Literal["spot"]
     max_usd_per_hour: float | None = Field(default=None, gt=0)
     """Price above which a node is evicted, USD per hour. By default nodes are not evicted because of the price."""
+
+    @field_validator("max_usd_per_hour")
+    @classmethod
+    def _check_decimals(cls, value: float | None) -> float | None:
+        """Reject a price that Azure rejects: https://learn.microsoft.com/azure/aks/spot-node-pool#limitations."""
+        if value is not None and value != round(value, _PRICE_DECIMALS):
+            higher = math.ceil(value * 10**_PRICE_DECIMALS) / 10**_PRICE_DECIMALS
+            raise ValueError(
+                f"{value} has more than {_PRICE_DECIMALS} decimal places, and Azure accepts at most that many; write "
+                f"{higher:.{_PRICE_DECIMALS}f}"
+            )
+        return value
 
 
 class ReservedNodes(Model):
