@@ -477,6 +477,7 @@ def test_an_azure_mistake_is_reported_as_one_problem_with_its_line(
         ("access.authorized_ranges", [f"203.0.113.{n}" for n in range(200)], "at most 199"),
         ("pools.3.purchase.max_usd_per_hour", 1.123456, "1.123456 has more than 5 decimal places"),
         ("pools.3.purchase.max_usd_per_hour", 0.000001, "write 0.00001"),
+        ("model_cache_gib", 102_401, "less than or equal to 102400"),
     ],
 )
 def test_a_value_that_azure_rejects_is_rejected_with_its_limit(
@@ -499,6 +500,7 @@ def test_a_value_that_azure_rejects_is_rejected_with_its_limit(
         ("network.cidr", "172.29.0.0/16"),
         ("access.authorized_ranges", [f"203.0.113.{n}" for n in range(199)]),
         ("pools.3.purchase.max_usd_per_hour", 1.12345),
+        ("model_cache_gib", 102_400),
     ],
 )
 def test_a_value_at_a_limit_of_azure_loads(setting: str, value: object, tmp_path: Path) -> None:

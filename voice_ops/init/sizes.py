@@ -29,7 +29,7 @@ from voice_blueprint.engines.sizing.layouts import EngineRequirements, aggregate
 from voice_blueprint.engines.sizing.memory import weights_gib
 from voice_blueprint.engines.sizing.result import DoesNotFitError
 from voice_blueprint.file.model.aws import AsrFleet, StateStore
-from voice_blueprint.file.model.azure import ClusterNetwork
+from voice_blueprint.file.model.azure import MAX_SHARE_GIB, ClusterNetwork
 from voice_blueprint.file.model.azure_callers import (
     AsrPods,
     AzureDomain,
@@ -281,7 +281,8 @@ def azure_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
         "mean": mean_calls(calls),
         "sessions": sessions,
         "quantization": quantization.value,
-        "cache_gib": min_file_share_gib(replicas.max * weights_gib(model, quantization), MIN_MODEL_CACHE_GIB),
+        "cache_gib": min_file_share_gib(replicas.max * weights_gib(model, quantization), MIN_MODEL_CACHE_GIB)
+        or MAX_SHARE_GIB,
         "system_nodes": _bounds_yaml(SYSTEM_NODES),
         "cpu_size": CPU_VM_SIZE,
         "cpu_nodes": _bounds_yaml(nodes),

@@ -260,6 +260,9 @@ CASES: tuple[Case, ...] = (
          {"azure.model_cache_gib": 143}),
     case("model-cache-feeds-nodes", "azure.model_cache_gib", {"azure.model_cache_gib": 266},
          {"azure.model_cache_gib": 267}),
+    case("model-cache-feeds-nodes", "azure.model_cache_gib",
+         {f"{A100}.nodes.max": 100_000, f"{QWEN}.replicas.max": 50_000},
+         {f"{A100}.nodes.max": 10, f"{QWEN}.replicas.max": 5}),
     case("replicas-carry-load", f"{SPEECH}.replicas", {f"{SPEECH}.sessions": 257}, {f"{SPEECH}.sessions": 256}),
     # Models
     case("licence-allows-use", f"{SPEECH}.model", {"azure.model_agreements": []},

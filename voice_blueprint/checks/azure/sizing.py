@@ -18,7 +18,7 @@ from voice_blueprint.engines.sizing.fit import check_engine
 from voice_blueprint.engines.sizing.host import FILE_SYSTEM_FACTOR, HostBudget
 from voice_blueprint.engines.sizing.memory import weights_gib
 from voice_blueprint.engines.sizing.service import size_service, transcription_capacity
-from voice_blueprint.file.model.azure import Azure, ChatService
+from voice_blueprint.file.model.azure import MAX_SHARE_GIB, Azure, ChatService
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.file.model.serving import KvCacheType
 
@@ -228,7 +228,10 @@ def check_model_cache_feeds_nodes(deployment: Deployment) -> Iterator[Violation]
             ("azure", "model_cache_gib"),
             f"{nodes} cold nodes read {gib:.0f} GiB of weights at {file_share_mib_per_s(bandwidth)} MiB/s, which needs "
             f"{seconds / 60:.1f} min, but an engine has {limit_s / 60:.1f} min",
-            f"set model_cache_gib to {sufficient} or more: a share's throughput increases with its size",
+            f"set model_cache_gib to {sufficient} or more: a share's throughput increases with its size"
+            if sufficient
+            else f"use fewer nodes: the largest share, {MAX_SHARE_GIB} GiB, delivers "
+            f"{limit_s * file_share_mib_per_s(MAX_SHARE_GIB) / 1024:.0f} GiB in that time",
         )
 
 
@@ -240,10 +243,14 @@ def file_share_mib_per_s(gib: float) -> int:
     return 100 + math.ceil(0.04 * gib) + math.ceil(0.06 * gib)
 
 
-def min_file_share_gib(read_gib: float, min_gib: int) -> int:
-    """Return the minimum size of a share from which nodes load their weights within an engine's start timeout, GiB."""
+def min_file_share_gib(read_gib: float, min_gib: int) -> int | None:
+    """Return the minimum size of a share from which nodes load their weights within an engine's start timeout, GiB.
+
+    The result is ``None`` if even the largest share is too slow.
+    """
     limit_s = START_TIMEOUT_S - START_WITHOUT_WEIGHTS_S
-    return next(size for size in range(min_gib, 2**20) if read_gib * 1024 / file_share_mib_per_s(size) <= limit_s)
+    sizes = range(min_gib, MAX_SHARE_GIB + 1)
+    return next((size for size in sizes if read_gib * 1024 / file_share_mib_per_s(size) <= limit_s), None)
 
 
 def _concurrent_reads(cluster: Cluster) -> Iterator[tuple[int, float]]:

@@ -47,6 +47,10 @@ SERVICE_PREFIXES = range(13, 27)
 (https://learn.microsoft.com/azure/aks/use-byo-cni); a /26 has addresses for the dozen services of AKS's add-ons and
 about forty others, including the address of the DNS service, the tenth."""
 
+MAX_SHARE_GIB = 102_400
+"""Maximum size of a share of Azure Files:
+https://learn.microsoft.com/dotnet/api/azure.resourcemanager.storage.filesharedata.sharequota"""
+
 
 class ClusterNetwork(Model):
     """The virtual network of the cluster. Pods use an overlay network and none of its addresses."""
@@ -436,7 +440,7 @@ class Azure(Model):
     """Public access for callers. By default only pods of the cluster can use its services, through the router."""
     agents: AgentPods | None = None
     """Agents that answer callers by speech. Requires `callers`."""
-    model_cache_gib: int = Field(default=1024, ge=100)
+    model_cache_gib: int = Field(default=1024, ge=100, le=MAX_SHARE_GIB)
     """Size of the file share for weights and compile caches, GiB. Azure's premium shares start at 100 GiB."""
     hub_token_secret: SecretName | None = None
     """Name of the key vault secret that contains a Hugging Face token, for gated or private repositories. By default
