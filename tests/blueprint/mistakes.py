@@ -198,6 +198,16 @@ MISTAKES = {
         "{kind: iam}", "{kind: iam, issuer: https://a.example}", "kind: iam",
         ("`aws.edge.authorizer.issuer` is an unknown setting",),
     ),
+    "root volume beyond EBS, of the VAD fleet": Mistake(
+        "    machine_image: ami-0123456789abcdef0\n",
+        "    machine_image: ami-0123456789abcdef0\n    root_volume_gib: 65537\n", "root_volume_gib",
+        ("`aws.vad.root_volume_gib` is 65537", "less than or equal to 65536"),
+    ),
+    "root volume beyond EBS, of an ASR fleet": Mistake(
+        "      machine_image: ami-0123456789abcdef1\n",
+        "      machine_image: ami-0123456789abcdef1\n      root_volume_gib: 70000\n", "root_volume_gib",
+        ("`aws.asr.0.root_volume_gib` is 70000", "less than or equal to 65536"),
+    ),
     "size that Fargate lacks": Mistake("vcpu: 1,", "vcpu: 3,", "vcpu", ("`aws.edge.gateway.vcpu`", "no 3 vCPU")),
     "memory below what Fargate sells": Mistake("memory_gib: 2", "memory_gib: 1", "vcpu", ("no 1 GiB with 1 vCPU",)),
     "memory above what Fargate sells": Mistake("memory_gib: 2", "memory_gib: 9", "vcpu", ("take 2 to 8 GiB",)),

@@ -123,6 +123,9 @@ class DataPath(Model):
     """Descriptors in each receive ring."""
 
 
+VolumeSize = Annotated[int, Field(ge=30, le=65_536)]
+"""Size of a root volume, GiB. A gp3 volume has at most 64 TiB.
+https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html"""
 VolumeThroughput = Annotated[int, Field(ge=125, le=2000)]
 """Throughput of a gp3 volume, MiB/s. 125 is included in its price; 2000 is the maximum.
 https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html"""
@@ -140,7 +143,7 @@ class VadFleet(Model):
     machine_image: MachineImage | None = None
     """Machine image: an AMI id, or an SSM parameter with its version, such as ``/voice/production/vad:3``. The default
     is AWS's latest image, which any deploy may update; ``voice images ami`` proposes one to pin."""
-    root_volume_gib: int = Field(default=40, ge=30)
+    root_volume_gib: VolumeSize = 40
     """Size of the root volume, which stores the container images, GiB."""
     root_volume_mib_per_s: VolumeThroughput = 125
     """Throughput of the root volume, MiB per second; it limits how fast images unpack at the first boot. The volume
@@ -265,7 +268,7 @@ class AsrFleet(Model):
     machine_image: MachineImage | None = None
     """Machine image: an AMI id, or an SSM parameter with its version, such as ``/voice/production/inf2:3``. The default
     is AWS's latest image, which any deploy may update; ``voice images ami`` proposes one to pin."""
-    root_volume_gib: int = Field(default=200, ge=30)
+    root_volume_gib: VolumeSize = 200
     """Size of the root volume, which stores the container images, GiB."""
     root_volume_mib_per_s: VolumeThroughput = 125
     """Throughput of the root volume, MiB per second. At the default an image of 25 GiB unpacks in three minutes. The
