@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import Field, TypeAdapter, ValidationError
 
 import voice_blueprint
+from tests.blueprint.checks.azure_cases import callers, peak
 from tests.blueprint.documents import (
     AZURE_BASE,
     BASE,
@@ -508,6 +509,18 @@ def test_a_value_at_a_limit_of_azure_loads(setting: str, value: object, tmp_path
     if setting.startswith("access"):
         edits["azure.access"] = {"kind": "public"}
     load_text(edit_document(edits | {f"azure.{setting}": value}, AZURE_BASE), tmp_path)
+
+
+@pytest.mark.parametrize("cpus", [0.005, 0.01, 0.09])
+def test_a_gateway_pod_that_carries_no_call_is_rejected(cpus: float, tmp_path: Path) -> None:
+    (problem,) = problems_in(edit_document(callers(gateway={"cpus": cpus}), AZURE_BASE), tmp_path)
+    assert f"`azure.callers.edge.gateway.cpus` is {cpus}" in problem.message
+    assert "greater than or equal to 0.1" in problem.message
+
+
+def test_the_smallest_gateway_pod_has_a_recommended_size(tmp_path: Path) -> None:
+    content = edit_document(callers(gateway={"cpus": 0.1, "memory_gib": 1}) | peak(100), AZURE_BASE)
+    assert "load-fits-callers" not in {each.check.id for each in checks.run_checks(load_text(content, tmp_path))}
 
 
 @pytest.mark.parametrize("name", ["system", "cpu"])

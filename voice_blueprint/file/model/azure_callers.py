@@ -49,7 +49,8 @@ class GatewayPods(Model):
     """The gateway on the cluster."""
 
     replicas: HostCount
-    cpus: float = Field(default=1, gt=0, le=4)
+    # A pod of 0.1 CPUs serves ten calls (voice_blueprint/capacity/bounds.py); one of less than a hundredth serves none.
+    cpus: float = Field(default=1, ge=0.1, le=4)
     """CPUs per pod. A gateway process uses one core."""
     memory_gib: int = Field(default=2, ge=1, le=64)
     """Memory of a pod, GiB."""
