@@ -433,6 +433,11 @@ CASES: tuple[Case, ...] = (
          {"load": {"calls": 1500}, f"{EDGE}.throttle.requests_per_s": 50}),
     Case("edge-limits-fit-capacity", f"{EDGE}.gateway.tasks.max",
          {f"{EDGE}.gateway.measured.calls": 736}, {f"{EDGE}.gateway.measured.calls": 737}),
+    # `api.`, `agent.` or `api.us-west-2.`, these letters, and `.callers.dev` have 64 characters
+    *(Case("certificate-names-fit", f"{EDGE}.domain.name",
+           {**edits, f"{EDGE}.domain.name": f"{'v' * (letters + 1)}.callers.dev"},
+           {**edits, f"{EDGE}.domain.name": f"{'v' * letters}.callers.dev"})
+      for letters, edits in ((48, {}), (46, agents()), (38, other_region({})))),
     Case("placeholder-domain", f"{EDGE}.domain", domain("example.com"), domain("example-callers.com")),
     Case("placeholder-domain", f"{EDGE}.domain", domain("voice.example"),
          {**domain("voice.example"), "environment": "sandbox"}),

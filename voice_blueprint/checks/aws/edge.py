@@ -19,6 +19,8 @@ PLACEHOLDER_DOMAINS = ("example.com", "example.net", "example.org", "example", "
 AUDIO_GB_PER_HOUR = 16_000 * 2 * 3600 / 1e9
 """Volume of a caller's L16 audio at 16 kHz, mono, without headers."""
 
+MAX_CERTIFICATE_NAME = 64
+
 WAF_WINDOW_S = 300
 
 CROSS_ZONE_USD_PER_GB = 0.02
@@ -53,6 +55,31 @@ def check_edge_authorizer_in_production(deployment: Deployment) -> Iterator[Viol
             ("aws", "edge", "authorizer", "kind"),
             f"kind {authorizer.kind}: anyone on the internet could open sessions of a production deployment",
             "choose iam, jwt or api-key",
+        )
+
+
+@check(
+    "certificate-names-fit",
+    "ACM issues a certificate for every host name of the domain.",
+    source="https://docs.aws.amazon.com/acm/latest/APIReference/API_RequestCertificate.html (the first name of a "
+    f"certificate has at most {MAX_CERTIFICATE_NAME} characters)",
+    acceptable=False,
+)
+def check_certificate_names_fit(deployment: Deployment) -> Iterator[Violation]:
+    domain = deployment.aws.edge.domain
+    if domain is None:
+        return
+    hosts = [edge.api_host(domain), *([edge.agent_host(domain)] if deployment.aws.agents else [])]
+    if deployment.shared_domain:
+        hosts.append(edge.api_host(deployment.shared_domain))
+    longest = max(hosts, key=len)
+    excess = len(longest) - MAX_CERTIFICATE_NAME
+    if excess > 0:
+        yield Violation(
+            ("aws", "edge", "domain", "name"),
+            f"{longest} has {len(longest)} characters, but ACM accepts {MAX_CERTIFICATE_NAME} in a certificate's "
+            "first name",
+            f"use a name that is shorter by {excess}",
         )
 
 
