@@ -7,6 +7,7 @@ from pulumi_azure_native import redisenterprise as redis
 
 from voice_blueprint.azure import names as azure_names
 from voice_blueprint.azure.contract import REDIS, Component
+from voice_blueprint.file.model.azure import STATE_ZONE
 from voice_blueprint.file.model.azure_callers import ManagedRedis
 from voice_constructs.azure.identity import Identity
 from voice_constructs.azure.network import VoiceNetwork
@@ -70,7 +71,7 @@ class StateStore(pulumi.ComponentResource):
             at=network,
             service_id=store.id,
             subresource="redisEnterprise",
-            zone="privatelink.redis.azure.net",
+            zone=STATE_ZONE,
             parent=self,
         )
         before: list[pulumi.Resource] = [link]

@@ -4,6 +4,7 @@ import pulumi
 from pulumi_azure_native import storage
 
 from voice_blueprint.azure import names as azure_names
+from voice_blueprint.file.model.azure import ARCHIVE_ZONE
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
@@ -79,7 +80,7 @@ class TranscriptArchive(pulumi.ComponentResource):
             at=network,
             service_id=account.id,
             subresource="blob",
-            zone="privatelink.blob.core.windows.net",
+            zone=ARCHIVE_ZONE,
             parent=self,
         )
         self.container_id: pulumi.Output[str] = container.id

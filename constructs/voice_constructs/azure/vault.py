@@ -4,6 +4,7 @@ import pulumi
 from pulumi_azure_native import keyvault
 
 from voice_blueprint.azure import names as azure_names
+from voice_blueprint.file.model.azure import VAULT_ZONE
 from voice_constructs.azure.network import VoiceNetwork
 from voice_constructs.azure.private_link import PrivateLink
 from voice_constructs.azure.scope import Scope
@@ -52,7 +53,7 @@ class SecretVault(pulumi.ComponentResource):
             at=network,
             service_id=vault.id,
             subresource="vault",
-            zone="privatelink.vaultcore.azure.net",
+            zone=VAULT_ZONE,
             parent=self,
         )
         self.id: pulumi.Output[str] = vault.id

@@ -215,9 +215,21 @@ def test_existing_dns_zones_are_used_and_not_created() -> None:
     assert {granted[api_server].urn, granted[SPOKE].urn} <= set(before)
 
 
+def test_a_hub_can_have_the_zone_of_each_private_endpoint() -> None:
+    """A network can be linked to one zone of a name only, and another deployment may have linked the hub to it."""
+    edits = PEERED_ACCESS | {"azure.callers.edge.archive": {}}
+    own = cluster(edit_deployment(edits, "production-azure"))
+    names = {inputs(zone)["privateZoneName"] for zone in own.resources_of_type("privatedns:PrivateZone")}
+    assert len(names) == len(own.resources_of_type("network:PrivateEndpoint")) == 5
+    shared = edits | {"azure.existing": {"private_dns_zones": [f"{ZONE_PREFIX}/{name}" for name in names]}}
+    graph = cluster(edit_deployment(shared, "production-azure"))
+    assert not graph.resources_of_type("privatedns:PrivateZone")
+    assert not graph.resources_of_type("privatedns:VirtualNetworkLink")
+
+
 def test_an_unused_dns_zone_is_refused() -> None:
-    with pytest.raises(Exception, match=r"privatelink\.blob\.core\.windows\.net is not used"):
-        graph_for({"azure.existing": {"private_dns_zones": [f"{ZONE_PREFIX}/privatelink.blob.core.windows.net"]}})
+    with pytest.raises(Exception, match=r"privatelink\.file\.core\.windows\.net is not used"):
+        graph_for({"azure.existing": {"private_dns_zones": [f"{ZONE_PREFIX}/privatelink.file.core.windows.net"]}})
 
 
 # --- a public API server --------------------------------------------------------------------------------------

@@ -155,6 +155,9 @@ Access = Annotated[PublicApiServer | JumpHost | PeeredNetwork | ExistingNetwork,
 
 REGISTRY_ZONE = "privatelink.azurecr.io"
 GRAFANA_ZONE = "privatelink.grafana.azure.com"
+VAULT_ZONE = "privatelink.vaultcore.azure.net"
+STATE_ZONE = "privatelink.redis.azure.net"
+ARCHIVE_ZONE = "privatelink.blob.core.windows.net"
 
 
 def api_server_zone(location: str) -> str:
@@ -170,8 +173,9 @@ class ExistingResources(Model):
     log_workspace_id: WorkspaceId | None = None
     """Resource id of a Log Analytics workspace. Its retention is not changed."""
     private_dns_zones: tuple[DnsZoneId, ...] = ()
-    """Resource ids of private DNS zones of the registry, of Grafana or of the API server. They must already be linked
-    to the networks."""
+    """Resource ids of private DNS zones of the registry, of Grafana, of the key vault, of the state store, of the
+    archive or of the API server. They must already be linked to existing networks; link a network that the deployment
+    creates after the cluster's step (docs/guides/azure.md)."""
 
     def private_dns_zone(self, name: str) -> str | None:
         """Return the id of the zone of a name."""
@@ -509,7 +513,9 @@ class Azure(Model):
 
     @model_validator(mode="after")
     def _check_zones(self) -> "Azure":
-        used_zones = {REGISTRY_ZONE, GRAFANA_ZONE, api_server_zone(self.location)}
+        used_zones = {
+            REGISTRY_ZONE, GRAFANA_ZONE, VAULT_ZONE, STATE_ZONE, ARCHIVE_ZONE, api_server_zone(self.location)
+        }  # fmt: skip
         for index, zone in enumerate(self.existing.private_dns_zones):
             if (name := zone.rpartition("/")[2].lower()) not in used_zones:
                 location = ("existing", "private_dns_zones", index)
