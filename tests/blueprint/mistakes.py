@@ -22,6 +22,10 @@ AGENTS = f"""\
     chat: {ENDPOINT}
     tasks: {{min: 1, max: 2}}
 """
+BUSY_RULE = (
+    "{{name: {}, metric: GpuBusy, statistic: average, comparison: above, threshold: 90, period_s: 10, "
+    "datapoints_to_alarm: 3, evaluation_periods: 3, missing_data: not-breaching, steps: [{{adjustment: 1}}]}}"
+)
 
 MISTAKES = {
     # Unknown keys, at every depth
@@ -171,11 +175,22 @@ MISTAKES = {
                                             ("`aws.asr.1.name`: gateway is the name of", "another tier")),
     "fleet named like the agents": Mistake("name: p5-large", "name: agent", "name: agent",
                                            ("`aws.asr.1.name`: agent is the name of", "another tier")),
+    "fleet that differs from another in a hyphen": Mistake(
+        "name: p5-large", "name: p-5", "name: p-5",
+        ("`aws.asr.1.name`: p-5 and p5 give resources the same id", "use a name that differs in more than hyphens"),
+    ),
+    "rule that differs from another in a hyphen": Mistake(
+        "scaling: []", f"scaling: [{BUSY_RULE.format('out-1')},\n        {BUSY_RULE.format('out1')}]",
+        BUSY_RULE.format("out1"),
+        ("`aws.asr.0.scaling.1.name`: out1 and out-1 give resources the same id", "in more than hyphens"),
+    ),
+    "rule that differs from another in a hyphen behind a digit": Mistake(
+        "scaling: []", f"scaling: [{BUSY_RULE.format('x1-a')},\n        {BUSY_RULE.format('x1a')}]",
+        BUSY_RULE.format("x1a"), ("`aws.asr.0.scaling.1.name`: x1a and x1-a give resources the same id",),
+    ),
     "rules of two fleets whose alarms have one name": Mistake(
         "scaling: []",
-        "scaling: [{name: large-busy, metric: GpuBusy, statistic: average, comparison: above, threshold: 90, "
-        "period_s: 10, datapoints_to_alarm: 3, evaluation_periods: 3, missing_data: not-breaching, "
-        "steps: [{adjustment: 1}]}]",
+        f"scaling: [{BUSY_RULE.format('large-busy')}]",
         "name: busy",
         ("`aws.asr.1.scaling.0.name`: the alarm of an earlier rule has the same name, p5-large-busy", "rename"),
     ),

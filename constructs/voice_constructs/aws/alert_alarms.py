@@ -12,6 +12,7 @@ from constructs import Construct
 
 from voice_blueprint.aws import names
 from voice_blueprint.aws.alarms import COMPARISON_OPERATOR, TREAT_MISSING_DATA
+from voice_blueprint.file.model.base import construct_id
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.observability.aws.alerts import CALLERS_AFFECTED, Alert
 from voice_blueprint.observability.aws.series import Resource, Series
@@ -152,7 +153,7 @@ class AlertAlarms(Construct):
 
 
 def _logical_id(alert: Alert, ending: str = "") -> str:
-    return "".join(word.capitalize() for word in "-".join(filter(None, (alert.id, alert.target, ending))).split("-"))
+    return construct_id("-".join(filter(None, (alert.id, alert.target, ending))))
 
 
 def resolve_dimension(value: str | Resource, resources: Mapping[Resource, str]) -> str:

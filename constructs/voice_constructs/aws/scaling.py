@@ -101,7 +101,7 @@ def create_fleet_scaling(
     return [
         RuleScaling(
             scope,
-            "Scaling" + rule.name.title().replace("-", ""),
+            rule.construct_id,
             deployment=deployment,
             fleet=fleet,
             rule=rule,

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from voice_blueprint.base import Model
 from voice_blueprint.file.errors import SettingError
 from voice_blueprint.file.model.agents import AwsAgents
-from voice_blueprint.file.model.base import HostCount, first_duplicate, parse_private_network
+from voice_blueprint.file.model.base import HostCount, check_ids, construct_id, first_duplicate, parse_private_network
 from voice_blueprint.file.model.edge import Edge
 from voice_blueprint.file.model.known import AwsRegion, InstanceTypeName, NodeTypeName
 from voice_blueprint.file.model.load import Measured
@@ -385,6 +385,8 @@ class Aws(Model):
                 ("asr", duplicate - len(tiers), "name"),
                 f"{names[duplicate]} is the name of an earlier fleet or of another tier; use another name",
             )
+        fleets = [fleet.name for fleet in self.asr]
+        check_ids(("asr",), fleets, [construct_id(fleet) for fleet in fleets])
         rules = [
             (("vad", "scaling", index, "name"), f"vad-{rule.name}") for index, rule in enumerate(self.vad.scaling)
         ] + [

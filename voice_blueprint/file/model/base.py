@@ -37,6 +37,25 @@ def first_duplicate(names: Sequence[str]) -> int | None:
     return next((index for index, name in enumerate(names) if name in names[:index]), None)
 
 
+def construct_id(name: str) -> str:
+    """Return the id of a construct: the words of a name, each with a capital letter."""
+    return "".join(word.capitalize() for word in name.split("-"))
+
+
+def check_ids(section: tuple[str, ...], names: Sequence[str], ids: Sequence[str]) -> None:
+    """Check that different names in a section's list have different ids of constructs.
+
+    Raises:
+        SettingError: Two elements have the same id.
+    """
+    if duplicate := first_duplicate(ids):
+        raise SettingError(
+            (*section, duplicate, "name"),
+            f"{names[duplicate]} and {names[ids.index(ids[duplicate])]} give resources the same id; use a name that "
+            "differs in more than hyphens",
+        )
+
+
 class HostCount(Model):
     """Bounds of a fleet, pool or service. Scaling selects the number between them."""
 

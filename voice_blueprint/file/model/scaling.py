@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from voice_blueprint.base import Model
 from voice_blueprint.file.errors import SettingError
-from voice_blueprint.file.model.base import first_duplicate
+from voice_blueprint.file.model.base import check_ids, first_duplicate
 from voice_blueprint.file.model.known import MetricName
 from voice_blueprint.file.model.text import Name
 
@@ -105,6 +105,11 @@ class ScalingRule(Model):
         return self.comparison is Comparison.ABOVE
 
     @property
+    def construct_id(self) -> str:
+        """Id of the rule's construct."""
+        return "Scaling" + self.name.title().replace("-", "")
+
+    @property
     def adds_hosts(self) -> bool:
         """Whether the rule scales out (otherwise in)."""
         return self.steps[0].adjustment > 0
@@ -125,6 +130,7 @@ def _check_unique_names(rules: tuple[ScalingRule, ...]) -> tuple[ScalingRule, ..
             (duplicate, "name"),
             f"{rules[duplicate].name} is the name of an earlier rule of the fleet; use another name",
         )
+    check_ids((), [rule.name for rule in rules], [rule.construct_id for rule in rules])
     return rules
 
 
