@@ -175,6 +175,20 @@ MISTAKES = {
                                             ("`aws.asr.1.name`: gateway is the name of", "another tier")),
     "fleet named like the agents": Mistake("name: p5-large", "name: agent", "name: agent",
                                            ("`aws.asr.1.name`: agent is the name of", "another tier")),
+    **{
+        f"fleet whose scaling alarms are named like alerts, {name}": Mistake(
+            "name: p5-large", f"name: {name}", f"name: {name}",
+            (f"`aws.asr.1.name`: {name} begins with alert, as do names of alerts", "use another name"),
+        )
+        for name in ("alert", "alert-engine")
+    },
+    **{
+        f"fleet named like another construct, {name}": Mistake(
+            "name: p5-large", f"name: {name}", f"name: {name}",
+            (f"`aws.asr.1.name`: {name} is the id of another resource", "use a name other than file, profile, role"),
+        )
+        for name in ("file", "profile", "role")
+    },
     "fleet that differs from another in a hyphen": Mistake(
         "name: p5-large", "name: p-5", "name: p-5",
         ("`aws.asr.1.name`: p-5 and p5 give resources the same id", "use a name that differs in more than hyphens"),

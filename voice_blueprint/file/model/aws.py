@@ -236,6 +236,10 @@ class Engine(StrEnum):
     """vLLM on the loopback interface, for models that our engine does not support."""
 
 
+CONSTRUCTS = ("file", "profile", "role")
+"""Ids of constructs beside those with the name of a fleet, in lower case."""
+
+
 class AsrFleet(Model):
     """Hosts that transcribe speech, in one Auto Scaling group."""
 
@@ -369,6 +373,22 @@ class Aws(Model):
             domain = self.edge.domain.model_copy(update={"name": f"{other.region}.{self.edge.domain.name}"})
             overrides["edge"] = self.edge.model_copy(update={"domain": domain})
         return type(self).model_validate({**dict(self), **overrides, "other_regions": ()})
+
+    @model_validator(mode="after")
+    def _check_fleet_names(self) -> "Aws":
+        for index, fleet in enumerate(self.asr):
+            location = ("asr", index, "name")
+            if fleet.name.partition("-")[0] == "alert":
+                raise SettingError(
+                    location, f"{fleet.name} begins with alert, as do names of alerts' alarms; use another name"
+                )
+            if fleet.name in CONSTRUCTS:
+                raise SettingError(
+                    location,
+                    f"{fleet.name} is the id of another resource in a stack; use a name other than "
+                    f"{', '.join(CONSTRUCTS)}",
+                )
+        return self
 
     @model_validator(mode="after")
     def _check_unique_names(self) -> "Aws":
