@@ -189,6 +189,15 @@ MISTAKES = {
         )
         for name in ("file", "profile", "role")
     },
+    **{
+        f"fleet with the stack of another deployment, {name}": Mistake(
+            "name: p5-large", f"name: {name}", f"name: {name}",
+            (f"`aws.asr.1.name`: the stack asr-{name} of deployment x", "a stack of deployment x-asr", "use another"),
+        )
+        for name in (
+            "network", "registry", "state", "asr", "edge", "agents", "observability", "host-images", "asr-a"
+        )
+    },
     "fleet that differs from another in a hyphen": Mistake(
         "name: p5-large", "name: p-5", "name: p-5",
         ("`aws.asr.1.name`: p-5 and p5 give resources the same id", "use a name that differs in more than hyphens"),

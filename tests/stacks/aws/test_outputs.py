@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.synthesized import Stack, edited_sandbox
+from tests.synthesized import Stack, Stacks, edited_sandbox, shipped
 from voice_blueprint.aws.names import ELASTICACHE_ID_LENGTH
+from voice_blueprint.file.model.aws import STACKS
 from voice_sandbox.aws.adapters.schemas import schema
 
 STACK_NAME_LENGTH = 128
@@ -39,6 +40,11 @@ def test_without_a_domain_the_outputs_are_aws_names(edge_without_domain: Stack) 
     address = "".join(part if isinstance(part, str) else "*" for part in told["ApiAddress"]["Fn::Join"][1])
     assert re.fullmatch(r"https://\*\.execute-api\.(us-east-1|\*)\.\*/\*/", address)
     assert told["MediaHost"]["Fn::GetAtt"][1] == "DNSName"
+
+
+def test_a_fleet_named_like_a_stack_is_refused(sandbox: Stacks) -> None:
+    tiers = {tier for tier in (*sandbox, *shipped("production-us-east-1")) if not tier.startswith("asr-")}
+    assert tiers == set(STACKS)
 
 
 def test_only_iam_has_a_policy_for_callers(by_authorizer: dict[str, Stack]) -> None:

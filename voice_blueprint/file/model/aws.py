@@ -236,6 +236,8 @@ class Engine(StrEnum):
     """vLLM on the loopback interface, for models that our engine does not support."""
 
 
+STACKS = ("network", "registry", "state", "vad", "asr", "host-images", "edge", "agents", "observability")
+"""Last parts of stack names, without those of ASR fleets."""
 CONSTRUCTS = ("file", "profile", "role")
 """Ids of constructs beside those with the name of a fleet, in lower case."""
 
@@ -375,22 +377,6 @@ class Aws(Model):
         return type(self).model_validate({**dict(self), **overrides, "other_regions": ()})
 
     @model_validator(mode="after")
-    def _check_fleet_names(self) -> "Aws":
-        for index, fleet in enumerate(self.asr):
-            location = ("asr", index, "name")
-            if fleet.name.partition("-")[0] == "alert":
-                raise SettingError(
-                    location, f"{fleet.name} begins with alert, as do names of alerts' alarms; use another name"
-                )
-            if fleet.name in CONSTRUCTS:
-                raise SettingError(
-                    location,
-                    f"{fleet.name} is the id of another resource in a stack; use a name other than "
-                    f"{', '.join(CONSTRUCTS)}",
-                )
-        return self
-
-    @model_validator(mode="after")
     def _check_unique_names(self) -> "Aws":
         zones = self.availability_zones
         if duplicate := first_duplicate(zones):
@@ -424,4 +410,26 @@ class Aws(Model):
                 ("network", "nat_gateways"),
                 f"nat_gateways {self.network.nat_gateways} is more than the {len(zones)} availability zones; lower it",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_fleet_names(self) -> "Aws":
+        for index, fleet in enumerate(self.asr):
+            location = ("asr", index, "name")
+            if fleet.name.partition("-")[0] == "alert":
+                raise SettingError(
+                    location, f"{fleet.name} begins with alert, as do names of alerts' alarms; use another name"
+                )
+            if fleet.name in CONSTRUCTS:
+                raise SettingError(
+                    location,
+                    f"{fleet.name} is the id of another resource in a stack; use a name other than "
+                    f"{', '.join(CONSTRUCTS)}",
+                )
+            if fleet.name in STACKS or fleet.name.startswith("asr-"):
+                raise SettingError(
+                    location,
+                    f"the stack asr-{fleet.name} of deployment x would have the name of a stack of deployment x-asr, "
+                    "which a deploy would replace; use another name",
+                )
         return self
