@@ -227,6 +227,15 @@ def test_a_pinned_model_is_downloaded_at_its_commit() -> None:
     assert [command[command.index("--revision") + 1] for command in fetched if "--revision" in command] == [commit]
 
 
+def test_engines_wait_for_every_revision_of_a_model() -> None:
+    graph = workloads(production({"azure.services.1.revision": "0123456789abcdef0123456789abcdef01234567"}))
+    jobs = {each.urn for each in graph.resources_of_type("batch/v1:Job")}
+    engines = [each for each in graph.resources_of_type("apps/v1:Deployment") if each.name != "router"]
+    assert len(jobs) == 4
+    for engine in nonempty(engines):
+        assert jobs <= set(graph.all_dependencies(engine.urn)), engine.name
+
+
 # --- Scaling ---------------------------------------------------------------------------------------------
 
 

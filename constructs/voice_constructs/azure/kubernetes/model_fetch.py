@@ -103,12 +103,12 @@ def _repository(model: ModelCard, service: AzureService) -> str:
 
 
 class ModelFetch(pulumi.ComponentResource):
-    """A download job for each repository.
+    """A download job for each repository and revision.
 
     Engines run offline and read the downloaded weights. Only the jobs may access the internet.
 
     Attributes:
-        jobs: Jobs by repository.
+        jobs: Jobs by name.
         claim: Total limits of all jobs.
     """
 
@@ -140,7 +140,7 @@ class ModelFetch(pulumi.ComponentResource):
         )
         secret = context.azure.hub_token_secret
         self._token = [self._build_secret_provider(secret, cluster)] if secret else []
-        self.jobs = {download.repository: self._build_job(download) for download in desired}
+        self.jobs = {download.name: self._build_job(download) for download in desired}
         self.register_outputs({})
 
     def _build_secret_provider(self, secret: str, cluster: pulumi.StackReference) -> k8s.apiextensions.CustomResource:
