@@ -195,7 +195,7 @@ MISTAKES = {
             (f"`aws.asr.1.name`: the stack asr-{name} of deployment x", "a stack of deployment x-asr", "use another"),
         )
         for name in (
-            "network", "registry", "state", "asr", "edge", "agents", "observability", "host-images", "asr-a"
+            "network", "registry", "state", "asr", "edge", "agents", "observability", "host-images"
         )
     },
     "fleet that differs from another in a hyphen": Mistake(

@@ -217,7 +217,7 @@ def test_existing_dns_zones_are_used_and_not_created() -> None:
 
 def test_a_hub_can_have_the_zone_of_each_private_endpoint() -> None:
     """A network can be linked to one zone of a name only, and another deployment may have linked the hub to it."""
-    edits = PEERED_ACCESS | {"azure.callers.edge.archive": {}}
+    edits: dict[str, object] = {**PEERED_ACCESS, "azure.callers.edge.archive": {}}
     own = cluster(edit_deployment(edits, "production-azure"))
     names = {inputs(zone)["privateZoneName"] for zone in own.resources_of_type("privatedns:PrivateZone")}
     assert len(names) == len(own.resources_of_type("network:PrivateEndpoint")) == 5

@@ -426,7 +426,7 @@ class Aws(Model):
                     f"{fleet.name} is the id of another resource in a stack; use a name other than "
                     f"{', '.join(CONSTRUCTS)}",
                 )
-            if fleet.name in STACKS or fleet.name.startswith("asr-"):
+            if fleet.name in STACKS:
                 raise SettingError(
                     location,
                     f"the stack asr-{fleet.name} of deployment x would have the name of a stack of deployment x-asr, "
