@@ -7,7 +7,7 @@ unsupported change. Each row of these tables is one such rejection, with a publi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from voice_sandbox.azure.diff import Step
@@ -52,7 +52,7 @@ class Rejection:
     source: str
 
 
-def find_rejections(graphs: Iterable[Graph], steps: Iterable[Step] = ()) -> list[Rejection]:
+def find_rejections(graphs: Iterable[Graph], steps: Sequence[Step] = ()) -> list[Rejection]:
     """Evaluate all requests, and return the response to each rejected one, in the order of the requests.
 
     Args:
@@ -60,11 +60,12 @@ def find_rejections(graphs: Iterable[Graph], steps: Iterable[Step] = ()) -> list
         steps: Changes since earlier runs; a resource without an earlier run is created.
     """
     before = {step.urn: step.old for step in steps if step.old and step.op in {Op.UPDATE, Op.SAME}}
+    deleted_later = [step.old for step in steps if step.old and _is_deleted_later(step)]
     earlier: list[Resource] = []
     answers: list[Rejection] = []
     for graph in graphs:
         for resource in graph.managed_resources():
-            for row, problem in _evaluate_resource(resource, before, earlier, graph):
+            for row, problem in _evaluate_resource(resource, before, earlier, deleted_later, graph):
                 message = f"{row.reason}: {problem}"
                 answers.append(
                     Rejection(resource.urn, resource.label, row.name, row.code, message, row.remedy, row.source)
@@ -73,8 +74,22 @@ def find_rejections(graphs: Iterable[Graph], steps: Iterable[Step] = ()) -> list
     return answers
 
 
+def _is_deleted_later(step: Step) -> bool:
+    """Return True if Pulumi deletes the previous resource only after it has created and updated all others.
+
+    Of the replaced resources, these are the ones with generated names, which are role assignments. One that is replaced
+    only together with another resource is deleted before that resource.
+    """
+    is_created_first = short_type(step.resource.type) == links.GRANT and not step.replace_reason
+    return step.op is Op.DELETE or (step.op is Op.REPLACE and is_created_first)
+
+
 def _evaluate_resource(
-    resource: Resource, before: Mapping[str, Resource], earlier: list[Resource], graph: Graph
+    resource: Resource,
+    before: Mapping[str, Resource],
+    earlier: list[Resource],
+    deleted_later: list[Resource],
+    graph: Graph,
 ) -> Iterator[tuple[Refusal, str]]:
     old = before.get(resource.urn)
     bodies = _evaluated_parts(short_type(resource.type), Part(resource.inputs))
@@ -86,7 +101,7 @@ def _evaluate_resource(
         for row in ROWS:
             if row.kind == kind:
                 dependencies = dependencies or frozenset(graph.all_dependencies(resource.urn))
-                request = Request(resource, body, previous_bodies.get(body.path), earlier, dependencies)
+                request = Request(resource, body, previous_bodies.get(body.path), earlier, deleted_later, dependencies)
                 yield from ((row, problem) for problem in row.evaluate(request))
 
 

@@ -93,7 +93,7 @@ def _duplicate_grant_problems(request: Request) -> Iterator[str]:
     def grant_key(grant: Part) -> tuple[str, ...]:
         return tuple(grant.text(name).lower() for name in ("scope", "principalId", "roleDefinitionId"))
 
-    for resource, grant in request.existing_resources(GRANT):
+    for resource, grant in (*request.existing_resources(GRANT), *request.resources_deleted_later(GRANT)):
         if all(grant_key(grant)) and grant_key(grant) == grant_key(request.body):
             yield f"{resource.name} grants the same role to the same principal on the same resource"
 

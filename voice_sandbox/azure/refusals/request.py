@@ -74,6 +74,7 @@ class Request:
         body: Its inputs, or the part of them that a row evaluates.
         before: Previous inputs; `None` if the request creates the resource.
         earlier: Resources with earlier requests, of all projects, in order.
+        deleted_later: Previous resources that are deleted only at the end of the update.
         dependencies: URNs of the resources for which the program waits before it sends this request.
     """
 
@@ -81,11 +82,18 @@ class Request:
     body: Part
     before: Part | None = None
     earlier: Sequence[Resource] = ()
+    deleted_later: Sequence[Resource] = ()
     dependencies: frozenset[str] = field(default=frozenset())
 
     def existing_resources(self, kind: str) -> Iterator[tuple[Resource, Part]]:
         """Yield the resources of a type that earlier requests have created."""
         for resource in self.earlier:
+            if short_type(resource.type) == kind:
+                yield resource, Part(resource.inputs)
+
+    def resources_deleted_later(self, kind: str) -> Iterator[tuple[Resource, Part]]:
+        """Yield the resources of a type that are deleted only after this request."""
+        for resource in self.deleted_later:
             if short_type(resource.type) == kind:
                 yield resource, Part(resource.inputs)
 

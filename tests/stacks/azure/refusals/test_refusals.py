@@ -1,18 +1,22 @@
 """Shipped files are accepted, and each row of the table refuses exactly its case."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from tests.stacks.azure.recorded import cluster, edit_deployment
 from tests.stacks.azure.refusals import clusters, gateways, links, monitoring, networks, pools, stores
-from tests.stacks.azure.refusals.planted import FILES, Case, graphs
+from tests.stacks.azure.refusals.planted import FILES, Case, change_graph, graphs
 from voice_blueprint import catalog
 from voice_blueprint.azure import names
-from voice_sandbox.azure.refusals import ROWS, find_rejections
+from voice_sandbox.azure.diff import compare
+from voice_sandbox.azure.refusals import ROWS, Rejection, find_rejections
 from voice_sandbox.azure.refusals import pools as sandbox_pools
 from voice_sandbox.azure.refusals.roles import Role
+from voice_sandbox.changes import Op
 
+GRANT = "authorization:RoleAssignment"
 MODULES = (pools, clusters, networks, gateways, stores, links, monitoring)
 CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)
 IDS = [f"{number}-{case.row}" for number, case in enumerate(CASES)]
@@ -70,6 +74,50 @@ def test_a_replaced_resource_is_checked_as_a_new_one() -> None:
     case = Case("vault-retention-stays", "keyvault:Vault", "vault", shorter, update=True)
     assert [answer.refusal for answer in case.answers(shorter)] == ["vault-retention-stays"]
     assert case.answers({**shorter, "location": "westus2"}) == []
+
+
+def _renamed_grant(principal: str | None = None) -> list[Rejection]:
+    """Rename a role assignment, and first replace its principal in the deployed stack if one is given."""
+    (new, _) = graphs("production")
+    grant = new.resource_named("kubelet-pulls-images", GRANT)
+    values = {**grant.inputs, **({"principalId": principal} if principal else {})}
+    former = replace(grant, urn=f"{grant.urn}-former", name="former", inputs=values)
+    old = replace(new, resources=tuple(former if each is grant else each for each in new.resources))
+    return find_rejections([new], compare(old, new))
+
+
+def test_a_role_assignment_collides_with_one_that_is_deleted_afterwards() -> None:
+    (answer,) = _renamed_grant()
+    assert (answer.refusal, answer.code) == ("granted-twice", "RoleAssignmentExists")
+    assert answer.message.endswith("former grants the same role to the same principal on the same resource")
+    assert _renamed_grant("other") == []
+
+
+def test_a_role_assignment_collides_with_one_that_is_replaced() -> None:
+    """Pulumi deletes the replaced assignment at the end of the update."""
+    (new, _) = graphs("production")
+    images, secrets = (new.resource_named(name, GRANT) for name in ("kubelet-pulls-images", "keda-reads-metrics"))
+    old = replace(
+        new,
+        resources=tuple(
+            {
+                images.urn: replace(images, inputs=secrets.inputs),
+                secrets.urn: replace(secrets, inputs=images.inputs),
+            }.get(each.urn, each)
+            for each in new.resources
+        ),
+    )
+    found = [(each.refusal, each.urn) for each in find_rejections([new], compare(old, new))]
+    assert sorted(found) == sorted(("granted-twice", each.urn) for each in (images, secrets))
+
+
+def test_a_role_assignment_that_is_replaced_with_its_identity_does_not_collide() -> None:
+    """Pulumi deletes an identity with a fixed name, and the role assignments that depend on it, before the new one."""
+    (new, _) = graphs("production")
+    old = change_graph(new, "managedidentity:UserAssignedIdentity", "kubelet", {"location": "westeurope"})
+    steps = compare(old, new)
+    assert (Op.REPLACE, "kubelet-pulls-images") in {(step.op, step.resource.name) for step in steps}
+    assert find_rejections([new], steps) == []
 
 
 def test_every_row_has_a_case() -> None:
