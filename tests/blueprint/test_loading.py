@@ -425,6 +425,12 @@ def test_a_text_that_does_not_match_its_pattern_is_rejected_with_an_example(
         ),
         ('["1", "2", "3"]', '["1", "2", "1"]', '"1", "2", "1"', "`azure.availability_zones.2`: 1 is listed twice"),
         (
+            "admin_groups: [",
+            "admin_groups: [11111111-2222-3333-4444-555555555555, ",
+            "admin_groups: [",
+            "`azure.admin_groups.1`: 11111111-2222-3333-4444-555555555555 is listed twice",
+        ),
+        (
             "pod_cidr: 10.244.0.0/16",
             "pod_cidr: 10.60.0.0/16",
             "pod_cidr",

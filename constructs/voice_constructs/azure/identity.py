@@ -21,13 +21,19 @@ def assign_role(
     resource_id: pulumi.Input[str],
     principal_id: pulumi.Input[str],
     parent: pulumi.Resource,
+    former_name: str | None = None,
     is_group: bool = False,
 ) -> authorization.RoleAssignment:
     """Assign a role on one resource to an identity or a group.
 
+    Azure accepts a single assignment of a role to a principal on a resource, and Pulumi creates new assignments before
+    it deletes previous ones. The name must therefore not depend on the order of a list: a change of the order would
+    create the same assignment under another name.
+
     Args:
         resource_id: Id of the resource.
         principal_id: Object id of the identity or group.
+        former_name: Name of the assignment in release 0.1.0, if it was another one.
         is_group: Whether the principal is a group. Without this, Azure rejects a principal that has not been replicated
             yet.
     """
@@ -37,7 +43,7 @@ def assign_role(
         scope=resource_id,
         principal_id=principal_id,
         principal_type=authorization.PrincipalType.GROUP if is_group else authorization.PrincipalType.SERVICE_PRINCIPAL,
-        opts=pulumi.ResourceOptions(parent=parent),
+        opts=pulumi.ResourceOptions(parent=parent, aliases=[pulumi.Alias(name=former_name)] if former_name else None),
     )
 
 
@@ -52,12 +58,13 @@ def assign_admin_roles(
     for number, group in enumerate(scope.deployment.azure.admin_groups):
         for purpose, role, resource_id in grants:
             assign_role(
-                f"admins-{number}-{purpose}",
+                f"admins-{group}-{purpose}",
                 scope=scope,
                 role=role,
                 resource_id=resource_id,
                 principal_id=group,
                 parent=parent,
+                former_name=f"admins-{number}-{purpose}",
                 is_group=True,
             )
 
@@ -88,10 +95,18 @@ class Identity(pulumi.ComponentResource):
         self.principal_id: pulumi.Output[str] = identity.principal_id
         self.register_outputs({})
 
-    def grant_role(self, name: str, role: Role, resource_id: pulumi.Input[str]) -> authorization.RoleAssignment:
+    def grant_role(
+        self, name: str, role: Role, resource_id: pulumi.Input[str], *, former_name: str | None = None
+    ) -> authorization.RoleAssignment:
         """Assign a role to the identity, whose scope is only this resource."""
         return assign_role(
-            name, scope=self._scope, role=role, resource_id=resource_id, principal_id=self.principal_id, parent=self
+            name,
+            scope=self._scope,
+            role=role,
+            resource_id=resource_id,
+            principal_id=self.principal_id,
+            parent=self,
+            former_name=former_name,
         )
 
     def trust_account(

@@ -1,5 +1,6 @@
 """Node pools in addition to the system pool: those with GPUs, and the CPU pool."""
 
+import hashlib
 import math
 
 import pulumi
@@ -27,6 +28,7 @@ from voice_constructs.azure.scope import Scope
 _DRAIN_WITHOUT_SERVICE_S = 1800
 """Drain timeout of pools without services, which is AKS's default."""
 _UNLIMITED_SPOT_PRICE = -1.0
+_DIGEST_CHARS = 10
 _MAX_PODS = 50
 """Maximum number of pods of a node. A node runs a few engines and a dozen agents; AKS reserves memory for every
 pod that it could run."""
@@ -72,7 +74,10 @@ class GpuPools(pulumi.ComponentResource):
                 continue
             key = pool.purchase.group_id.lower()
             by_group[key] = by_group.get(key) or self._cluster.control_plane_identity.grant_role(
-                f"control-plane-uses-reservation-of-{pool.name}", Role.CONTRIBUTOR, pool.purchase.group_id
+                f"control-plane-uses-reservation-{hashlib.sha256(key.encode()).hexdigest()[:_DIGEST_CHARS]}",
+                Role.CONTRIBUTOR,
+                pool.purchase.group_id,
+                former_name=f"control-plane-uses-reservation-of-{pool.name}",
             )
             grants[pool.name] = by_group[key]
         return grants

@@ -1,6 +1,7 @@
 """An edit of the deployment file changes only the affected resources."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -8,8 +9,10 @@ from tests.blueprint.documents import ABSENT, Edits
 from tests.nonempty import nonempty
 from tests.stacks.azure.manifests import DIGESTS, manifests, pod, workloads
 from tests.stacks.azure.recorded import azure_resources, cluster, edit_deployment, inputs
+from voice_blueprint.checks.azure.pools import PLACEHOLDER_ID
 from voice_sandbox.azure.diff import compare
-from voice_sandbox.azure.graph import Graph, short_type
+from voice_sandbox.azure.graph import Graph, Resource, short_type
+from voice_sandbox.azure.refusals import find_rejections
 from voice_sandbox.azure.replacements import AZURE_IMMUTABLE_INPUTS, KUBERNETES_IMMUTABLE_INPUTS, immutable_inputs
 from voice_sandbox.azure.schema import args_shape, resource_shape
 from voice_sandbox.changes import Op
@@ -17,6 +20,7 @@ from voice_sandbox.rehearsals.azure_outages import OUTAGES_BY_TYPE, outages
 
 Changes = set[str]
 AKS = "containerservice:ManagedCluster cluster"
+GRANT = "authorization:RoleAssignment"
 CASES: dict[str, tuple[Edits, Changes]] = {
     "nodes": ({"azure.pools.1.nodes": {"min": 1, "max": 5}}, {"containerservice:AgentPool h100"}),
     "disk": ({"azure.pools.0.os_disk_gib": 512}, {"containerservice:AgentPool cells"}),
@@ -43,8 +47,8 @@ CASES: dict[str, tuple[Edits, Changes]] = {
             *("compute:VirtualMachine jump", "compute:VirtualMachineExtension entra-sign-in"),
             *("network:BastionHost bastion", "network:NetworkInterface jump", "network:PublicIPAddress bastion"),
             *("network:NetworkSecurityGroup jump", "network:Subnet jump", "network:Subnet AzureBastionSubnet"),
-            *("authorization:RoleAssignment admins-0-find-jump-host",),
-            *("authorization:RoleAssignment admins-0-sign-in-to-jump-host",),
+            *(f"{GRANT} admins-{PLACEHOLDER_ID}-find-jump-host",),
+            *(f"{GRANT} admins-{PLACEHOLDER_ID}-sign-in-to-jump-host",),
         },
     ),
     "one slow service": (
@@ -173,6 +177,74 @@ def test_callers_are_served_by_both_pools_during_a_resize() -> None:
         served[name] = command[command.index("--served-model-name") + 1]
     assert len(set(served.values())) == 1
     assert [each.name for each in outages(compare(both, new))] == ["voxtral"]
+
+
+GROUP_A, GROUP_B = "11111111-2222-3333-4444-555555555555", "66666666-7777-8888-9999-000000000000"
+RESERVATION = {
+    "option": "capacity-reservation",
+    "group_id": "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/gpus"
+    "/providers/Microsoft.Compute/capacityReservationGroups/gpus",
+}
+SHARED_RESERVATION = {"azure.pools.0.purchase": RESERVATION, "azure.pools.3.purchase": RESERVATION}
+GRANT_EDITS: dict[str, tuple[Edits, Edits, set[Op]]] = {
+    "first group removed": (
+        {"azure.admin_groups": [GROUP_A, GROUP_B]},
+        {"azure.admin_groups": [GROUP_B]},
+        {Op.DELETE},
+    ),
+    "groups in another order": (
+        {"azure.admin_groups": [GROUP_A, GROUP_B]},
+        {"azure.admin_groups": [GROUP_B, GROUP_A]},
+        set(),
+    ),
+    "group added at the start": (
+        {"azure.admin_groups": [GROUP_A]},
+        {"azure.admin_groups": [GROUP_B, GROUP_A]},
+        {Op.CREATE},
+    ),
+    "first pool leaves a shared reservation": (
+        SHARED_RESERVATION,
+        {"azure.pools.3.purchase": RESERVATION},
+        set(),
+    ),
+    "pool added to a reservation": (
+        {"azure.pools.3.purchase": RESERVATION},
+        SHARED_RESERVATION,
+        set(),
+    ),
+}
+"""Edits that only remove or add role assignments: files before and after, and the steps of role assignments."""
+
+
+@pytest.mark.parametrize("case", GRANT_EDITS)
+def test_a_role_assignment_that_remains_is_neither_replaced_nor_created_again(case: str) -> None:
+    """Azure refuses a second assignment of a role while the first one exists."""
+    before, after, expected = GRANT_EDITS[case]
+    old, new = (cluster(edit_deployment(edits)) for edits in (before, after))
+    steps = compare(old, new)
+    changed = {step.op for step in steps if short_type(step.resource.type) == GRANT} - {Op.SAME}
+    assert changed == expected
+    assert [each.message for each in find_rejections([new], steps) if each.refusal == "granted-twice"] == []
+
+
+def test_role_assignments_of_the_previous_release_keep_their_state() -> None:
+    """Their names contained the position of the group or the name of the first pool."""
+    text = edit_deployment({"azure.admin_groups": [GROUP_A, GROUP_B], **SHARED_RESERVATION})
+    new = cluster(text)
+    renamed = [each for each in new.resources_of_type(GRANT) if any(former_name(each, urn) for urn in each.aliases)]
+    assert len(renamed) == 2 * 8 + 1
+    names = {former_name(each, urn) for each in renamed for urn in each.aliases} - {""}
+    assert {"admins-0-administer-cluster", "admins-1-find-jump-host"} <= names
+    assert "control-plane-uses-reservation-of-cells" in names
+    first = {each.urn: next(urn for urn in each.aliases if former_name(each, urn)) for each in renamed}
+    old = replace(new, resources=tuple(replace(each, urn=first.get(each.urn, each.urn)) for each in new.resources))
+    assert {step.op for step in compare(old, new)} == {Op.SAME}
+
+
+def former_name(resource: Resource, alias: str) -> str:
+    """Return the name in an alias that has another name, or an empty text."""
+    name = alias.rpartition("::")[2]
+    return "" if name == resource.name else name
 
 
 def _changed_resources(before: Graph, after: Graph) -> set[tuple[Op, str]]:

@@ -463,6 +463,7 @@ class Azure(Model):
             ("pools", ("name",), [pool.name for pool in self.pools]),
             ("services", ("name",), [service.name for service in self.services]),
             ("availability_zones", (), list(self.availability_zones)),
+            ("admin_groups", (), list(self.admin_groups)),
         ):
             if duplicate := first_duplicate(names):
                 raise SettingError(

@@ -61,7 +61,7 @@ CASES = (
     cluster("kubelet-identity-role", {"identity.userAssignedIdentities": []}),
     cluster("subnet-role", without_resource(GRANT, "control-plane-uses-subnet"), {}, "no such role on nodes at"),
     Case("reservation-role", "containerservice:AgentPool", "a100",
-         without_resource(GRANT, "control-plane-uses-reservation-of-a100"), {}, "no such role on gpus at",
+         without_resource(GRANT, "control-plane-uses-reservation-b791cfb023"), {}, "no such role on gpus at",
                           "reserved"),
     cluster("node-group-exists", {"nodeResourceGroup": "production-azure"}, {"nodeResourceGroup": "production"}),
     cluster("node-image-channel", {"autoUpgradeProfile": {"upgradeChannel": "node-image",
