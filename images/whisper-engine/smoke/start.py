@@ -22,6 +22,7 @@ SET = {
     "VOICE_VALKEY_HOST_FILE": "/dev/null",
     "VOICE_VALKEY_PASSWORD_FILE": "/dev/null",
     "VOICE_ENGINE": "whisper",
+    "VOICE_MODEL_REVISION": "",
     "VOICE_SESSIONS": "4",
     "VOICE_ENCODERS": "1",
     "VOICE_DECODERS": "1",
@@ -41,12 +42,12 @@ def expect(change: dict[str, str], code: int, answer: str) -> None:
         sys.exit(f"with {change}: exit code {result.returncode}, expected {code}; said: {result.stderr}")
 
 
-def main() -> None:
-    """Start it with an invalid variable, and without weights."""
+def start() -> None:
+    """Start the engine with an invalid variable, and without weights."""
     expect({"VOICE_CHUNK_PORT": "none"}, 2, "VOICE_CHUNK_PORT='none'")
     expect({"VOICE_MODEL": "/nonexistent"}, 1, "VOICE_MODEL=/nonexistent: no such folder")
-    CDLL("libcublas.so.12")
 
 
 if __name__ == "__main__":
-    main()
+    start()
+    CDLL("libcublas.so.12")
