@@ -138,7 +138,7 @@ def wait_for_rollouts(kubernetes: Kubernetes, new: DefinedWorkloads) -> int:
         passed = time.monotonic() - begin
         late = {key: each for key, each in waiting.items() if passed > rollout_timeout_s(each)}
         if late:
-            raise stop("\n".join(_late_message(key, each) for key, each in late.items()), FAILED)
+            raise stop("\n".join(_late_message(name, each) for (_, name), each in late.items()), FAILED)
         time.sleep(POLL_S)
 
 
@@ -147,12 +147,10 @@ def _describe_progress(name: str, now: LiveDeployment) -> str:
     return f"{text}; {now.problems[0]}" if now.problems else text
 
 
-def _late_message(key: tuple[str, str], now: LiveDeployment) -> str:
-    namespace, name = key
+def _late_message(name: str, now: LiveDeployment) -> str:
     return (
         f"{_describe_progress(name, now)} after {rollout_timeout_s(now) / 60:.0f} min, the longest that its pods may "
-        "take: `kubectl "
-        f"rollout undo --namespace={namespace} deployment/{name}` goes back at once; then deploy the file of before"
+        "take: deploy the file of the previous release"
     )
 
 
