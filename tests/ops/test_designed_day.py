@@ -1,5 +1,6 @@
 """Cost, simulation and alerts use the same simulated day."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,6 +10,8 @@ import voice_blueprint
 from tests.synthesized import ROOT
 from voice_blueprint.capacity.load import peak_calls
 from voice_blueprint.day import design_load
+from voice_blueprint.file.model.azure import CPU_POOL
+from voice_blueprint.file.model.base import HostCount
 from voice_blueprint.file.model.deployment import Deployment
 from voice_blueprint.hosts import with_placeholder_digests
 from voice_ops.cost.day import simulate_day
@@ -105,6 +108,27 @@ def test_faults_of_a_small_file_fire_the_documented_alerts() -> None:
 @pytest.mark.parametrize("name", SHIPPED_DEPLOYMENTS[1:])
 def test_faults_of_a_shipped_file_fire_the_documented_alerts(name: str) -> None:
     assert alerts_of_faults(load_shipped(name))
+
+
+def test_cpu_nodes_of_the_day_follow_the_memory_of_pods() -> None:
+    simulated = simulate_day(generate_file(Cloud.AZURE, 50))
+    azure = simulated.deployment.azure
+    assert azure.callers
+    assert azure.cpu_pool
+    edge, larger = azure.callers.edge, {"memory_gib": 12}
+    callers = azure.callers.model_copy(
+        update={
+            "edge": edge.model_copy(update={"gateway": edge.gateway.model_copy(update=larger)}),
+            "vad": azure.callers.vad.model_copy(update=larger),
+            "asr": azure.callers.asr.model_copy(update=larger),
+        }
+    )
+    pool = azure.cpu_pool.model_copy(update={"nodes": HostCount(min=1, max=20)})
+    section = azure.model_copy(update={"cpu_pool": pool, "callers": callers})
+    deployment = simulated.deployment.model_copy(update={"azure_section": section})
+    pods = sum(simulated.result.time_series.hosts[tier] for tier in ("gateway", "vad", "asr"))
+    # A node has CPUs for three to six of these pods, and memory for one.
+    assert replace(simulated, deployment=deployment).expected_sizes.sizes[CPU_POOL] == pytest.approx(np.mean(pods))
 
 
 @pytest.mark.parametrize(("cloud", "calls"), FILES_ON_EVERY_CHANGE)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from voice_blueprint.azure.cpu_pods import cpu_pods
 from voice_blueprint.capacity.conversations import ChainStage, aws_conversation_chain, azure_conversation_chain
+from voice_blueprint.capacity.cpu_pods import cpu_pods
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.sizing.service import pool_capacities
@@ -32,8 +32,8 @@ def azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | 
     services in each GPU pool that generate or speak answers but do not transcribe callers. The shares of pods and nodes
     are those at the planned maximum.
     """
-    agents, callers = azure.agents, azure.callers
-    if agents is None or callers is None or load is None:
+    agents, callers, cpu_pool = azure.agents, azure.callers, azure.cpu_pool
+    if agents is None or callers is None or cpu_pool is None or load is None:
         return None
     named = {each.service for each in (agents.chat, agents.speech) if isinstance(each, ClusterService)}
     nodes: dict[str, dict[bool, float]] = {}
@@ -41,7 +41,10 @@ def azure_conversations(azure: Azure, load: CallLoad | None) -> Conversations | 
         is_own = pool_capacity.service in named and pool_capacity.model != callers.asr.model
         pool_nodes = nodes.setdefault(pool_capacity.pool, {True: 0.0, False: 0.0})
         pool_nodes[is_own] += pool_capacity.max_replicas / pool_capacity.replicas_per_node
-    pods = {name: cpus * replicas.max for name, (cpus, replicas) in cpu_pods(callers, azure.agents).items()}
+    pods = {
+        name: pod.occupied_cpus(cpu_pool.vm_size) * pod.replicas.max
+        for name, pod in cpu_pods(callers, azure.agents).items()
+    }
     shares = {pool: usage[True] / sum(usage.values()) for pool, usage in nodes.items() if usage[True]}
     shares |= {AGENTS: 1.0, Tier.AGENT: 1.0, CPU_POOL: pods[Tier.AGENT] / sum(pods.values())}
     return _estimate_conversations(azure_conversation_chain(azure), load, azure_calls(azure, load), shares)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from voice_blueprint.aws import names
-from voice_blueprint.azure.cpu_pods import cpu_pods, required_cpu_nodes
+from voice_blueprint.capacity.cpu_pods import cpu_pods, required_cpu_nodes
 from voice_blueprint.day import design_load
 from voice_blueprint.engines.sizing.service import pool_capacities
 from voice_blueprint.file.model.azure import CPU_POOL
@@ -67,11 +67,13 @@ class DaySimulation:
                 nodes = nodes + replicas / capacity.replicas_per_node
             yield pool.name, float(np.clip(np.ceil(nodes), pool.nodes.min, pool.nodes.max).mean())
         if azure.callers and azure.cpu_pool:
-            pods = {name: cpus for name, (cpus, _) in cpu_pods(azure.callers, azure.agents).items()}
-            required_cpus = sum(cpus * self._hosts[name] for name, cpus in pods.items())
-            counts, times = np.unique(required_cpus, return_counts=True)
+            pods = cpu_pods(azure.callers, azure.agents)
+            counts, times = np.unique([self._hosts[name] for name in pods], axis=1, return_counts=True)
             bounds = azure.cpu_pool.nodes
-            each = [required_cpu_nodes(azure.cpu_pool.vm_size, list(pods.values()), float(count)) for count in counts]
+            each = [
+                required_cpu_nodes(azure.cpu_pool.vm_size, pods, dict(zip(pods, count, strict=True)))
+                for count in counts.T.tolist()
+            ]
             yield CPU_POOL, float(np.average(np.clip(each, bounds.min, bounds.max), weights=times))
 
     def _mean_position(self) -> float:

@@ -8,7 +8,6 @@ from typing import get_args
 
 from voice_blueprint import catalog, huge_pages
 from voice_blueprint.aws.edge import API_BURST
-from voice_blueprint.azure.cpu_pods import AGENT_CPUS, SIDECAR_CPUS, cpu_pods, required_cpu_nodes
 from voice_blueprint.azure.rollout import surge_nodes
 from voice_blueprint.capacity.bounds import (
     MAX_STORE_FILL,
@@ -20,6 +19,15 @@ from voice_blueprint.capacity.bounds import (
     store_bounds,
 )
 from voice_blueprint.capacity.conversations import MAX_CONVERSATIONS_PER_CORE
+from voice_blueprint.capacity.cpu_pods import (
+    AGENT_CPUS,
+    AGENT_GIB,
+    SIDECAR_CPUS,
+    SIDECAR_GIB,
+    CpuPod,
+    cpu_pods,
+    required_cpu_nodes,
+)
 from voice_blueprint.capacity.load import peak_requests_per_s
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION, caller_capacities
 from voice_blueprint.checks.azure.pools import PLACEHOLDER_ID, POD_PREFIX_LENGTH
@@ -329,10 +337,9 @@ def size_callers(calls: int, agents: HostCount | None = None) -> tuple[Callers, 
         raise _too_many_calls_error(calls)
     pods = cpu_pods(callers, None)
     if agents:
-        pods[Tier.AGENT.value] = (AGENT_CPUS + SIDECAR_CPUS, agents)
-    each = [cpus for cpus, _ in pods.values()]
-    low = required_cpu_nodes(CPU_VM_SIZE, each, sum(cpus * count.min for cpus, count in pods.values()))
-    max_nodes = required_cpu_nodes(CPU_VM_SIZE, each, sum(cpus * (count.max + 1) for cpus, count in pods.values()))
+        pods[Tier.AGENT.value] = CpuPod(AGENT_CPUS + SIDECAR_CPUS, AGENT_GIB + SIDECAR_GIB, agents)
+    low = required_cpu_nodes(CPU_VM_SIZE, pods, {name: pod.replicas.min for name, pod in pods.items()})
+    max_nodes = required_cpu_nodes(CPU_VM_SIZE, pods, {name: pod.replicas.max + 1 for name, pod in pods.items()})
     return callers, HostCount(min=max(2, low), max=max(3, max_nodes))
 
 

@@ -7,8 +7,8 @@ from typing import Literal
 from voice_blueprint import catalog
 from voice_blueprint.aws import names
 from voice_blueprint.aws.edge import AGENT_DRAIN_TIMEOUT_S, AGENT_MEMORY_GIB, AGENT_VCPU
-from voice_blueprint.azure.cpu_pods import cpu_pods
 from voice_blueprint.capacity.bounds import Bound, asr_host_bounds, gateway_task_bounds, limiting_bound, vad_host_bounds
+from voice_blueprint.capacity.cpu_pods import cpu_pods
 from voice_blueprint.capacity.tiers import (
     Capacity,
     agent_bound,
@@ -293,7 +293,7 @@ def _pod_plans(deployment: Deployment) -> Iterator[FleetPlan]:
     azure, callers = deployment.azure, deployment.azure.callers
     if not (callers and azure.cpu_pool):
         return
-    size, cpus = catalog.vm_sizes()[azure.cpu_pool.vm_size], cpu_pods(callers, azure.agents)
+    size, pods = catalog.vm_sizes()[azure.cpu_pool.vm_size], cpu_pods(callers, azure.agents)
     price = size.usd_per_hour.get(azure.location)
     gateway, vad, asr, _ = caller_capacities(callers)
     capacities: list[tuple[Capacity, Kind, float]] = [
@@ -319,7 +319,7 @@ def _pod_plans(deployment: Deployment) -> Iterator[FleetPlan]:
             ),
             warm_up_s=0.0,
             drain_timeout_s=drain_timeout_s,
-            usd_per_hour=None if price is None else price * cpus[each.tier.value][0] / size.vcpus,
+            usd_per_hour=None if price is None else price * pods[each.tier.value].occupied_cpus(size.name) / size.vcpus,
             spot=False,
             rules=(),
             scales_by_queue=True,

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import voice_blueprint
+from tests.blueprint.documents import load_text
 from tests.stacks.azure.manifests import workloads
 from tests.stacks.azure.recorded import cluster, edit_deployment
 from tests.synthesized import ROOT, edited_sandbox, shipped, two_regions
@@ -460,6 +461,15 @@ def test_month_and_conversation_minute_on_azure_match_a_manual_calculation(
     said = capsys.readouterr().out
     assert re.search(r"USD per conversation minute +0.043\d +0.043\d", said)
     assert as_dict(estimate)["usd_per_conversation_minute"] == estimate.usd_per_conversation_minute
+
+
+def test_the_share_of_agents_in_the_cpu_pool_follows_the_tighter_of_cpus_and_memory(tmp_path: Path) -> None:
+    file = load_text(edit_deployment({"azure.callers.asr.memory_gib": 16}, "production-azure"), tmp_path)
+    held = azure_conversations(file.azure, file.load)
+    assert held
+    # Six ASR pods each occupy 16.375 of 23.3 GiB of a node, which has 7 CPUs for pods.
+    agents, others = 24 * 1.15, 30 * 1.15 + 5 * 2.15 + 6 * 16.375 / 23.3 * 7
+    assert held.own_usd["cpu"] == pytest.approx(agents / (agents + others), rel=0.001)
 
 
 def test_without_conversations_there_is_no_price_per_minute() -> None:

@@ -1,11 +1,13 @@
 """Simulated hosts, their metrics, and the reactions of scaling policies."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import voice_blueprint
+from tests.blueprint.documents import load_text
 from tests.ops.simulate.one_by_one import OneByOne
 from tests.ops.simulate.worlds import (
     PRODUCTION,
@@ -22,6 +24,7 @@ from tests.ops.simulate.worlds import (
     vad,
     without_artifacts,
 )
+from tests.stacks.azure.recorded import edit_deployment
 from voice_blueprint.aws.autoscaling import GroupSize
 from voice_blueprint.contract.metrics import METRICS
 from voice_blueprint.engines.launch.coldstart import BUDGETS
@@ -101,6 +104,14 @@ def test_slots_and_prices_come_from_file_and_catalogue() -> None:
     assert plans["inf2"].usd_per_hour == 12.98127
     assert plans["inf2"].warm_hosts == 6
     assert plans["trn1"].warm_hosts == 0
+
+
+def test_the_price_of_a_pod_follows_the_tighter_of_cpus_and_memory(tmp_path: Path) -> None:
+    file = edit_deployment({"azure.callers.asr.memory_gib": 16}, "production-azure")
+    plans = {plan.name: plan for plan in fleet_plans(load_text(file, tmp_path), {})}
+    # A node of USD 0.452 with 8 CPUs has 7 CPUs and 23.3 GiB for pods: 32, less 4.7 of the kubelet and 4 of DaemonSets.
+    assert plans["vad"].usd_per_hour == pytest.approx(0.452 * 2.15 / 8)
+    assert plans["asr"].usd_per_hour == pytest.approx(0.452 * 16.375 / 23.3 * 7 / 8, rel=0.001)
 
 
 def test_configured_sessions_are_used() -> None:

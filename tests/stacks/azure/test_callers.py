@@ -9,7 +9,7 @@ import pytest
 
 from tests.blueprint.documents import ABSENT, Edits, load_text
 from tests.nonempty import nonempty
-from tests.stacks.azure.manifests import DIGESTS, Manifest, manifests, pod, pods, quantity, workloads
+from tests.stacks.azure.manifests import DIGESTS, GIB, Manifest, manifests, pod, pods, quantity, workloads
 from tests.stacks.azure.recorded import cluster, edit_deployment, inputs
 from voice_agent.settings import AgentSettings
 from voice_blueprint.azure.contract import (
@@ -24,6 +24,7 @@ from voice_blueprint.azure.contract import (
 )
 from voice_blueprint.azure.names import CALLER_ACCOUNTS
 from voice_blueprint.azure.ranges import agent_address, gateway_address, nodes_range, small_ranges
+from voice_blueprint.capacity.cpu_pods import SIDECAR_CPUS, SIDECAR_GIB, cpu_pods
 from voice_blueprint.capacity.tiers import TARGET_UTILIZATION
 from voice_blueprint.contract.environment import DRAIN_TIMEOUT_S, VALKEY_HOST, VALKEY_PASSWORD
 from voice_blueprint.contract.images import Image
@@ -76,6 +77,17 @@ def _allowed_flows(cloud: Graph, group: str) -> set[tuple[str, str, str, str]]:
         for rule in rules
         if rule["access"] == "Allow"
     }
+
+
+def test_the_cpu_pool_is_sized_for_the_requests_of_its_pods(pods_graph: Graph, tmp_path: Path) -> None:
+    azure = load_text(FILE, tmp_path).azure
+    sized = cpu_pods(azure.callers, azure.agents)
+    assert sized.keys() == {tier.value for tier in TIERS}
+    for name, each in sized.items():
+        found = pod(pods_graph, name)
+        cpus, memory_gib = float(found.requested("cpu")), float(found.requested("memory")) / GIB
+        assert each.cpus - SIDECAR_CPUS < cpus <= each.cpus
+        assert each.memory_gib - SIDECAR_GIB < memory_gib <= each.memory_gib
 
 
 # --- The way in ------------------------------------------------------------------------------------------

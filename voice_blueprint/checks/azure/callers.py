@@ -2,11 +2,18 @@
 
 from collections.abc import Iterator
 
-from voice_blueprint import catalog
-from voice_blueprint.azure.cpu_pods import RESERVED_NODE_CPUS, SIDECAR_CPUS, cpu_pods, required_cpu_nodes
 from voice_blueprint.capacity.bounds import MAX_STORE_FILL
+from voice_blueprint.capacity.cpu_pods import (
+    SIDECAR_CPUS,
+    SIDECAR_GIB,
+    cpu_pods,
+    node_cpus,
+    node_gib,
+    required_cpu_nodes,
+)
 from voice_blueprint.capacity.load import load_on_tier, peak_calls, recommended_caller_sizes
 from voice_blueprint.capacity.tiers import agent_capacity, caller_capacities, peak_calls_for
+from voice_blueprint.checks.azure.sizing import RESERVATIONS_DOCS
 from voice_blueprint.checks.base import Level, Violation, check, format_location
 from voice_blueprint.contract.network import Tier
 from voice_blueprint.file.model.deployment import Deployment, Environment
@@ -36,35 +43,47 @@ def check_load_fits_callers(deployment: Deployment) -> Iterator[Violation]:
 
 @check(
     "cpu-pool-holds-callers",
-    "The CPU pool at its maximum has CPUs for every pod that serves callers, and for one more of each during a "
-    "rollout.",
-    source="https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview; a pod's CPUs are on one node",
+    "The CPU pool at its maximum has CPUs and memory for every pod that serves callers, and for one more of each "
+    "during a rollout.",
+    source=f"https://learn.microsoft.com/azure/aks/cluster-autoscaler-overview; {RESERVATIONS_DOCS}; a pod's CPUs and "
+    "memory are on one node",
 )
 def check_cpu_pool_holds_callers(deployment: Deployment) -> Iterator[Violation]:
     callers, pool = deployment.azure.callers, deployment.azure.cpu_pool
     if callers is None or pool is None:
         return
-    node_cpus, pod_cpus = (
-        catalog.vm_sizes()[pool.vm_size].vcpus - RESERVED_NODE_CPUS,
-        cpu_pods(callers, deployment.azure.agents),
-    )
+    max_cpus, max_gib = node_cpus(pool.vm_size), node_gib(pool.vm_size)
+    pods = cpu_pods(callers, deployment.azure.agents)
     at = ("azure", "cpu_pool", "nodes")
-    for name, (cpus, _) in pod_cpus.items():
-        if cpus > node_cpus:
+    for name, pod in pods.items():
+        if pod.cpus > max_cpus:
             yield Violation(
                 at,
-                f"a pod of {name} requests {cpus - SIDECAR_CPUS:g} CPUs, but a node of {pool.vm_size} has "
-                f"{node_cpus:g} for pods",
+                f"a pod of {name} requests {pod.cpus - SIDECAR_CPUS:g} CPUs, but a node of {pool.vm_size} has "
+                f"{max_cpus:g} for pods",
                 "use a larger size, or fewer CPUs per pod",
             )
             return
-    required_cpus = sum(cpus * (replicas.max + 1) for cpus, replicas in pod_cpus.values())
-    nodes = required_cpu_nodes(pool.vm_size, [cpus for cpus, _ in pod_cpus.values()], required_cpus)
+        if pod.memory_gib > max_gib:
+            max_pod_gib = max_gib - SIDECAR_GIB
+            yield Violation(
+                at,
+                f"a pod of {name} requests {pod.memory_gib - SIDECAR_GIB:g} GiB of memory, but a node of "
+                f"{pool.vm_size} has {max_pod_gib:.1f} GiB for a pod without its sidecars",
+                f"use a larger size, or at most {int(max_pod_gib)} GiB per pod",
+            )
+            return
+    counts = {name: pod.replicas.max + 1 for name, pod in pods.items()}
+    nodes = required_cpu_nodes(pool.vm_size, pods, counts)
     if nodes > pool.nodes.max:
+        required_cpus, required_gib = (
+            sum(pod.cpus * counts[name] for name, pod in pods.items()),
+            sum(pod.memory_gib * counts[name] for name, pod in pods.items()),
+        )
         yield Violation(
             at,
             f"the maximum is {pool.nodes.max} nodes of {pool.vm_size}, but the pods that serve callers can request "
-            f"{required_cpus:.0f} CPUs, which need {nodes} nodes",
+            f"{required_cpus:.0f} CPUs and {required_gib:.0f} GiB of memory, which need {nodes} nodes",
             f"set {format_location(at)}.max to {nodes}, or lower replicas.max",
         )
 

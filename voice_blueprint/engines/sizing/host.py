@@ -36,6 +36,11 @@ def kube_reserved_gib(memory_gib: float, max_pods: int = MAX_PODS_PER_NODE) -> f
     return min((20 * max_pods + 50) * _MB_IN_GIB, memory_gib / 4)
 
 
+def allocatable_gib(vm: VmSize) -> float:
+    """Return the memory of a node that its pods can request, GiB."""
+    return vm.memory_gib - kube_reserved_gib(vm.memory_gib) - DAEMONS_GIB
+
+
 def pod_memory_by_purpose(gpus: int, kv_pool_gib: float = 0.0, helpers_gib: float = 0.0) -> dict[str, float]:
     """Return the memory of a pod by purpose, GiB. An engine has one process per GPU.
 
@@ -80,8 +85,7 @@ class HostBudget:
     @property
     def free_gib(self) -> float:
         """Free memory; negative if the pods do not fit."""
-        requested_gib = kube_reserved_gib(self.vm.memory_gib) + DAEMONS_GIB + self.pods * sum(self.parts_gib.values())
-        return self.vm.memory_gib - requested_gib
+        return allocatable_gib(self.vm) - self.pods * sum(self.parts_gib.values())
 
     def arithmetic(self) -> str:
         """Return the calculation in readable form."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import pulumi
 
 from voice_blueprint.azure.contract import AGENT_NODE_HEALTH, GATEWAY_HEALTH, Component
-from voice_blueprint.azure.cpu_pods import AGENT_CPUS
 from voice_blueprint.azure.names import TOKEN_KEY_SECRET
 from voice_blueprint.azure.ranges import agent_address, gateway_address
 from voice_blueprint.capacity.bounds import max_gateway_pod_sockets
+from voice_blueprint.capacity.cpu_pods import AGENT_CPUS, AGENT_GIB
 from voice_blueprint.contract.environment import (
     CHAT_KEY,
     PROMPT,
@@ -39,9 +39,8 @@ from voice_constructs.azure.kubernetes.state_login import IDENTITY_MOUNT, StateL
 from voice_constructs.azure.kubernetes.telemetry import METRICS_PORT
 from voice_constructs.azure.kubernetes.vault_secrets import VaultSecrets
 
-AGENT_SHARE = Share(cpus=AGENT_CPUS, memory_gib=1)
-"""Resources of an agent's pod, whose only process uses one core. The process uses 140 MiB of memory, and 14 MiB per
-conversation (voice models are shared)."""
+AGENT_SHARE = Share(cpus=AGENT_CPUS, memory_gib=AGENT_GIB)
+"""Resources of an agent's pod."""
 
 
 @dataclass(frozen=True)
