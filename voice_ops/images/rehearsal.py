@@ -19,6 +19,9 @@ from tempfile import TemporaryDirectory
 from voice_blueprint.images import BUILD_CONTEXT, BuiltImage, bases
 from voice_ops.images.smoke import smoke_for
 
+OPEN_FILES = 20_000
+"""Limit of open files in a container, of which the router needs 16,400. Buildah's default is 1,024, and containerd's
+more than a million."""
 REQUIRED_TOOLS = {"buildah": "buildah", "mmdebstrap": "mmdebstrap", "ip": "iproute2", "redis-server": "redis-server",
          "espeak-ng": "espeak-ng"}  # fmt: skip
 """Debian package of each required program."""
@@ -170,7 +173,7 @@ class Rehearsal:
 
     @contextmanager
     def _container(self, reference: str) -> Iterator[str]:
-        container = self._buildah("from", "--pull-never", reference)
+        container = self._buildah("from", "--pull-never", "--ulimit", f"nofile={OPEN_FILES}", reference)
         try:
             yield container
         finally:
