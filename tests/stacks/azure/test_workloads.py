@@ -17,7 +17,7 @@ from tests.stacks.azure.manifests import (
     variables,
     workloads,
 )
-from tests.stacks.azure.recorded import edit_deployment
+from tests.stacks.azure.recorded import edit_deployment, inputs
 from voice_blueprint import catalog
 from voice_blueprint.azure.contract import COMPONENT_LABEL, NAMESPACE, Component
 from voice_blueprint.azure.names import (
@@ -170,6 +170,12 @@ def test_a_preview_declares_what_an_up_creates() -> None:
 
 
 # --- Pools and workloads ---------------------------------------------------------------------------------
+
+
+def test_another_address_of_the_cluster_replaces_no_object(graph: Graph) -> None:
+    """Without an identifier, Pulumi replaces the provider and all its objects if the kubeconfig's server changes."""
+    provider = inputs(graph.resource_named("cluster", "pulumi:providers:kubernetes"))
+    assert provider["clusterIdentifier"].startswith("https://")
 
 
 def test_every_pool_has_a_workload_and_every_workload_a_pool(graph: Graph, azure: Azure) -> None:

@@ -31,7 +31,12 @@ deployment = load_configured_deployment()
 cluster = pulumi.StackReference(f"{pulumi.get_organization()}/{CLUSTER_PROJECT}/{pulumi.get_stack()}")
 on_cluster = pulumi.ResourceOptions(
     providers=[
-        k8s.Provider("cluster", kubeconfig=pulumi.Output.secret(cluster.require_output(ClusterOutput.KUBECONFIG)))
+        k8s.Provider(
+            "cluster",
+            kubeconfig=pulumi.Output.secret(cluster.require_output(ClusterOutput.KUBECONFIG)),
+            # Otherwise another address of the same cluster, which follows from `access`, replaces every object.
+            cluster_identifier=cluster.require_output(ClusterOutput.OIDC_ISSUER),
+        )
     ]
 )
 
