@@ -6,8 +6,6 @@ from voice_blueprint.file.model.edge import Domain
 FARGATE_STOP_TIMEOUT_S = 120
 """Maximum time from SIGTERM to SIGKILL on Fargate. Source:
 https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (stopTimeout)"""
-MAX_DEPLOYMENT_PERCENT = 200
-"""Tasks during a deployment, in percent of the service's number: the new ones start before the old ones stop."""
 
 AGENT_DRAIN_TIMEOUT_S = GATEWAY_DRAIN_TIMEOUT_S
 """Drain timeout of an agent. Conversations end within this time, or clients are instructed between two turns to

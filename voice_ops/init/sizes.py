@@ -8,6 +8,7 @@ from typing import get_args
 
 from voice_blueprint import catalog, huge_pages
 from voice_blueprint.aws.edge import API_BURST
+from voice_blueprint.aws.network import available_addresses, required_addresses
 from voice_blueprint.azure.rollout import surge_nodes
 from voice_blueprint.capacity.bounds import (
     MAX_STORE_FILL,
@@ -36,7 +37,7 @@ from voice_blueprint.contract.network import Tier
 from voice_blueprint.engines.sizing.layouts import EngineRequirements, aggregated_layout
 from voice_blueprint.engines.sizing.memory import weights_gib
 from voice_blueprint.engines.sizing.result import DoesNotFitError
-from voice_blueprint.file.model.aws import AsrFleet, StateStore
+from voice_blueprint.file.model.aws import AsrFleet, Network, StateStore
 from voice_blueprint.file.model.azure import MAX_SHARE_GIB, ClusterNetwork
 from voice_blueprint.file.model.azure_callers import (
     AsrPods,
@@ -116,7 +117,10 @@ def offers_gpus(cloud: str, region: str) -> bool:
 
 
 def max_calls(cloud: str, region: str, *, agents: bool) -> int:
-    """Return the maximum number of concurrent calls, which one state store or the CPUs of the small file limit."""
+    """Return the maximum number of concurrent calls.
+
+    One state store limits it, on AWS the addresses of the subnets, too, and the CPUs of the small file.
+    """
     if not offers_gpus(cloud, region):
         return MAX_SMALL_CALLS
     if cloud == "aws":
@@ -124,11 +128,17 @@ def max_calls(cloud: str, region: str, *, agents: bool) -> int:
             limiting_bound(store_bounds(StateStore(node_type=kind.name), archives=False)).calls
             for kind in _cache_node_types()
         )
-    else:
-        unit_count = dict.fromkeys(_CPU_TIERS, HostCount(min=1, max=1))
-        store_capacity = max(
-            caller_capacities(_callers_section(unit_count, sku))[-1].calls for sku in get_args(RedisSku)
-        )
+
+        def is_unsupported(calls: int) -> bool:
+            try:
+                aws_values(region, calls, agents=agents)
+            except UnsupportedAnswersError:
+                return True
+            return False
+
+        return bisect.bisect_left(range(1, int(store_capacity) + 1), True, key=is_unsupported)
+    unit_count = dict.fromkeys(_CPU_TIERS, HostCount(min=1, max=1))
+    store_capacity = max(caller_capacities(_callers_section(unit_count, sku))[-1].calls for sku in get_args(RedisSku))
 
     def exceeds_store(calls: int) -> bool:
         return (
@@ -211,6 +221,12 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
         host_bounds(carried, task),
         min(hosts.max * capacities[asr.name], 4 * per_zone * streams_per_host),
     )
+    gateway_max = max(4, tasks.max, math.ceil(accepted_calls / task))  # calls that the fleets accept
+    addresses = required_addresses(
+        hosts=2 * per_zone + hosts.max, task_counts=[gateway_max, *([units.max] if units else [])], zones=ZONES
+    )
+    if addresses > available_addresses(Network().cidr, ZONES):
+        raise _too_many_calls_error(calls, "a VPC's subnets")
     return {
         "zones": f"{region}a, {region}b",
         "vad_type": VAD_INSTANCE_TYPE,
@@ -225,7 +241,7 @@ def aws_values(region: str, calls: int, *, agents: bool) -> dict[str, object]:
         "asr_step": math.ceil(hosts.max / 3),
         # the same number in each zone, since callers are distributed evenly
         "gateway_min": ZONES * math.ceil(tasks.min / ZONES),
-        "gateway_max": max(4, tasks.max, math.ceil(accepted_calls / task)),  # calls that the fleets accept
+        "gateway_max": gateway_max,
         "caller_sessions": max(1000, accepted_calls),  # one service may be the only caller
         "throttle": _throttle_setting(calls),
         "agent_units": _bounds_yaml(units) if units else "",
@@ -359,9 +375,9 @@ def _bounds_yaml(count: HostCount) -> str:
     return f"{{min: {count.min}, max: {count.max}}}"
 
 
-def _too_many_calls_error(calls: int) -> UnsupportedAnswersError:
+def _too_many_calls_error(calls: int, limit: str = "one state store") -> UnsupportedAnswersError:
     return UnsupportedAnswersError(
-        f"{calls:,} calls exceed the capacity of one state store; write a file for some of them, and set `cells` in it"
+        f"{calls:,} calls exceed the capacity of {limit}; write a file for some of them, and set `cells` in it"
     )
 
 

@@ -13,7 +13,7 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from voice_blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S, MAX_DEPLOYMENT_PERCENT
+from voice_blueprint.aws.edge import FARGATE_STOP_TIMEOUT_S
 from voice_blueprint.contract.environment import TOKEN_KEY, VALKEY_HOST, VALKEY_PASSWORD, Variable
 from voice_blueprint.contract.images import UNPRIVILEGED_USER, Image
 from voice_blueprint.contract.metrics import DEPLOYMENT_DIMENSION, FLEET_DIMENSION, NAMESPACE
@@ -208,7 +208,7 @@ class FargateTier(Construct):
             desired_count=0 if self._lacks_digests else None,
             circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
             min_healthy_percent=100,
-            max_healthy_percent=MAX_DEPLOYMENT_PERCENT,
+            max_healthy_percent=200,
             health_check_grace_period=Duration.seconds(START_GRACE_S),
             assign_public_ip=False,
             vpc_subnets=network.private_subnets(),

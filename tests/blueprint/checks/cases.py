@@ -315,20 +315,15 @@ CASES: tuple[Case, ...] = (
          {"aws.asr.0.purchase": {"option": "spot"}, "aws.asr.1.purchase": CAPACITY_BLOCK},
          # 4 x p5.4xlarge + 1 x p5.48xlarge, 4 x + 2 x
          ),
-    # Network: a /16 in three zones makes subnets of /20 with 4091 addresses. The ASR fleets need 4 and 2 of them, twice
-    # six tasks 4 in each zone, and the load balancer of the API one
-    Case("subnets-hold-fleets", CIDR, {"aws.vad.hosts_per_zone.max": 4081}, {"aws.vad.hosts_per_zone.max": 4080}),
-    Case("subnets-hold-fleets", CIDR,
-         {"aws.vad.hosts_per_zone.max": 4080, "aws.network.interface_endpoints": ["logs"]},
-         {"aws.vad.hosts_per_zone.max": 4079, "aws.network.interface_endpoints": ["logs"]}),
-    Case("subnets-hold-fleets", CIDR,
-         {"aws.vad.hosts_per_zone.max": 4080, "aws.edge.gateway.tasks.max": 7},
-         {"aws.vad.hosts_per_zone.max": 4079, "aws.edge.gateway.tasks.max": 7}),
-    Case("subnets-hold-fleets", CIDR,
-         {"aws.vad.hosts_per_zone.max": 4080, **agents(tasks={"min": 1, "max": 1})},
-         {"aws.vad.hosts_per_zone.max": 4079, **agents(tasks={"min": 1, "max": 1})}),
-    Case("subnets-hold-fleets", CIDR, {"aws.vad.hosts_per_zone.max": 2041, **VFIO},
-         {"aws.vad.hosts_per_zone.max": 2040, **VFIO}),
+    # Network: a /16 in three zones makes subnets of /20 with 4091 addresses. The ASR fleets need 4 and 2 of them, six
+    # tasks two in each zone, and the load balancer of the API one
+    Case("subnets-hold-fleets", CIDR, {"aws.vad.hosts_per_zone.max": 4083}, {"aws.vad.hosts_per_zone.max": 4082}),
+    *(Case("subnets-hold-fleets", CIDR,
+           {"aws.vad.hosts_per_zone.max": 4082, **edits}, {"aws.vad.hosts_per_zone.max": 4081, **edits})
+      for edits in ({"aws.network.interface_endpoints": ["logs"]}, {"aws.edge.gateway.tasks.max": 7},
+                    agents(tasks={"min": 1, "max": 1}))),
+    Case("subnets-hold-fleets", CIDR, {"aws.vad.hosts_per_zone.max": 2042, **VFIO},
+         {"aws.vad.hosts_per_zone.max": 2041, **VFIO}),
     Case("subnets-large-enough", CIDR, {CIDR: "10.40.0.0/24", "aws.availability_zones": ZONES},
          {CIDR: "10.40.0.0/24", "aws.availability_zones": ZONES[:5]}),
     Case("subnets-large-enough", CIDR, {CIDR: "10.40.0.0/24", "aws.availability_zones": ZONES},

@@ -1,21 +1,14 @@
 """Checks on the VPC and the state store."""
 
-import math
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
-from voice_blueprint.aws.edge import MAX_DEPLOYMENT_PERCENT
 from voice_blueprint.aws.fleets import fleets
-from voice_blueprint.aws.network import SUBNET_TIERS, subnet_prefix
+from voice_blueprint.aws.network import SUBNET_TIERS, available_addresses, required_addresses, subnet_prefix
 from voice_blueprint.checks.base import Level, Violation, check
 from voice_blueprint.file.model.aws import DataPathMode
 from voice_blueprint.file.model.deployment import Deployment, Environment
 from voice_blueprint.file.suggestion import suggestion
-
-AWS_RESERVED_ADDRESSES = 5
-"""Addresses that AWS reserves in every subnet."""
-API_LOAD_BALANCER_ADDRESSES = 1
-"""Addresses of the internal load balancer of the API in every private subnet."""
 
 REQUIRED_ENDPOINTS = (
     "autoscaling",
@@ -41,19 +34,20 @@ REQUIRED_ENDPOINTS = (
 def check_subnets_hold_fleets(deployment: Deployment) -> Iterator[Violation]:
     aws = deployment.aws
     zones = len(aws.availability_zones)
-    prefix = subnet_prefix(aws.network.cidr, zones)
-    available = 2 ** (32 - prefix) - AWS_RESERVED_ADDRESSES
-    # All hosts of a group can be launched in a single zone. ECS spreads tasks, and doubles them during a deployment.
-    hosts = sum(fleet.max_hosts_per_zone for fleet in fleets(deployment))
+    prefix, available = subnet_prefix(aws.network.cidr, zones), available_addresses(aws.network.cidr, zones)
     services = [aws.edge.gateway.tasks, *([aws.agents.tasks] if aws.agents else [])]
-    tasks = sum(math.ceil(MAX_DEPLOYMENT_PERCENT * service.max / 100 / zones) for service in services)
-    secondary_interfaces = aws.vad.hosts_per_zone.max if aws.vad.data_path.mode is DataPathMode.VFIO else 0
-    required = hosts + secondary_interfaces + tasks + len(aws.network.interface_endpoints) + API_LOAD_BALANCER_ADDRESSES
+    required = len(aws.network.interface_endpoints) + required_addresses(
+        hosts=sum(fleet.max_hosts_per_zone for fleet in fleets(deployment)),
+        task_counts=[service.max for service in services],
+        zones=zones,
+    )
+    if aws.vad.data_path.mode is DataPathMode.VFIO:
+        required += aws.vad.hosts_per_zone.max  # of the secondary interfaces
     if required > available:
         yield Violation(
             ("aws", "network", "cidr"),
             f"{aws.network.cidr} results in private subnets of /{prefix} with {available} addresses, but the maximums "
-            f"of hosts and tasks need {required} in one zone, with tasks doubled during a deployment",
+            f"of hosts and tasks need {required} in one zone",
             f"use a larger range than /{IPv4Network(aws.network.cidr).prefixlen}, or lower the maximums",
         )
 
