@@ -119,7 +119,8 @@ def offers_gpus(cloud: str, region: str) -> bool:
 def max_calls(cloud: str, region: str, *, agents: bool) -> int:
     """Return the maximum number of concurrent calls.
 
-    One state store limits it, on AWS the addresses of the subnets, too, and the CPUs of the small file.
+    The limit is the capacity of one state store, on AWS also the number of addresses in the subnets, or the CPUs of the
+    small file where a region offers no GPUs.
     """
     if not offers_gpus(cloud, region):
         return MAX_SMALL_CALLS
