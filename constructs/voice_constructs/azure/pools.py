@@ -10,6 +10,7 @@ from voice_blueprint import catalog
 from voice_blueprint.azure import names as azure_names
 from voice_blueprint.azure.names import Role, pool_taints
 from voice_blueprint.azure.rollout import DRAIN_MARGIN_S, SURGE_PERCENT, node_drain_s
+from voice_blueprint.engines.sizing.host import MAX_PODS_PER_NODE
 from voice_blueprint.file.model.azure import (
     CPU_POOL,
     Azure,
@@ -29,9 +30,6 @@ _DRAIN_WITHOUT_SERVICE_S = 1800
 """Drain timeout of pools without services, which is AKS's default."""
 _UNLIMITED_SPOT_PRICE = -1.0
 _DIGEST_CHARS = 10
-_MAX_PODS = 50
-"""Maximum number of pods of a node. A node runs a few engines and a dozen agents; AKS reserves memory for every
-pod that it could run."""
 
 
 class GpuPools(pulumi.ComponentResource):
@@ -101,7 +99,7 @@ class GpuPools(pulumi.ComponentResource):
             count=pool.nodes.min,
             min_count=pool.nodes.min,
             max_count=pool.nodes.max,
-            max_pods=_MAX_PODS,
+            max_pods=MAX_PODS_PER_NODE,
             scale_down_mode=aks.ScaleDownMode.DELETE,
             node_labels=_node_labels(pool),
             node_taints=[str(taint) for taint in pool_taints(azure, pool)],
@@ -156,7 +154,7 @@ class CpuNodes(pulumi.ComponentResource):
             count=pool.nodes.min,
             min_count=pool.nodes.min,
             max_count=pool.nodes.max,
-            max_pods=_MAX_PODS,
+            max_pods=MAX_PODS_PER_NODE,
             node_labels={azure_names.POOL_LABEL: CPU_POOL},
             orchestrator_version=azure.kubernetes_version,
             os_type=aks.OSType.LINUX,

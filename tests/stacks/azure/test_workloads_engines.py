@@ -33,7 +33,7 @@ from voice_blueprint.engines.launch.lmcache import PROGRAM
 from voice_blueprint.engines.launch.router import REMOVAL_DELAY_S
 from voice_blueprint.engines.launch.services import aggregated_launch, cell_launch, chat_launch, tts_launch
 from voice_blueprint.engines.published.release import published_table
-from voice_blueprint.engines.sizing.host import DAEMONS_GIB, kube_reserved_gib
+from voice_blueprint.engines.sizing.host import allocatable_gib
 from voice_blueprint.engines.sizing.service import size_service
 from voice_blueprint.file.model.azure import AggregatedService, Azure, ChatService, PrefillDecodeCell, TtsService
 from voice_constructs.azure.kubernetes.gpu_nodes import WAITING_LABEL
@@ -68,7 +68,7 @@ def test_the_gpus_of_a_node_limit_its_pods(graph: Graph, azure: Azure) -> None:
             per_node * each.requested("cpu") <= size.vcpus - 2
         )  # reserved for the kubelet and the daemons of the node
         memory_gib = per_node * float(each.requested("memory")) / GIB
-        assert memory_gib <= size.memory_gib - kube_reserved_gib(size.memory_gib) - DAEMONS_GIB
+        assert memory_gib <= allocatable_gib(size)
 
 
 def test_requests_of_pods_fit_the_node(graph: Graph) -> None:
