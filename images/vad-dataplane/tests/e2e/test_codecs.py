@@ -57,10 +57,12 @@ def test_audio_from_ffmpeg_is_accepted(store: Store, plane: DataPlane, media: st
     secret, port = text_of(key) if key else "", caller.leave()
     ffmpeg.send(plane, SSRC, MediaFormat.parse(media), silence(4) + said + silence(2), key=secret, port=port)
     wait_for("the end of the utterance", lambda: host.has_ended(SSRC), 10)
+    caller.has_stopped()
+    chunks = host.of(SSRC)
     host.die()
     assert plane.drops() == before, "every packet was taken"
     assert plane.counted(SSRC, "concealed") == 0
-    assert likeness(host.of(SSRC), said) > 0.8, plane.drops()
+    assert likeness(chunks, said) > 0.8, plane.drops()
 
 
 def test_undescribed_packets_are_counted_and_dropped(store: Store, plane: DataPlane, host: AsrHost) -> None:
@@ -89,6 +91,7 @@ def test_another_codec_in_the_record_is_accepted_at_once(store: Store, plane: Da
     who.enter()
     who.say(silence(4) + speech() + silence(2))
     wait_for("it is heard", lambda: host.has_ended(SSRC))
+    who.has_stopped()
     before, last = len(host.of(SSRC)), host.of(SSRC)[-1].sequence
     store.do("HSET", f"session:{SSRC}", "media", "0 PCMU/8000/1 20")
     sequence, code = 40_000, np.full(160, 0xFF, np.uint8).tobytes()
@@ -139,9 +142,11 @@ def test_lost_opus_is_decoded_from_its_copy(store: Store, plane: DataPlane) -> N
         time.sleep(0.003)
     assert len(lost) > 5
     wait_for("the end of the utterance", lambda: host.has_ended(SSRC))
+    who.has_stopped()
+    chunks = host.of(SSRC)
     host.die()
     assert plane.counted(SSRC, "concealed") == 0
-    assert likeness(host.of(SSRC), said) > 0.8
+    assert likeness(chunks, said) > 0.8, plane.drops()
 
 
 def test_an_opus_dtx_pause_is_not_a_loss(store: Store, plane: DataPlane, host: AsrHost) -> None:
